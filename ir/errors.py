@@ -1,0 +1,52 @@
+"""The one error root: every message says what is wrong, where, and how to mend it."""
+
+from __future__ import annotations
+
+
+class SpecplanError(Exception):
+    """Root of all errors raised on purpose.
+
+    Args:
+        what: what is wrong, one sentence without a final full stop.
+        where: the file, key, line or op concerned; may be empty.
+        remedy: what the user can do about it; may be empty.
+    """
+
+    exit_code = 70
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+        head = f"{where}: {what}" if where else what
+        super().__init__(f"{head}. {remedy}" if remedy else head)
+
+
+class UsageError(SpecplanError):
+    """Bad arguments, problem files, plan texts or data files."""
+
+    exit_code = 2
+
+
+class InfeasibleError(SpecplanError):
+    """Nothing satisfies the stated limits."""
+
+    exit_code = 3
+
+
+class MissingCapabilityError(SpecplanError):
+    """An extra is not installed, or a backend or model class cannot do what is asked."""
+
+    exit_code = 4
+
+
+class NothingToCompareError(SpecplanError):
+    """A comparison was asked for and there is nothing on one of its sides."""
+
+    exit_code = 5
+
+
+class RegressionError(SpecplanError):
+    """A measurement is worse than allowed."""
+
+    exit_code = 1

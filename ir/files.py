@@ -1,0 +1,73 @@
+"""Files that are never half written: a temporary name first, then a rename."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from specplan.ir.errors import UsageError
+
+
+def write_atomic(path: Path | str, data: str | bytes) -> None:
+    """Write `data` to `path` so that a reader sees the old file or the whole new one.
+
+    Raises:
+        OSError: when the folder cannot be made or written.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = data.encode("utf-8") if isinstance(data, str) else data
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json_atomic(path: Path | str, value: Any) -> None:
+    """Write `value` as indented JSON with sorted keys, atomically."""
+    write_atomic(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def read_json(path: Path | str, what: str = "JSON file") -> Any:
+    """Read a JSON document.
+
+    Raises:
+        UsageError: when the file is missing or is not JSON; names `what` and the path.
+    """
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the {what} ({error.strerror})",
+            where=str(path),
+            remedy="Check the path and its permissions.",
+        ) from error
+    except ValueError as error:
+        raise UsageError(
+            f"the {what} is not valid JSON ({error})",
+            where=str(path),
+            remedy="Make it again, or restore it from where it came.",
+        ) from error
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Hexadecimal sha256 of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path | str) -> str:
+    """Hexadecimal sha256 of a file's bytes."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
