@@ -71,3 +71,38 @@ def sha256_file(path: Path | str) -> str:
     """Hexadecimal sha256 of a file's bytes."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
+
+
+def _cached_sha256(path: Path) -> str:
+    """`sha256_file`, remembered in this process by path, size and time of last change."""
+    status = path.stat()
+    key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
+    if key not in _FILE_DIGESTS:
+        _FILE_DIGESTS[key] = sha256_file(path)
+    return _FILE_DIGESTS[key]
+
+
+def model_digest(folder: Path | str) -> str:
+    """Identity of a checkpoint: sha256 over the names and sha256 of config.json and weights.
+
+    The weights are every `*.safetensors` file directly in the folder, in order of name; tokenizer
+    files do not count.
+
+    Raises:
+        UsageError: when the folder has no config.json or no weights.
+    """
+    folder = Path(folder)
+    config = folder / "config.json"
+    weights = sorted(folder.glob("*.safetensors"))
+    missing = "config.json" if not config.is_file() else "*.safetensors file" if not weights else ""
+    if missing:
+        raise UsageError(
+            f"the checkpoint folder has no {missing}",
+            where=str(folder),
+            remedy="Point to a folder written by transformers' save_pretrained.",
+        )
+    lines = [f"{path.name} {_cached_sha256(path)}\n" for path in [config, *weights]]
+    return sha256_bytes("".join(lines).encode())

@@ -1,0 +1,74 @@
+"""The one attention function: explicit additive masks, keys of the used slots, grouped heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import AttentionInterface
+
+ATTENTION_NAME = "specplan_grouped"
+
+
+def grouped_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention with the heads of one key/value head stacked as further queries.
+
+    Stacking queries instead of repeating keys reads the cache once and was the fastest form on CPU
+    (bf16, 4 query heads on 2, 200 keys, 1 token: 12 us against 39 us with `enable_gqa`).
+
+    Args:
+        module: the calling layer; unused.
+        query: `[B, H, T, head_dim]`.
+        key: `[B, H_kv, U, head_dim]`.
+        value: `[B, H_kv, U, head_dim]`.
+        attention_mask: additive, in the query's dtype, `[B, 1, (H / H_kv) T, U]` as made by
+            `additive_mask`.
+        scaling: factor of the scores; None is `head_dim ** -0.5`.
+
+    Returns:
+        `[B, T, H, head_dim]`, and None in place of the weights.
+    """
+    batch, heads, tokens, head_dim = query.shape
+    kv_heads = key.shape[1]
+    if heads != kv_heads:
+        query = query.reshape(batch, kv_heads, -1, head_dim)
+    output = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, scale=scaling
+    )
+    if heads != kv_heads:
+        output = output.reshape(batch, heads, tokens, head_dim)
+    return output.transpose(1, 2), None
+
+
+def additive_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
+    """Turn a mask of who attends to what into what `grouped_attention` adds to the scores.
+
+    Excluded pairs get the smallest finite number, not minus infinity: a dead lane which attends to
+    nothing then yields finite numbers, never NaN.
+
+    Args:
+        mask: bool `[B, T, U]`.
+        groups: query heads per key/value head.
+        dtype: dtype of the queries.
+
+    Returns:
+        `[B, 1, groups * T, U]`.
+    """
+    scores = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    scores.masked_fill_(~mask, torch.finfo(dtype).min)
+    if groups > 1:
+        scores = scores.repeat(1, groups, 1)
+    return scores[:, None]
+
+
+AttentionInterface.register(ATTENTION_NAME, grouped_attention)

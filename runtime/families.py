@@ -1,0 +1,142 @@
+"""How each supported model family turns tokens and positions into hidden states.
+
+A family is a class with one method, `hidden(tokens, positions, masks, writer)`; adding one is
+writing that class and naming its `model_type` in `FAMILIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from specplan.runtime.kv_cache import CacheWriter
+from specplan.runtime.rotary_layers import RotaryLayer
+
+LayerMasks = Callable[[int | None], Tensor]
+"""From a layer's window (None: whole context) to its additive mask."""
+
+
+class Family(Protocol):
+    """The layers of one model, between token ids and the language model head.
+
+    Attributes:
+        windows: per layer, the sliding window in positions, or None.
+        kv_heads: key/value heads per layer.
+        heads: query heads per layer.
+        head_dim: size of a head.
+    """
+
+    windows: tuple[int | None, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
+    ) -> Tensor:
+        """Hidden states `[B, T, hidden]` that the head can be applied to."""
+        ...
+
+
+class RotaryFamily:
+    """Llama, Mistral, Qwen2, Qwen3: rotary positions, RMSNorm, gated MLP."""
+
+    def __init__(self, model: Any) -> None:
+        inner = model.model
+        self.embed = inner.embed_tokens
+        self.rotary = inner.rotary_emb
+        self.final_norm = inner.norm
+        self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
+        first = self.layers[0]
+        self.heads, self.kv_heads, self.head_dim = first.heads, first.kv_heads, first.head_dim
+        self.windows = _windows(model.config, len(self.layers))
+
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
+    ) -> Tensor:
+        """See `Family.hidden`."""
+        batch, count = tokens.shape
+        embedded = self.embed(tokens)
+        cos, sin = self.rotary(embedded, positions)
+        cos, sin = cos[:, :, None], sin[:, :, None].clone()
+        sin[..., : self.head_dim // 2].neg_()
+        hidden = embedded.view(batch * count, -1)
+        for layer, window in zip(self.layers, self.windows, strict=True):
+            hidden = layer(hidden, masks(window), cos, sin, writer)
+        return self.final_norm(hidden).view(batch, count, -1)  # type: ignore[no-any-return]
+
+
+class Gpt2Family:
+    """GPT-2: learned positions, stock layers."""
+
+    def __init__(self, model: Any) -> None:
+        self.inner = model.transformer
+        config = model.config
+        self.heads = self.kv_heads = config.num_attention_heads
+        self.head_dim = config.hidden_size // config.num_attention_heads
+        self.windows = (None,) * config.num_hidden_layers
+
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
+    ) -> Tensor:
+        """See `Family.hidden`."""
+        inner = self.inner
+        hidden = inner.wte(tokens) + inner.wpe(positions)
+        mask = masks(None)
+        for block in inner.h:
+            hidden = block(hidden, past_key_values=writer, attention_mask=mask, use_cache=True)
+        return inner.ln_f(hidden)  # type: ignore[no-any-return]
+
+
+class OptFamily:
+    """OPT: learned positions with an offset, stock layers, norm before or after."""
+
+    def __init__(self, model: Any) -> None:
+        self.inner = model.model.decoder
+        config = model.config
+        self.heads = self.kv_heads = config.num_attention_heads
+        self.head_dim = config.hidden_size // config.num_attention_heads
+        self.windows = (None,) * config.num_hidden_layers
+
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
+    ) -> Tensor:
+        """See `Family.hidden`."""
+        inner = self.inner
+        hidden = inner.embed_tokens(tokens)
+        if inner.project_in is not None:
+            hidden = inner.project_in(hidden)
+        hidden = hidden + inner.embed_positions(None, 0, position_ids=positions)
+        mask = masks(None)
+        for layer in inner.layers:
+            hidden = layer(hidden, attention_mask=mask, past_key_values=writer, use_cache=True)
+        if inner.final_layer_norm is not None:
+            hidden = inner.final_layer_norm(hidden)
+        return hidden if inner.project_out is None else inner.project_out(hidden)  # type: ignore[no-any-return]
+
+
+def _windows(config: Any, num_layers: int) -> tuple[int | None, ...]:
+    """The sliding window of each layer, in positions.
+
+    Mistral applies its window to every layer; Qwen2 and Qwen3 where `layer_types` says so.
+    """
+    window = getattr(config, "sliding_window", None)
+    if config.model_type == "mistral":
+        return (window,) * num_layers
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * num_layers
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
+FAMILIES: dict[str, Callable[[Any], Family]] = {
+    "gpt2": Gpt2Family,
+    "llama": RotaryFamily,
+    "mistral": RotaryFamily,
+    "opt": OptFamily,
+    "qwen2": RotaryFamily,
+    "qwen3": RotaryFamily,
+}
+
+LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
+"""Families whose position table ends; positions beyond it would index out of range."""

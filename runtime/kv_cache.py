@@ -1,0 +1,140 @@
+"""Key and value tensors of one model for one batch, addressed by slot.
+
+One tensor per layer for K and one for V: a single stacked tensor makes compilers copy the whole
+cache in every layer. Slots carry no meaning of their own: who attends to which slot is the mask's
+affair, and the position of a slot is kept in `positions`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class KVCache:
+    """Keys, values and positions of every slot.
+
+    Attributes:
+        keys: per layer, `[B, H_kv, S, head_dim]`.
+        values: per layer, `[B, H_kv, S, head_dim]`.
+        positions: int64 `[B, S]`, the position whose key and value each slot holds.
+        batch: rows, B.
+        capacity: usable slots per row; S = capacity + 1.
+        trash: the last slot, to which dead lanes write; its content never matters.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch: int,
+        capacity: int,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        shape = (batch, num_kv_heads, capacity + 1, head_dim)
+        # Zeros, not empty: a masked slot has weight 0, and 0 times an uninitialised NaN is NaN.
+        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        self.positions = torch.zeros(batch, capacity + 1, dtype=torch.int64, device=device)
+        self.batch = batch
+        self.capacity = capacity
+        self.trash = capacity
+        self._rows = torch.arange(batch, device=device)[:, None]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all keys, values and positions."""
+        tensors = [*self.keys, *self.values, self.positions]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    def move(self, source: Tensor, destination: Tensor, live: Tensor | None = None) -> None:
+        """Copy slots to other slots of the same row, in all layers; reads all, then writes.
+
+        Args:
+            source: int64 `[B, M]`, slots to read.
+            destination: int64 `[B, M]`, slots to write; distinct within a row where live.
+            live: bool `[B, M]`; dead lanes touch only the trash slot. All live when None.
+        """
+        if live is not None:
+            source = source.where(live, self.trash)
+            destination = destination.where(live, self.trash)
+        if self.batch == 1:
+            self._move_one_row(source[0], destination[0])
+            return
+        rows = self._rows
+        for tensor in [*self.keys, *self.values]:
+            tensor[rows, :, destination] = tensor[rows, :, source]
+        self.positions[rows, destination] = self.positions[rows, source]
+
+    def _move_one_row(self, source: Tensor, destination: Tensor) -> None:
+        for tensor in [*self.keys, *self.values]:
+            tensor.index_copy_(2, destination, tensor.index_select(2, source))
+        self.positions.index_copy_(1, destination, self.positions.index_select(1, source))
+
+    def writer(self, positions: Tensor, slots: Tensor, used: int) -> CacheWriter:
+        """A view through which one forward pass writes `slots` and reads the first `used` slots."""
+        return CacheWriter(self, positions, slots, used)
+
+
+class CacheWriter:
+    """What a `transformers` layer sees as `past_key_values` during one forward pass.
+
+    Args:
+        cache: the storage.
+        positions: int64 `[B, T]`, positions of the incoming tokens.
+        slots: int64 `[B, T]`, where they go.
+        used: slots 0..used-1 take part in attention.
+    """
+
+    def __init__(self, cache: KVCache, positions: Tensor, slots: Tensor, used: int) -> None:
+        self.cache = cache
+        self.used = used
+        self.slots = slots
+        self.first = contiguous_start(slots) if slots.device.type == "cpu" else -1
+        count = slots.shape[1]
+        self.stop = self.first + count
+        if self.first >= 0:
+            cache.positions[:, self.first : self.stop] = positions
+        elif cache.batch == 1:
+            self.slots = slots[0]
+            cache.positions[0, self.slots] = positions[0]
+        else:
+            cache.positions.scatter_(1, slots, positions)
+
+    def update(
+        self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write `[B, H_kv, T, head_dim]` keys and values; return those of the used slots."""
+        cache = self.cache
+        all_keys = cache.keys[layer_idx]
+        all_values = cache.values[layer_idx]
+        if self.first >= 0:
+            all_keys[:, :, self.first : self.stop] = keys
+            all_values[:, :, self.first : self.stop] = values
+        elif cache.batch == 1:
+            all_keys.index_copy_(2, self.slots, keys)
+            all_values.index_copy_(2, self.slots, values)
+        else:
+            all_keys[cache._rows, :, self.slots] = keys.transpose(1, 2)
+            all_values[cache._rows, :, self.slots] = values.transpose(1, 2)
+        return all_keys[:, :, : self.used], all_values[:, :, : self.used]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Slots in use; part of the interface of `transformers` caches."""
+        return self.used
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        """Length and offset of the keys; part of the interface of `transformers` caches."""
+        return self.used, 0
+
+
+def contiguous_start(slots: Tensor) -> int:
+    """First slot when all rows write the same consecutive slots, else -1. Reads the tensor."""
+    first, *others = slots.tolist()
+    start = first[0]
+    if first != list(range(start, start + len(first))) or any(row != first for row in others):
+        return -1
+    return int(start)

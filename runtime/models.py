@@ -1,0 +1,199 @@
+"""Causal language models with exact control of positions, cache slots and the attention mask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.files import model_digest, read_json
+from specplan.runtime.attention import ATTENTION_NAME, additive_mask, grouped_attention
+from specplan.runtime.families import FAMILIES, LEARNED_POSITIONS, Family
+from specplan.runtime.kv_cache import KVCache
+
+DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
+
+
+class CausalModel:
+    """A target or draft model.
+
+    Attributes:
+        name: name of the checkpoint's folder.
+        vocab_size: entries of the logits.
+        num_layers: decoder layers.
+        max_positions: positions that the model was made for.
+        dtype: of weights, cache and hidden states.
+        device: where the weights are.
+        digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
+    """
+
+    def __init__(self, model: Any, *, name: str, digest: str) -> None:
+        config = model.config
+        self.name = name
+        self.digest = digest
+        self.vocab_size: int = config.vocab_size
+        self.num_layers: int = config.num_hidden_layers
+        self.max_positions: int = config.max_position_embeddings
+        self.dtype: torch.dtype = model.dtype
+        self.device: torch.device = model.device
+        self.family: Family = FAMILIES[config.model_type](model)
+        self._head = model.get_output_embeddings()
+        self._groups = self.family.heads // self.family.kv_heads
+        self._logits_dtype = torch.promote_types(self.dtype, torch.float32)
+        self._learned_positions = config.model_type in LEARNED_POSITIONS
+
+    def new_cache(self, batch: int, capacity: int) -> KVCache:
+        """An empty cache for `batch` rows of `capacity` usable slots, plus one trash slot."""
+        return KVCache(
+            batch=batch,
+            capacity=capacity,
+            num_layers=self.num_layers,
+            num_kv_heads=self.family.kv_heads,
+            head_dim=self.family.head_dim,
+            dtype=self.dtype,
+            device=self.device,
+        )
+
+    @torch.no_grad()
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        mask: Tensor,
+        cache: KVCache,
+        gather: Tensor | None = None,
+    ) -> Tensor:
+        """Write the tokens' keys and values to `slots` and return logits.
+
+        Dead lanes write to `cache.trash`; their tokens must be valid ids, their positions may be
+        anything.
+
+        Args:
+            tokens: int64 `[B, T]`.
+            positions: int64 `[B, T]`.
+            slots: int64 `[B, T]`; distinct within a row, the trash slot excepted.
+            mask: bool `[B, T, U]`, which of the first U slots each token attends to, itself
+                included; U may be less than the slots of the cache, and the cost of attention is
+                that of U. Sliding windows are applied here, by position, not by the caller.
+            cache: as made by `new_cache`.
+            gather: int64 `[B, R]`, which of the T tokens get logits; all when None.
+
+        Returns:
+            `[B, R, V]` in float32 (float64 for a float64 model).
+        """
+        last = self.max_positions - 1
+        positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
+        writer = cache.writer(positions, slots, mask.shape[2])
+        made: dict[int | None, Tensor] = {}
+
+        def masks(window: int | None) -> Tensor:
+            if window not in made:
+                allowed = mask if window is None else mask & _near(positions, cache, writer, window)
+                made[window] = additive_mask(allowed, self._groups, self.dtype)
+            return made[window]
+
+        hidden = self.family.hidden(tokens, positions, masks, writer)
+        if gather is not None:
+            hidden = hidden.gather(1, gather[:, :, None].expand(-1, -1, hidden.shape[2]))
+        return self._head(hidden).to(self._logits_dtype)  # type: ignore[no-any-return]
+
+
+def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:
+    """Pairs within a sliding window by position: query - key < window. Bool `[B, T, U]`."""
+    keys = cache.positions[:, None, : writer.used]
+    return (positions[:, :, None] - keys) < window
+
+
+def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:
+    """Load a checkpoint folder from local files only.
+
+    Args:
+        folder: config.json and safetensors, as written by `save_pretrained`.
+        dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint.
+        device: a torch device.
+
+    Raises:
+        UsageError: the folder or `dtype` is wrong.
+        MissingCapabilityError: the architecture is not supported; the message names it.
+    """
+    folder = Path(folder)
+    if dtype not in DTYPES:
+        raise UsageError(
+            f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
+        )
+    digest = model_digest(folder)
+    check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        str(folder),
+        dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+        attn_implementation=ATTENTION_NAME,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+    model.requires_grad_(False).eval().to(device)
+    assert_attention(model)
+    return CausalModel(model, name=folder.resolve().name, digest=digest)
+
+
+RECURRENT_WORDS = ("mamba", "ssm", "rwkv", "recurrent", "retnet", "jamba", "zamba", "linear")
+"""Parts of `model_type`, `layer_types` or `layers_block_type` that mean recurrent state."""
+
+STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
+"""Rotary scalings in which a key does not depend on how long the text later becomes."""
+
+
+def check_supported(config: dict[str, Any], where: str) -> None:
+    """Refuse by name what the runtime cannot run exactly.
+
+    Args:
+        config: the parsed config.json.
+        where: the folder, for the message.
+
+    Raises:
+        MissingCapabilityError: names the architecture and what is supported.
+    """
+    kind = str(config.get("model_type", "missing"))
+    remedy = f"Supported model types: {', '.join(sorted(FAMILIES))}."
+    layer_kinds = [*(config.get("layer_types") or []), *(config.get("layers_block_type") or [])]
+    named = [kind, *map(str, layer_kinds), *map(str, config.get("architectures") or [])]
+    recurrent = [name for name in named if any(word in name.lower() for word in RECURRENT_WORDS)]
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope_kind = str(rope.get("rope_type", rope.get("type", "default")))
+    problem = ""
+    if config.get("is_encoder_decoder") or config.get("add_cross_attention"):
+        problem = f"model type {kind!r} is an encoder-decoder; only decoders run"
+    elif recurrent or "ssm_cfg" in config or kind in ("qwen3_next", "bamba", "falcon_h1"):
+        found = recurrent[0] if recurrent else kind
+        problem = f"model type {kind!r} keeps recurrent state ({found}), which drafts cannot rewind"
+    elif kind not in FAMILIES:
+        problem = f"model type {kind!r} is not supported"
+    elif config.get("quantization_config"):
+        problem = "quantised checkpoints are not supported"
+    elif rope_kind not in STATIC_ROPE:
+        problem = f"rotary scaling {rope_kind!r} makes keys depend on the text's later length"
+        remedy = f"Supported scalings: {', '.join(sorted(STATIC_ROPE))}."
+    if problem:
+        raise MissingCapabilityError(problem, where=where, remedy=remedy)
+
+
+def assert_attention(model: Any) -> None:
+    """Check that `transformers` will call our attention and no other.
+
+    Raises:
+        MissingCapabilityError: the registered function was replaced or ignored.
+    """
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    chosen = model.config._attn_implementation
+    if chosen != ATTENTION_NAME or ALL_ATTENTION_FUNCTIONS[chosen] is not grouped_attention:
+        raise MissingCapabilityError(
+            f"transformers would use the attention {chosen!r} instead of {ATTENTION_NAME!r}",
+            remedy="Install a tested version: pip install 'specplan[run]'",
+        )

@@ -1,0 +1,75 @@
+"""Tiny random checkpoints of every supported family, saved as ordinary folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+VOCABULARY = 61
+
+_SHARED: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 128,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    # Far above the usual 0.02, so that attention is peaked and a wrong mask shows.
+    "initializer_range": 0.3,
+}
+_GATED = _SHARED | {"intermediate_size": 48, "num_key_value_heads": 2}
+_OPT = {**_SHARED, "ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.3}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
+CONFIGS: dict[str, Callable[[], Any]] = {
+    "llama": lambda: transformers.LlamaConfig(**_GATED),
+    "llama_variants": lambda: transformers.LlamaConfig(
+        **_GATED, attention_bias=True, mlp_bias=True, head_dim=16, rope_parameters=_LLAMA3
+    ),
+    "mistral": lambda: transformers.MistralConfig(**_GATED, sliding_window=5),
+    "mistral_full": lambda: transformers.MistralConfig(**_GATED, sliding_window=None),
+    "qwen2": lambda: transformers.Qwen2Config(**_GATED, tie_word_embeddings=True),
+    "qwen2_windows": lambda: transformers.Qwen2Config(
+        **_GATED, use_sliding_window=True, sliding_window=5, max_window_layers=1
+    ),
+    "qwen3": lambda: transformers.Qwen3Config(**_GATED, head_dim=16),
+    "qwen3_windows": lambda: transformers.Qwen3Config(
+        **_GATED, head_dim=16, use_sliding_window=True, sliding_window=4, max_window_layers=2
+    ),
+    "gpt2": lambda: transformers.GPT2Config(**_SHARED),
+    "gpt2_scaled": lambda: transformers.GPT2Config(**_SHARED, scale_attn_by_inverse_layer_idx=True),
+    "opt": lambda: transformers.OPTConfig(**_OPT),
+    "opt_projected": lambda: transformers.OPTConfig(**{**_OPT, "word_embed_proj_dim": 16}),
+    "opt_post_norm": lambda: transformers.OPTConfig(**_OPT, do_layer_norm_before=False),
+}
+
+
+def save_tiny(name: str, folder: Path, *, seed: int = 0, **changes: Any) -> Path:
+    """Save the tiny model called `name` to `folder` in float32 and return the folder.
+
+    Biases and norms are random too, so that leaving one out is noticed.
+    """
+    config = CONFIGS[name]()
+    for key, value in changes.items():
+        setattr(config, key, value)
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if "norm" in key or "ln_" in key or key.endswith("bias"):
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    return folder
