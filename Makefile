@@ -1,0 +1,75 @@
+# Everything lives in .venv; every target sets up what it needs and is quick when it is there.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.specplan-installed
+EXTRAS ?= run,dev
+# More options for pip (an index) and for pytest (a path, -k, -m).
+PIP_FLAGS ?=
+ARGS ?=
+# Interpreters to try, in this order; PYTHON=/path/to/python make ... takes that one.
+PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3.14 python3)
+
+QUICKSTART := .work/quickstart
+LINT_SITE := build/lint
+# Static checkers cannot follow the package map of an editable install: they read a real one, and
+# this turns the paths they print back into the ones to edit.
+TO_SOURCE := sed -E 's,$(LINT_SITE)/specplan/(ir|cost_models|passes|planner|runtime|backends|measure)/,\1/,; s,$(LINT_SITE)/specplan/,src/specplan/,'
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export HF_HUB_OFFLINE := 1
+
+.PHONY: help setup quickstart test lint format clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## Make .venv and install specplan with its extras (EXTRAS=run,dev)
+
+$(STAMP): pyproject.toml
+	@if ! [ -x $(BIN)/python ]; then \
+	  for candidate in $(PYTHONS); do \
+	    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	      >/dev/null 2>&1; then found="$$candidate"; break; fi; \
+	  done; \
+	  if [ -z "$${found:-}" ]; then \
+	    echo "specplan needs Python >= 3.11 with its venv module (tried: $(PYTHONS))." >&2; \
+	    echo "Install it (Debian, Ubuntu: apt install python3 python3-venv; or uv, pyenv," \
+	      "conda), or name one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; \
+	    exit 2; \
+	  fi; \
+	  echo "Making $(VENV) with $$found ($$("$$found" --version))"; \
+	  "$$found" -m venv $(VENV); \
+	fi
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[$(EXTRAS)]'
+	@touch $@
+
+quickstart: $(STAMP) ## Optimise, run and benchmark the reference models
+	$(BIN)/specplan optimize examples/quickstart/problem.yaml --out $(QUICKSTART)/bundle
+	$(BIN)/specplan run $(QUICKSTART)/bundle --prompt-file examples/quickstart/prompt.txt --stream
+	$(BIN)/specplan bench $(QUICKSTART)/bundle
+
+test: $(STAMP) ## Run the tests (ARGS="tests/ir -k parse")
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## Check style, format, types and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@rm -rf $(LINT_SITE) build/lib build/bdist.*
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-compile \
+	  --target $(LINT_SITE) .
+	$(BIN)/mypy | $(TO_SOURCE)
+	PYTHONPATH=$(LINT_SITE) $(BIN)/lint-imports --no-cache
+
+format: $(STAMP) ## Mend style and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove what builds and runs leave behind (keeps .venv)
+	rm -rf build dist .work .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

@@ -1,0 +1,104 @@
+"""The `specplan` program: its commands, and the exit code of every way to fail."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from specplan.extras import explain_import_error
+from specplan.ir.errors import SpecplanError
+
+USAGE = 2
+INTERNAL = 70
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="specplan",
+    help="Find, run and measure the fastest decoding plan for a model, a device and a workload.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    epilog="Exit codes: 0 ok, 1 regression or limit missed, 2 usage or bad config, 3 infeasible, "
+    "4 missing capability, 5 nothing to compare, 70 internal error.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import specplan
+
+        print(f"specplan {specplan.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show a traceback on errors (or set SPECPLAN_DEBUG=1).")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    if debug:
+        os.environ["SPECPLAN_DEBUG"] = "1"
+
+
+def run() -> None:
+    """Run the program on `sys.argv` and exit; the entry point of the `specplan` script."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+    except SpecplanError as error:
+        _fail(str(error), error.exit_code)
+    except ImportError as error:
+        missing = explain_import_error(error, purpose=_command())
+        if missing is None:
+            _fail_internally(error)
+        else:
+            _fail(str(missing), missing.exit_code)
+    except OSError as error:
+        if error.filename is None:
+            _fail_internally(error)
+        else:
+            remedy = "Check the path, its permissions and the space left."
+            _fail(f"{error.filename}: {error.strerror}. {remedy}", USAGE)
+    except Exception as error:
+        _fail_internally(error)
+
+
+def _command() -> str:
+    return " ".join(["specplan", *(word for word in sys.argv[1:2] if not word.startswith("-"))])
+
+
+def _fail_internally(error: Exception) -> None:
+    _fail(
+        f"internal error: {type(error).__name__}: {error}. "
+        "This is a bug; run again with `specplan --debug ...` and report the traceback.",
+        INTERNAL,
+    )
+
+
+def _fail(message: str, exit_code: int) -> None:
+    if os.environ.get("SPECPLAN_DEBUG"):
+        traceback.print_exc()
+    print(f"specplan: {message}", file=sys.stderr)
+    sys.exit(exit_code)
+
+
+def _add_commands() -> None:
+    from specplan.cli import schema
+
+    app.command("schema")(schema.schema)
+
+
+_add_commands()

@@ -1,0 +1,66 @@
+"""Progress of long-running work, told to whoever cares to show it.
+
+Functions that take long accept ``progress: Progress | None`` and call it as
+``progress(description, done, total)``. They know nothing of terminals; `terminal_progress` is the
+listener that the command line gives them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """A listener: `done` of `total` steps of the work named `description` are finished.
+
+    A new description starts a new bar; `done` counts from 0 to `total`, both in steps.
+    """
+
+    def __call__(self, description: str, done: int, total: int) -> None:
+        """Take note."""
+
+
+def silent(description: str, done: int, total: int) -> None:
+    """The listener that shows nothing."""
+
+
+@contextmanager
+def terminal_progress() -> Iterator[Progress]:
+    """Bars on stderr while the block runs; silent where stderr is no terminal.
+
+    Stdout is left alone, so that ``--json`` output can be piped while the bars are watched.
+    """
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    bars = Bars(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    tasks: dict[str, TaskID] = {}
+    with bars:
+
+        def show(description: str, done: int, total: int) -> None:
+            if description not in tasks:
+                tasks[description] = bars.add_task(description, total=total)
+            bars.update(tasks[description], completed=done, total=total)
+
+        yield show
