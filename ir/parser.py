@@ -1,0 +1,243 @@
+"""Plan text to a plan: `parse_plan(print_plan(plan)) == plan`."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+from specplan.ir.coerce import CoercionError, coerce, field_types
+from specplan.ir.errors import UsageError
+from specplan.ir.lexer import Token
+from specplan.ir.ops import OPS, Compute, Op, Region, Repeat, Segment, When
+from specplan.ir.plan import (
+    Assumptions,
+    CacheState,
+    Guard,
+    Model,
+    Plan,
+    Round,
+    RowGroup,
+    Schedule,
+    SourceState,
+    StateDeclaration,
+    TrackState,
+    ValueState,
+)
+from specplan.ir.reader import Reader
+from specplan.ir.values import Atom, State, Text, Value
+
+_DEEPEST = 32
+
+
+def parse_plan(text: str) -> Plan:
+    """Read a plan.
+
+    Raises:
+        UsageError: at the first thing that is not plan text, with line and column.
+    """
+    reader = Reader(text)
+    reader.take("word", "plan")
+    parts: dict[str, Any] = {"name": reader.take("word").text}
+    reader.take("newline")
+    lists: dict[str, list[Any]] = {}
+    while not reader.at("end"):
+        key, value = _statement(reader)
+        if key in ("assumptions", "schedule"):
+            if key in parts:
+                raise reader.error(f"a second statement of the plan's {key}")
+            parts[key] = value
+        else:
+            lists.setdefault(key, []).append(value)
+    parts.update({key: tuple(values) for key, values in lists.items()})
+    return Plan(**parts)
+
+
+def parse_ops(text: str) -> tuple[Op, ...]:
+    """Read ops alone, one per line: the body of a round."""
+    reader = Reader(text)
+    ops: list[Op] = []
+    while not reader.at("end"):
+        ops.append(_op(reader, 0))
+    return tuple(ops)
+
+
+def _statement(reader: Reader) -> tuple[str, Any]:
+    keyword = reader.take("word")
+    match keyword.text:
+        case "model":
+            name = reader.take("word").text
+            result: tuple[str, Any] = (
+                "models",
+                reader.build(Model, reader.keywords(), "model", name=name),
+            )
+        case "assume":
+            result = "assumptions", reader.build(Assumptions, reader.keywords(), "assume")
+        case "rows":
+            name = reader.take("word").text
+            result = "row_groups", RowGroup(name=name, count=int(reader.take("integer").text))
+        case "state":
+            result = "states", _state(reader)
+        case "round":
+            name = reader.take("word").text
+            region = _region(reader, 0)
+            if region.yields or region.until is not None:
+                raise reader.error("a round does not yield")
+            return "rounds", Round(name=name, ops=region.ops)
+        case "schedule":
+            return "schedule", _schedule(reader)
+        case _:
+            raise UsageError(
+                f"'{keyword.text}' starts no statement",
+                where=f"plan text, {keyword.where}",
+                remedy="Statements are model, assume, rows, state, round and schedule.",
+            )
+    reader.take("newline")
+    return result
+
+
+def _state(reader: Reader) -> StateDeclaration:
+    name = State(reader.take("state").text[1:])
+    reader.take("mark", "=")
+    kind = reader.take("word")
+    if kind.text in ("cache", "track"):
+        cls: Any = CacheState if kind.text == "cache" else TrackState
+        model = reader.take("word").text
+        given = reader.keywords()
+        return typing.cast(
+            StateDeclaration, reader.build(cls, given, kind.text, name=name, model=model)
+        )
+    if kind.text in ("source", "value"):
+        cls = SourceState if kind.text == "source" else ValueState
+        token = reader.next
+        given = {"kind": (reader.atom(), token), **reader.keywords()}
+        return typing.cast(StateDeclaration, reader.build(cls, given, kind.text, name=name))
+    raise UsageError(
+        f"'{kind.text}' is no kind of state",
+        where=f"plan text, {kind.where}",
+        remedy="Kinds are cache, track, source and value.",
+    )
+
+
+def _schedule(reader: Reader) -> Schedule:
+    given = reader.keywords()
+    reader.take("mark", "{")
+    reader.take("newline")
+    guards: list[Guard] = []
+    while reader.accept("word", "when"):
+        token = reader.next
+        formula = reader.atom()
+        if not isinstance(formula, Text):
+            raise UsageError("a guard is a quoted formula", where=f"plan text, {token.where}")
+        guards.append(Guard(formula=formula, round=reader.take("word").text))
+        reader.take("newline")
+    reader.take("word", "otherwise")
+    otherwise = reader.take("word").text
+    reader.take("newline")
+    _close(reader)
+    return reader.build(Schedule, given, "schedule", guards=tuple(guards), otherwise=otherwise)
+
+
+def _close(reader: Reader) -> None:
+    reader.take("mark", "}")
+    reader.take("newline")
+
+
+def _region(reader: Reader, depth: int) -> Region:
+    if depth > _DEEPEST:
+        raise reader.error(f"regions are nested deeper than {_DEEPEST}")
+    reader.take("mark", "{")
+    reader.take("newline")
+    ops: list[Op] = []
+    yields: tuple[Value, ...] = ()
+    until: Value | None = None
+    while not reader.at("mark", "}"):
+        if reader.accept("word", "yield"):
+            yields = _values(reader)
+            given = reader.keywords()
+            until = reader.build(Region, given, "yield", ops=(), yields=()).until
+            reader.take("newline")
+            break
+        ops.append(_op(reader, depth))
+    _close(reader)
+    return Region(ops=tuple(ops), yields=yields, until=until)
+
+
+def _values(reader: Reader) -> tuple[Value, ...]:
+    found: list[Value] = []
+    while reader.at("value"):
+        found.append(Value(reader.take("value").text[1:]))
+        if not reader.accept("mark", ","):
+            break
+    return tuple(found)
+
+
+def _op(reader: Reader, depth: int) -> Op:
+    results = _values(reader)
+    if results:
+        reader.take("mark", "=")
+    token = reader.take("word")
+    cls = OPS.get(token.text)
+    if cls is None:
+        raise UsageError(
+            f"'{token.text}' is no op",
+            where=f"plan text, {token.where}",
+            remedy=f"Ops are {', '.join(sorted(OPS))}.",
+        )
+    ready: dict[str, Any] = {"results": results, **_positional(reader, cls, token)}
+    if cls is Repeat:
+        ready["carried"] = _carried(reader)
+    given = reader.keywords()
+    if cls is Compute:
+        ready["operands"] = _operands(given)
+        given = {}
+    if cls in (Repeat, When, Segment):
+        ready["body"] = _region(reader, depth + 1)
+    else:
+        reader.take("newline")
+    return reader.build(cls, given, token.text, **ready)
+
+
+def _positional(reader: Reader, cls: type[Op], token: Token) -> dict[str, Any]:
+    types = field_types(typing.cast(type, cls))
+    found: dict[str, Any] = {}
+    for name in cls.positional:
+        place = reader.next
+        try:
+            if typing.get_origin(types[name]) is tuple:
+                found[name] = coerce(types[name], _rest(reader))
+            else:
+                found[name] = coerce(types[name], reader.atom())
+        except CoercionError as error:
+            raise UsageError(
+                f"{token.text} {name}: {error}", where=f"plan text, {place.where}"
+            ) from error
+    return found
+
+
+def _rest(reader: Reader) -> tuple[Atom, ...]:
+    items: list[Atom] = []
+    while reader.at("value"):
+        items.append(reader.atom())
+    return tuple(items)
+
+
+def _carried(reader: Reader) -> tuple[tuple[Value, Value], ...]:
+    pairs: list[tuple[Value, Value]] = []
+    if not reader.accept("mark", "("):
+        return ()
+    while not reader.accept("mark", ")"):
+        parameter = Value(reader.take("value").text[1:])
+        reader.take("mark", "=")
+        pairs.append((parameter, Value(reader.take("value").text[1:])))
+        if not reader.at("mark", ")"):
+            reader.take("mark", ",")
+    return tuple(pairs)
+
+
+def _operands(given: dict[str, tuple[Atom, Token]]) -> tuple[tuple[str, Value], ...]:
+    for key, (atom, token) in given.items():
+        if not isinstance(atom, Value):
+            raise UsageError(
+                f"compute {key}: an operand is a value (%name)", where=f"plan text, {token.where}"
+            )
+    return tuple((key, typing.cast(Value, atom)) for key, (atom, _) in given.items())

@@ -1,0 +1,175 @@
+"""A plan: models, states, rounds, and a schedule that says which round runs when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from specplan.ir.errors import UsageError
+from specplan.ir.ops import Accept, Forward, Op, Repeat, Segment, When
+from specplan.ir.values import Entry, Range, State, Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model by its role; where its files are is the business of the bundle."""
+
+    name: str
+    digest: Text | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumptions:
+    """What must hold for the plan to be right, and what it promises.
+
+    `lossless`: the output law is the target's own. `temperature`: the only sampling temperatures
+    it may serve. `batch` in requests and `context` in tokens bound where it was priced.
+    """
+
+    lossless: bool = True
+    reproducible: bool = True
+    temperature: float | Range | None = None
+    batch: Range | None = None
+    context: Range | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGroup:
+    """Requests of one width: `count` rows that share a root op."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheState:
+    """Keys and values of a model, per request and layer, or a reduced view of another cache."""
+
+    keyword: ClassVar[str] = "cache"
+    name: State
+    model: str
+    view: State | None = None
+    policy: Entry | None = None
+    budget: int | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackState:
+    """Hidden states of a model at some layers, per position and node."""
+
+    keyword: ClassVar[str] = "track"
+    name: State
+    model: str
+    layer: int | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceState:
+    """Something that is looked up and perhaps updated."""
+
+    keyword: ClassVar[str] = "source"
+    name: State
+    kind: Entry
+    scope: Literal["request", "process", "read_only"] = "request"
+    at: Literal["host", "device"] = "host"
+    path: Text | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueState:
+    """A tree or a number carried from one round to the next."""
+
+    keyword: ClassVar[str] = "value"
+    name: State
+    kind: Entry
+
+
+StateDeclaration: TypeAlias = CacheState | TrackState | SourceState | ValueState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One draft - verify - accept - commit cycle as a small SSA program."""
+
+    name: str
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """Run `round` while the formula over batch, context, emitted and phase holds."""
+
+    formula: Text
+    round: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Guards in order, then the round for everything else.
+
+    `hysteresis` is the fraction by which a bound must be passed before a switch is undone.
+    """
+
+    guards: tuple[Guard, ...] = ()
+    otherwise: str
+    hysteresis: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything needed to decode: print it, edit it, parse it, price it, run it."""
+
+    name: str
+    models: tuple[Model, ...] = ()
+    assumptions: Assumptions = Assumptions()
+    row_groups: tuple[RowGroup, ...] = ()
+    states: tuple[StateDeclaration, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    schedule: Schedule | None = None
+
+    def round(self, name: str) -> Round:
+        """The round called `name`.
+
+        Raises:
+            UsageError: when the plan has no such round.
+        """
+        for candidate in self.rounds:
+            if candidate.name == name:
+                return candidate
+        known = ", ".join(candidate.name for candidate in self.rounds)
+        raise UsageError(
+            f"no round is called '{name}'", where=f"plan {self.name}", remedy=f"It has: {known}."
+        )
+
+    def state(self, name: State) -> StateDeclaration | None:
+        """The declaration of a state, or None."""
+        return next((state for state in self.states if state.name == name), None)
+
+    @property
+    def greedy_only(self) -> bool:
+        """True when some rule keeps the target's law at temperature 0 only."""
+        judged = [op for op in walk_plan(self) if isinstance(op, Accept)]
+        return any(op.rule.name == "greedy" for op in judged)
+
+    @property
+    def models_run(self) -> tuple[str, ...]:
+        """Names of the models some forward runs, in order of first use."""
+        names = [op.model for op in walk_plan(self) if isinstance(op, Forward)]
+        return tuple(dict.fromkeys(names))
+
+
+def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
+    """All ops in program order, those of regions after the op that holds them."""
+    for op in ops:
+        yield op
+        if isinstance(op, Repeat | When | Segment):
+            yield from walk(op.body.ops)
+
+
+def walk_plan(plan: Plan) -> Iterator[Op]:
+    """All ops of all rounds."""
+    for item in plan.rounds:
+        yield from walk(item.ops)

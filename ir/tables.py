@@ -1,0 +1,127 @@
+"""The open tables: what rules, laws, measures, sources and cache policies declare.
+
+An entry here is a torch-free declaration, enough to verify and price a plan. What computes it
+lives in `specplan.runtime`. An entry is a pure function of its operands: it cannot call a model,
+touch a cache or remember anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from specplan.ir.values import Atom, Entry
+
+Table: TypeAlias = Literal["rule", "law", "measure", "source", "policy", "value"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """One entry.
+
+    `parameters` maps each name to its default, None where it must be given. `lossless` says at
+    which sampling temperatures a rule keeps the target's law. `chain_only` rules judge trees in
+    which no node has two children. `uniforms_per_node` is None where none are drawn; otherwise a
+    tree of n nodes takes that many per node and one more.
+    """
+
+    table: Table
+    name: str
+    parameters: tuple[tuple[str, Atom | None], ...] = ()
+    lossless: Literal["always", "greedy", "never"] = "always"
+    chain_only: bool = False
+    uniforms_per_node: int | None = None
+    source: str = ""
+
+
+class Tables:
+    """Declarations by table and name."""
+
+    def __init__(self, declarations: tuple[Declaration, ...]) -> None:
+        self._found = {(item.table, item.name): item for item in declarations}
+
+    def find(self, table: Table, name: str) -> Declaration | None:
+        """The declaration, or None when the table has no such entry."""
+        return self._found.get((table, name))
+
+    def names(self, table: Table) -> tuple[str, ...]:
+        """Names of a table's entries, sorted."""
+        return tuple(sorted(name for kind, name in self._found if kind == table))
+
+    def extended(self, *declarations: Declaration) -> Tables:
+        """These tables and some more."""
+        return Tables((*self._found.values(), *declarations))
+
+    def problems(self, table: Table, entry: Entry) -> Iterator[str]:
+        """What is wrong with an entry as it stands in a plan."""
+        found = self.find(table, entry.name)
+        if found is None:
+            yield f"no {table} is called '{entry.name}'; there are {', '.join(self.names(table))}"
+            return
+        known = dict(found.parameters)
+        for key, _ in entry.arguments:
+            if key not in known:
+                takes = ", ".join(known) or "nothing"
+                yield f"{table} {entry.name} takes no '{key}'; it takes {takes}"
+        given = dict(entry.arguments)
+        for key, default in found.parameters:
+            if default is None and key not in given:
+                yield f"{table} {entry.name} needs '{key}='"
+
+
+_LEVIATHAN = "Leviathan et al. 2022, arXiv 2211.17192"
+_SEQUOIA = "Chen et al. 2024, arXiv 2402.12374"
+
+BUILTIN = Tables(
+    (
+        Declaration(table="rule", name="greedy", lossless="greedy", source=_LEVIATHAN),
+        Declaration(
+            table="rule", name="token", chain_only=True, uniforms_per_node=1, source=_LEVIATHAN
+        ),
+        Declaration(table="rule", name="recursive", uniforms_per_node=1, source=_SEQUOIA),
+        Declaration(
+            table="rule",
+            name="typical",
+            parameters=(("epsilon", 0.09), ("delta", 0.3)),
+            lossless="never",
+            source="Cai et al. 2024, arXiv 2401.10774",
+        ),
+        Declaration(
+            table="rule",
+            name="rollback",
+            parameters=(("threshold", 5.0),),
+            lossless="never",
+            source="Kim et al. 2023, arXiv 2302.07863",
+        ),
+        Declaration(
+            table="rule", name="all", lossless="never", source="Ghazvininejad et al., 1904.09324"
+        ),
+        Declaration(table="law", name="request"),
+        Declaration(
+            table="law",
+            name="contrastive",
+            parameters=(("beta", 0.5), ("alpha", 0.1)),
+            lossless="never",
+            source="Yuan et al. 2023, arXiv 2311.08981",
+        ),
+        Declaration(table="measure", name="top1"),
+        Declaration(table="measure", name="margin"),
+        Declaration(table="measure", name="entropy"),
+        Declaration(table="measure", name="value", parameters=(("best", None),)),
+        Declaration(table="measure", name="count"),
+        Declaration(table="measure", name="accepted"),
+        Declaration(table="measure", name="lag", parameters=(("layers", None),)),
+        Declaration(table="source", name="ngram", parameters=(("order", 3), ("capacity", 65536))),
+        Declaration(table="source", name="adjacency", parameters=(("width", 8),)),
+        Declaration(table="source", name="datastore", parameters=(("order", 16),)),
+        Declaration(table="policy", name="sink_recent", parameters=(("sink", 16),)),
+        Declaration(table="policy", name="retrieved", parameters=(("chunk", 8),)),
+        Declaration(
+            table="value",
+            name="tree",
+            parameters=(("nodes", None), ("depth", None), ("parents", ()), ("law", "point")),
+        ),
+        Declaration(table="value", name="number", parameters=(("init", 0.0),)),
+    )
+)
