@@ -137,9 +137,7 @@ def test_every_prefix_is_the_best_smaller_tree(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(rates, min_size=1, max_size=4), st.integers(0, 40), st.integers(1, 8))
-def test_levels_are_an_inverse_of_the_tree(
-    rows: list[list[float]], nodes: int, depth: int
-) -> None:
+def test_levels_are_an_inverse_of_the_tree(rows: list[list[float]], nodes: int, depth: int) -> None:
     tree = best_first_tree(table(rows), nodes, depth)
     levels = grow_levels(tree)
     assert tree_of_levels(levels) == tree

@@ -1,0 +1,32 @@
+"""The problem, the drafting methods and the search over what they offer; no torch.
+
+The names below are the planner's front; other packages use nothing else of it.
+"""
+
+from __future__ import annotations
+
+from specplan.planner.facts import ProblemFacts, gather_facts
+from specplan.planner.loading import load_problem, problem_from_dict
+from specplan.planner.method import Method, Options, discover_methods
+from specplan.planner.problem import Problem, problem_json_schema
+from specplan.planner.problem_checks import proposers
+from specplan.planner.trees import StaticTree
+from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
+
+__all__ = [
+    "Method",
+    "Options",
+    "Problem",
+    "ProblemFacts",
+    "Prompt",
+    "RequestLengths",
+    "StaticTree",
+    "discover_methods",
+    "gather_facts",
+    "load_problem",
+    "problem_from_dict",
+    "problem_json_schema",
+    "proposers",
+    "read_prompts",
+    "read_trace",
+]

@@ -1,0 +1,134 @@
+"""What methods and the search may read of a problem: models, device, acceptance, lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from specplan.cost_models.device import Device, load_device
+from specplan.cost_models.model_shape import ModelShape
+from specplan.ir.errors import UsageError
+from specplan.planner.problem import Problem, TargetModel
+from specplan.planner.workload_files import RequestLengths, read_trace
+
+if TYPE_CHECKING:
+    from specplan.cost_models.acceptance import AcceptanceProfile
+
+
+@dataclass(frozen=True)
+class ProblemFacts:
+    """A problem with everything that planning needs read in; nothing here runs a model.
+
+    Attributes:
+        problem: the problem, every path absolute.
+        target: shape of the target model.
+        drafts: shapes of the draft models by name, in the problem's order.
+        device: what prices ops in seconds.
+        profiles: acceptance profiles by proposer; one that is missing refuses its methods.
+    """
+
+    problem: Problem
+    target: ModelShape
+    drafts: Mapping[str, ModelShape]
+    device: Device
+    profiles: Mapping[str, AcceptanceProfile] = field(default_factory=dict)
+
+    @cached_property
+    def requests(self) -> tuple[RequestLengths, ...]:
+        """Lengths of the requests of the workload; one entry without a trace."""
+        workload = self.problem.workload
+        if workload.trace is not None:
+            return tuple(read_trace(workload.trace))
+        assert workload.prompt_tokens and workload.output_tokens, "checked when it was loaded"
+        return (RequestLengths(workload.prompt_tokens, workload.output_tokens),)
+
+    @property
+    def mean_prompt_tokens(self) -> float:
+        """Mean length of a prompt, in tokens."""
+        return sum(r.prompt_tokens for r in self.requests) / len(self.requests)
+
+    @property
+    def mean_context(self) -> float:
+        """Mean number of tokens before an output token, over all output tokens."""
+        outputs = sum(r.output_tokens for r in self.requests)
+        area = sum(r.output_tokens * (r.prompt_tokens + r.output_tokens / 2) for r in self.requests)
+        return area / outputs
+
+    @property
+    def longest_text(self) -> int:
+        """Prompt and output of the longest request, in tokens."""
+        return max(r.prompt_tokens + r.output_tokens for r in self.requests)
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Batch sizes of the workload."""
+        return self.problem.workload.batch_sizes
+
+    @property
+    def greedy(self) -> bool:
+        """Whether decoding is greedy (temperature 0)."""
+        return self.problem.workload.greedy
+
+    def missing_profile(self, proposer: str) -> str:
+        """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
+        if self.problem.workload.prompts is None:
+            return (
+                f'the acceptance of "{proposer}" is not known: give workload.prompts to measure '
+                f"it on, or a ready profile as acceptance.{proposer}"
+            )
+        return (
+            f'the acceptance of "{proposer}" has not been measured: run `specplan profile '
+            "acceptance`"
+        )
+
+    def shape(self, role: str) -> ModelShape:
+        """Shape of a model by its role in plans: `target` or the name of a draft model."""
+        return self.target if role == "target" else self.drafts[role]
+
+    @property
+    def shapes(self) -> dict[str, ModelShape]:
+        """Shapes of all models by their role in plans."""
+        return {"target": self.target, **self.drafts}
+
+
+def gather_facts(
+    problem: Problem,
+    *,
+    device: Device | None = None,
+    profiles: Mapping[str, AcceptanceProfile] | None = None,
+) -> ProblemFacts:
+    """Read in what a checked problem names.
+
+    Args:
+        problem: from `load_problem`.
+        device: what prices ops; needed when the problem says "measured", else loaded by name.
+        profiles: measured acceptance profiles by proposer; those that the problem names are read
+            from their files and win.
+
+    Raises:
+        UsageError: when a device or profile file is broken, belongs to other models or to other
+            sampling settings, or the measured device is not given.
+    """
+    from specplan.cost_models.acceptance import AcceptanceProfile
+
+    target = _shape(problem.models.target, "target")
+    drafts = {draft.name: _shape(draft, draft.name) for draft in problem.models.drafts}
+    if device is None:
+        if problem.device == "measured":
+            raise UsageError(
+                "this machine has not been measured",
+                where="device",
+                remedy="Run `specplan profile device` with this problem first, or name a device.",
+            )
+        device = load_device(problem.device)
+    found = dict(profiles or {})
+    for proposer, path in problem.acceptance.items():
+        found[proposer] = AcceptanceProfile.load(path)
+    return ProblemFacts(problem, target, drafts, device, found)
+
+
+def _shape(model: TargetModel, name: str) -> ModelShape:
+    dtype = None if model.dtype == "auto" else model.dtype
+    return ModelShape.from_folder(model.path, dtype=dtype, name=name)

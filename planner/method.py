@@ -1,0 +1,157 @@
+"""What a drafting method is to the planner, and how methods are found.
+
+A method is one file in `planner/methods/` whose `METHOD` is an instance of `Method`, or an
+entry point of the group `specplan.methods` in another package. It says which settings of its
+options are legal for a problem, and writes the plan of a setting; the search prices the plan.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from specplan.ir.errors import UsageError
+from specplan.ir.plan import Plan
+
+if TYPE_CHECKING:
+    from specplan.planner.facts import ProblemFacts
+
+ENTRY_POINT_GROUP = "specplan.methods"
+
+
+@dataclass(frozen=True)
+class Options:
+    """One setting of a method's options; a method adds its own fields."""
+
+    @property
+    def words(self) -> str:
+        """The setting in a few words, for tables."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options by name, ready for JSON."""
+        return asdict(self)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What values an option may take.
+
+    Attributes:
+        values: every value tried, in order.
+        description: what the option is, with its unit.
+    """
+
+    values: tuple[Any, ...]
+    description: str
+
+
+@dataclass(frozen=True)
+class Family(Generic[OptionsT]):
+    """Settings of a method that stand or fall together.
+
+    Attributes:
+        name: short name, unique within the method.
+        domains: the options that vary, with what they range over.
+        settings: the legal settings within the domains, simpler ones first.
+    """
+
+    name: str
+    domains: Mapping[str, Domain]
+    settings: tuple[OptionsT, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A family that cannot be used for this problem.
+
+    Attributes:
+        name: name of the family.
+        reason: why, and what would change it.
+    """
+
+    name: str
+    reason: str
+
+
+class Method(ABC, Generic[OptionsT]):
+    """One way of drafting, open to the world: nothing outside its file knows its name.
+
+    Attributes:
+        name: the word that stands in problem files.
+        summary: one line for `specplan methods`.
+        lossless: whether the output law is the target's own.
+        sources: sources that it drafts from (words of the problem's `sources`).
+        needs_draft_model: whether it needs a model beside the target.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    lossless: ClassVar[bool] = True
+    sources: ClassVar[tuple[str, ...]] = ()
+    needs_draft_model: ClassVar[bool] = False
+
+    @abstractmethod
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[OptionsT] | Refusal]:
+        """Every legal choice for a problem, by families; a family that cannot run, why."""
+
+    @abstractmethod
+    def plan(self, facts: ProblemFacts, options: OptionsT) -> Plan:
+        """The plan of one setting out of `choices`."""
+
+    @abstractmethod
+    def proposer(self, options: OptionsT) -> str | None:
+        """Whose acceptance profile prices the plan; None when nothing is drafted."""
+
+
+@cache
+def discover_methods() -> dict[str, Method[Any]]:
+    """All methods by name: those of this package, then those of other packages.
+
+    Raises:
+        UsageError: when an entry point is broken or two methods bear one name.
+    """
+    from specplan.planner import methods as folder
+
+    found: dict[str, Method[Any]] = {}
+    for module in sorted(pkgutil.iter_modules(folder.__path__), key=lambda module: module.name):
+        loaded = importlib.import_module(f"{folder.__name__}.{module.name}")
+        _add(found, loaded.METHOD, f"planner/methods/{module.name}.py")
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        place = f'entry point "{point.name}" of {point.value}'
+        try:
+            method = point.load()
+        except Exception as error:
+            raise UsageError(
+                f"the method cannot be loaded ({error})",
+                where=place,
+                remedy="Mend or uninstall the package that brings it.",
+            ) from error
+        _add(found, method, place)
+    return found
+
+
+def _add(found: dict[str, Method[Any]], method: object, place: str) -> None:
+    if not isinstance(method, Method):
+        raise UsageError(
+            "this is not a Method",
+            where=place,
+            remedy="Let it name an instance of a subclass of specplan.planner.method.Method.",
+        )
+    if method.name in found:
+        raise UsageError(
+            f'a method is already called "{method.name}"',
+            where=place,
+            remedy="Rename one of the two.",
+        )
+    found[method.name] = method

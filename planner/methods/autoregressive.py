@@ -1,0 +1,45 @@
+"""One token at a time: the plan that every other one must beat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Family, Method, Options, Refusal
+from specplan.planner.plan_text import judge, single_round_plan
+
+
+@dataclass(frozen=True)
+class AutoregressiveOptions(Options):
+    """Nothing to choose."""
+
+    @property
+    def words(self) -> str:
+        """`plain`."""
+        return "plain"
+
+
+class Autoregressive(Method[AutoregressiveOptions]):
+    """The target alone; accepting an empty tree gives the bonus token and nothing else."""
+
+    name: ClassVar[str] = "autoregressive"
+    summary: ClassVar[str] = "one token per forward of the target; drafts nothing"
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[AutoregressiveOptions] | Refusal]:
+        """The one choice there is."""
+        return [Family("plain", {}, (AutoregressiveOptions(),))]
+
+    def plan(self, facts: ProblemFacts, options: AutoregressiveOptions) -> Plan:
+        """`root, forward, accept, emit, commit`."""
+        rule = None if facts.greedy else "recursive"
+        return single_round_plan(facts, self.name, (), "%t = root\n" + judge("%t", 0, rule=rule))
+
+    def proposer(self, options: AutoregressiveOptions) -> str | None:
+        """None: nothing is drafted."""
+        return None
+
+
+METHOD = Autoregressive()

@@ -1,0 +1,70 @@
+"""The parts of plan text that methods share: the head of a plan and the end of its round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from textwrap import dedent, indent
+
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from specplan.ir.values import print_atom
+from specplan.planner.facts import ProblemFacts
+
+
+def single_round_plan(facts: ProblemFacts, name: str, models: Iterable[str], body: str) -> Plan:
+    """A plan of one round, `decode`.
+
+    Args:
+        facts: the problem, for what the plan assumes.
+        name: the plan's name.
+        models: roles beside the target.
+        body: the ops of the round, indented by any common amount.
+
+    Returns:
+        The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model.
+    """
+    return parse_plan("\n".join([_head(facts, name, tuple(models)), *_round(body)]))
+
+
+def cache_of(model: str) -> str:
+    """The cache of a model beside the target, `@<model>_kv`."""
+    return f"@{model}_kv"
+
+
+def number_list(numbers: Sequence[int]) -> str:
+    """`2` for one number or several equal ones, else `[2, 1]`: the form of `children=`."""
+    if len(set(numbers)) == 1:
+        return str(numbers[0])
+    return print_atom(tuple(numbers))
+
+
+def judge(tree: str, nodes: int, *, rule: str | None) -> str:
+    """Verify the tree `%tree`, accept by a rule, emit; `rule` None is greedy."""
+    lines = [f"%l = forward target {tree} cache=@kv pending=1"]
+    if rule is None:
+        lines.append(f"%a = accept {tree} target=%l")
+    else:
+        lines.append(f"%v = uniform {nodes + 1} stream=accept")
+        lines.append(f"%a = accept {tree} target=%l rule={rule} by=%v")
+    lines += ["%e = emit %a", "commit @kv %e"]
+    return "\n".join(lines)
+
+
+def _head(facts: ProblemFacts, name: str, models: tuple[str, ...]) -> str:
+    temperature = float(facts.problem.workload.temperature)
+    batches = facts.batch_sizes
+    lines = [f"plan {name}"]
+    for role in ("target", *models):
+        shape = facts.shape(role)
+        lines.append(f'model {role} digest="{shape.digest}" dtype={shape.dtype}')
+    lines.append(
+        f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
+        f"context=1..{facts.longest_text}"
+    )
+    lines.append("state @kv = cache target")
+    lines += [f"state {cache_of(model)} = cache {model}" for model in models]
+    return "\n".join(lines)
+
+
+def _round(body: str) -> list[str]:
+    return ["round decode {", indent(dedent(body).strip("\n"), "  "), "}", ""]

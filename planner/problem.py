@@ -1,0 +1,208 @@
+"""The problem: what is to be decoded, on what, how often, and what counts as better.
+
+Field descriptions state units; they become the exported JSON Schema (`problem_json_schema`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+TEXT_PROPOSER = "text"
+"""The proposer of drafts that are looked up in the request's own text."""
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+NonNegative = Annotated[int, Field(strict=True, ge=0)]
+PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
+
+
+class Strict(BaseModel):
+    """A frozen record that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TargetModel(Strict):
+    """The model whose output distribution is kept."""
+
+    path: Path = Field(
+        description="Folder with config.json, model.safetensors and tokenizer.json; "
+        "relative to the problem file."
+    )
+    dtype: Dtype = Field(
+        default="auto", description='Number type of the weights; "auto" is the one stored.'
+    )
+
+
+class DraftModel(TargetModel):
+    """A smaller model that may draft for the target; it must share the target's tokenizer."""
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name of the draft model in plans and profiles: lower-case letters, "
+        "digits and underscores.",
+    )
+
+
+class Models(Strict):
+    """The models at hand."""
+
+    target: TargetModel = Field(description="The target model.")
+    drafts: tuple[DraftModel, ...] = Field(
+        default=(), description="Draft models that a plan may use; may be empty."
+    )
+
+    def draft(self, name: str) -> DraftModel:
+        """The draft model of that name.
+
+        Raises:
+            KeyError: when there is none.
+        """
+        for draft in self.drafts:
+            if draft.name == name:
+                return draft
+        raise KeyError(name)
+
+
+class Workload(Strict):
+    """The requests to be served. Give `prompt_tokens` and `output_tokens`, or `trace`."""
+
+    batch_sizes: tuple[Count, ...] = Field(
+        min_length=1, description="Numbers of requests decoded together."
+    )
+    prompt_tokens: Count | None = Field(
+        default=None, description="Length of a prompt, in tokens; not together with trace."
+    )
+    output_tokens: Count | None = Field(
+        default=None, description="Length of an output, in tokens; not together with trace."
+    )
+    trace: Path | None = Field(
+        default=None,
+        description="JSON Lines file of requests, one object per line with prompt_tokens and "
+        "output_tokens; relative to the problem file.",
+    )
+    temperature: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=0.0, description="Sampling temperature; 0 is greedy decoding."
+    )
+    top_k: NonNegative = Field(
+        default=0, description="Sample among this many most probable tokens; 0 is off."
+    )
+    top_p: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] = Field(
+        default=1.0, description="Sample among the fewest tokens with this total probability."
+    )
+    task: str = Field(
+        default="", description="Only prompts of this task are used; empty uses all of them."
+    )
+    prompts: Path | None = Field(
+        default=None,
+        description="JSON Lines file of prompts to measure acceptance on, one object per line "
+        "with text and optionally id, task and split; relative to the problem file.",
+    )
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most probable token is always taken."""
+        return self.temperature == 0.0
+
+
+class Limits(Strict):
+    """What a plan must not exceed; a limit left out does not bind."""
+
+    memory: PositiveReal | None = Field(
+        default=None, description="Memory for weights, caches and workspace, in bytes."
+    )
+    tpot: PositiveReal | None = Field(
+        default=None, description="Mean time per output token of one request, in seconds."
+    )
+    ttft: PositiveReal | None = Field(
+        default=None, description="Time to the first token of a request, in seconds."
+    )
+
+
+class Problem(Strict):
+    """A decoding problem: models, device, workload, objective and limits."""
+
+    schema_version: Annotated[int, Field(strict=True)] = Field(
+        description=f"Version of this format; {SCHEMA_VERSION} is the current one."
+    )
+    models: Models = Field(description="The target model and the draft models at hand.")
+    sources: tuple[str, ...] = Field(
+        default=("prompt_lookup",), description="What may draft beside models."
+    )
+    methods: tuple[str, ...] | None = Field(
+        default=None,
+        description="Methods to consider; left out, all of them. Autoregressive decoding is "
+        "always a candidate.",
+    )
+    device: str = Field(
+        default="measured",
+        description='"measured" (this machine, by `specplan profile device`), a name from '
+        "`specplan devices`, or the path of a measured device file.",
+    )
+    backend: str = Field(default="reference", description="What compiles and runs the plan.")
+    workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
+    acceptance: dict[str, Path] = Field(
+        default_factory=dict,
+        description="Ready acceptance profiles by proposer: the name of a draft model, or "
+        '"text" for prompt lookup. Others are measured on workload.prompts.',
+    )
+    objective: Literal["latency", "throughput"] = Field(
+        default="latency",
+        description="latency: least mean seconds per token of a request; throughput: most "
+        "tokens per second of the device; both averaged over the batch sizes.",
+    )
+    limits: Limits = Field(default_factory=Limits, description="What a plan must not exceed.")
+    profiles: Path = Field(
+        default=Path(".specplan"),
+        description="Folder for measured tables, relative to the problem file.",
+    )
+    seed: NonNegative = Field(
+        default=0, description="Seed of everything drawn at random while measuring."
+    )
+
+
+def device_is_path(device: str) -> bool:
+    """Whether a device is written as the path of a file rather than as a name."""
+    return device.endswith((".json", ".yaml", ".yml")) or "/" in device
+
+
+def resolve_paths(problem: Problem, base: Path) -> Problem:
+    """The same problem with every path absolute, relative ones taken from `base`."""
+
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    models = problem.models
+    target = models.target.model_copy(update={"path": absolute(models.target.path)})
+    drafts = tuple(d.model_copy(update={"path": absolute(d.path)}) for d in models.drafts)
+    workload = problem.workload.model_copy(
+        update={
+            "trace": absolute(problem.workload.trace),
+            "prompts": absolute(problem.workload.prompts),
+        }
+    )
+    device = problem.device
+    if device_is_path(device):
+        device = str(absolute(Path(device)))
+    return problem.model_copy(
+        update={
+            "models": Models(target=target, drafts=drafts),
+            "workload": workload,
+            "device": device,
+            "acceptance": {name: absolute(path) for name, path in problem.acceptance.items()},
+            "profiles": absolute(problem.profiles),
+        }
+    )
+
+
+def problem_json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a problem file."""
+    schema = Problem.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "specplan problem"
+    return schema

@@ -1,0 +1,249 @@
+"""What a well-formed problem may still get wrong: names, combinations, files and limits.
+
+Every function raises on the first thing that is wrong; the order goes from the words of the
+problem file to the files that it names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from specplan.cost_models.device import list_devices
+from specplan.ir.ops import OPS
+from specplan.planner.method import Method, discover_methods
+from specplan.planner.model_checks import check_models
+from specplan.planner.problem import TEXT_PROPOSER, Problem, device_is_path
+from specplan.planner.problem_errors import Origin, nearest
+from specplan.planner.workload_files import read_prompts, read_trace
+
+MINIMUM_PROMPTS = 4
+"""Fewer prompts than this give acceptance rates without a usable interval."""
+
+RESERVED_NAMES = frozenset(OPS) | {
+    "target", TEXT_PROPOSER, "prompt_lookup", "plan", "model", "state", "round", "rows",
+    "schedule", "assume", "yield", "until", "otherwise", "all", "none", "true", "false",
+    "request", "root", "accept", "draft_model", "autoregressive",
+}  # fmt: skip
+"""Words of the plan language and of profiles, which a draft model cannot bear as its name."""
+
+
+@cache
+def known_backends() -> tuple[str, ...]:
+    """Names of the compile targets, found by their folders and without importing one."""
+    spec = importlib.util.find_spec("specplan.backends")
+    locations = (spec.submodule_search_locations if spec else None) or []
+    found = {module.name for module in pkgutil.iter_modules(locations) if module.ispkg}
+    return tuple(sorted(found - {"engines", "kernels"}))
+
+
+def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa: B008
+    """Refuse a problem that names what does not exist or asks for what cannot be.
+
+    Args:
+        problem: a problem whose paths are absolute.
+        origin: where it was written, for messages.
+
+    Raises:
+        UsageError: naming the dotted key.
+        InfeasibleError: when a limit is below what any plan needs.
+    """
+    _check_draft_names(problem, origin)
+    _check_methods_and_sources(problem, origin)
+    _check_device_and_backend(problem, origin)
+    _check_workload(problem, origin)
+    _check_acceptance(problem, origin)
+    _check_profiles_folder(problem, origin)
+    check_models(problem, origin, weights_needed=needs_running(problem))
+    _check_prompts(problem, origin)
+
+
+def proposers(problem: Problem) -> tuple[str, ...]:
+    """What may draft in this problem: the draft models by name, and the text itself."""
+    names = tuple(draft.name for draft in problem.models.drafts)
+    return (*names, TEXT_PROPOSER) if "prompt_lookup" in problem.sources else names
+
+
+def needs_running(problem: Problem) -> bool:
+    """Whether the models must be run while planning, to measure a device or acceptance."""
+    unmeasured = set(proposers(problem)) - set(problem.acceptance)
+    return problem.device == "measured" or bool(problem.workload.prompts and unmeasured)
+
+
+def _check_draft_names(problem: Problem, origin: Origin) -> None:
+    seen: dict[str, int] = {}
+    for index, draft in enumerate(problem.models.drafts):
+        key = f"models.drafts.{index}.name"
+        if draft.name in RESERVED_NAMES:
+            raise origin.usage(
+                key,
+                f'"{draft.name}" is a word of the plan language and cannot name a draft model',
+                'Choose another name, such as "draft".',
+            )
+        if draft.name in seen:
+            raise origin.usage(
+                key,
+                f'two draft models are called "{draft.name}"',
+                f"Rename this one or models.drafts.{seen[draft.name]}.name.",
+            )
+        seen[draft.name] = index
+
+
+def _check_words(
+    key: str, words: Iterable[str], known: Iterable[str], what: str, origin: Origin
+) -> None:
+    """Refuse unknown and repeated words of a list."""
+    known = set(known)
+    seen: set[str] = set()
+    for index, word in enumerate(words):
+        if word not in known:
+            raise origin.usage(f"{key}.{index}", f'unknown {what} "{word}"', nearest(word, known))
+        if word in seen:
+            raise origin.usage(
+                f"{key}.{index}", f'the {what} "{word}" stands twice', "Keep one of the two."
+            )
+        seen.add(word)
+
+
+def _check_methods_and_sources(problem: Problem, origin: Origin) -> None:
+    methods = discover_methods()
+    sources = {source for method in methods.values() for source in method.sources}
+    _check_words("sources", problem.sources, sources, "source", origin)
+    if problem.methods is None:
+        return
+    if not problem.methods:
+        raise origin.usage(
+            "methods",
+            "the list of methods is empty",
+            "Leave the key out to consider all methods, or name some.",
+        )
+    _check_words("methods", problem.methods, methods, "method", origin)
+    for index, name in enumerate(problem.methods):
+        _check_method_can_draft(f"methods.{index}", methods[name], problem, origin)
+
+
+def _check_method_can_draft(
+    key: str, method: Method[Any], problem: Problem, origin: Origin
+) -> None:
+    if method.needs_draft_model and not problem.models.drafts:
+        raise origin.usage(
+            key,
+            f'"{method.name}" needs a draft model and models.drafts has none',
+            "Add one to models.drafts, or take the method out.",
+        )
+    missing = [source for source in method.sources if source not in problem.sources]
+    if missing:
+        raise origin.usage(
+            key,
+            f'"{method.name}" needs the source "{missing[0]}", which sources leaves out',
+            "Add it to sources, or take the method out.",
+        )
+
+
+def _check_device_and_backend(problem: Problem, origin: Origin) -> None:
+    device = problem.device
+    if device_is_path(device):
+        if not Path(device).is_file():
+            raise origin.usage(
+                "device",
+                f"there is no device file {device}",
+                'Make one with `specplan profile device`, or write "measured" or a name from '
+                "`specplan devices`.",
+            )
+    elif device != "measured" and device not in list_devices():
+        raise origin.usage(
+            "device", f'unknown device "{device}"', nearest(device, ["measured", *list_devices()])
+        )
+    if problem.backend not in known_backends():
+        raise origin.usage(
+            "backend",
+            f'unknown backend "{problem.backend}"',
+            nearest(problem.backend, known_backends()),
+        )
+
+
+def _check_workload(problem: Problem, origin: Origin) -> None:
+    workload = problem.workload
+    lengths = {"prompt_tokens": workload.prompt_tokens, "output_tokens": workload.output_tokens}
+    for name, value in lengths.items():
+        if workload.trace is not None and value is not None:
+            raise origin.usage(
+                f"workload.{name}",
+                f"{name} and trace are both given",
+                "Keep the trace, or prompt_tokens and output_tokens.",
+            )
+        if workload.trace is None and value is None:
+            raise origin.usage(
+                f"workload.{name}",
+                "the lengths of the requests are not known",
+                f"Give {name} in tokens, or a trace file instead of both lengths.",
+            )
+    for index, size in enumerate(workload.batch_sizes):
+        if size in workload.batch_sizes[:index]:
+            raise origin.usage(
+                f"workload.batch_sizes.{index}",
+                f"the batch size {size} stands twice",
+                "Keep one of the two.",
+            )
+    for name, narrowing, off in (("top_k", workload.top_k, 0), ("top_p", workload.top_p, 1.0)):
+        if workload.greedy and narrowing != off:
+            raise origin.usage(
+                f"workload.{name}",
+                f"{name} = {narrowing} has no effect at temperature 0, which is greedy decoding",
+                f"Leave {name} out, or give a temperature above 0.",
+            )
+    if workload.trace is not None:
+        with origin.key("workload.trace"):
+            read_trace(workload.trace)
+
+
+def _check_acceptance(problem: Problem, origin: Origin) -> None:
+    known = proposers(problem)
+    for name, path in problem.acceptance.items():
+        key = f"acceptance.{name}"
+        if name not in known:
+            raise origin.usage(key, f'nothing that drafts is called "{name}"', nearest(name, known))
+        if not path.is_file():
+            raise origin.usage(
+                key,
+                f"there is no acceptance profile {path}",
+                "Make one with `specplan profile acceptance`, or leave the key out to have it "
+                "measured on workload.prompts.",
+            )
+
+
+def _check_profiles_folder(problem: Problem, origin: Origin) -> None:
+    if problem.profiles.exists() and not problem.profiles.is_dir():
+        raise origin.usage(
+            "profiles",
+            f"{problem.profiles} is a file",
+            "Name a folder for measured tables; it is made when it is missing.",
+        )
+
+
+def _check_prompts(problem: Problem, origin: Origin) -> None:
+    workload = problem.workload
+    if workload.prompts is None:
+        return
+    with origin.key("workload.prompts"):
+        prompts = read_prompts(workload.prompts)
+    if workload.task:
+        tasks = {prompt.task for prompt in prompts}
+        if workload.task not in tasks:
+            raise origin.usage(
+                "workload.task",
+                f'no prompt of {workload.prompts} has the task "{workload.task}"',
+                nearest(workload.task, tasks - {""}),
+            )
+        prompts = [prompt for prompt in prompts if prompt.task == workload.task]
+    if len(prompts) < MINIMUM_PROMPTS:
+        of_task = f' of the task "{workload.task}"' if workload.task else ""
+        raise origin.usage(
+            "workload.prompts",
+            f"the file has {len(prompts)} prompts{of_task}, at least {MINIMUM_PROMPTS} are needed",
+            "Add prompts; 40 or more give a useful interval of the acceptance.",
+        )

@@ -1,0 +1,174 @@
+"""Problem files: what a good one means, and what is said about broken ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from specplan.ir.errors import SpecplanError, UsageError
+from specplan.planner.loading import load_problem, problem_from_dict
+from specplan.planner.problem import Problem, problem_json_schema
+from tests.planner.broken_problems import CASES, Broken
+from tests.planner.checkpoints import good_problem, write_checkpoint, write_good
+
+
+def write_yaml(folder: Path, value: Any) -> Path:
+    path = folder / "problem.yaml"
+    path.write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def test_a_good_problem_is_read_with_absolute_paths(tmp_path: Path) -> None:
+    problem = load_problem(write_good(tmp_path))
+    assert problem.models.target.path == (tmp_path / "target").resolve()
+    assert problem.models.draft("draft").path == (tmp_path / "draft").resolve()
+    assert problem.workload.prompts == (tmp_path / "prompts.jsonl").resolve()
+    assert problem.profiles == (tmp_path / "measured").resolve()
+    assert problem.acceptance == {"draft": (tmp_path / "draft-acceptance.json").resolve()}
+    assert problem.workload.batch_sizes == (1, 4)
+    assert problem.limits.memory == 2e9
+
+
+def test_a_short_problem_takes_defaults(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "target")
+    value = {
+        "schema_version": 1,
+        "models": {"target": {"path": "target"}},
+        "workload": {"batch_sizes": [1], "prompt_tokens": 8, "output_tokens": 8},
+    }
+    problem = load_problem(write_yaml(tmp_path, value))
+    assert problem.objective == "latency" and problem.device == "measured"
+    assert problem.sources == ("prompt_lookup",) and problem.methods is None
+    assert problem.profiles == (tmp_path / ".specplan").resolve()
+    assert problem == problem_from_dict(value, tmp_path)
+
+
+def test_a_problem_survives_json(tmp_path: Path) -> None:
+    problem = load_problem(write_good(tmp_path))
+    assert Problem.model_validate_json(problem.model_dump_json()) == problem
+
+
+def test_config_alone_is_enough_for_a_named_device(tmp_path: Path) -> None:
+    write_good(tmp_path)
+    for name in ("target", "draft"):
+        (tmp_path / name / "model.safetensors").unlink()
+        (tmp_path / name / "tokenizer.json").unlink()
+    value = good_problem() | {"device": "h200"}
+    del value["workload"]["prompts"], value["workload"]["task"]
+    assert load_problem(write_yaml(tmp_path, value)).device == "h200"
+
+
+@pytest.mark.parametrize("text", ["2e9", "2.0e9", "2000000000", "2_000_000_000", "+2.0E+9"])
+def test_numbers_may_be_written_with_exponents(tmp_path: Path, text: str) -> None:
+    path = write_good(tmp_path)
+    path.write_text(path.read_text().replace("2000000000.0", text))
+    assert load_problem(path).limits.memory == 2e9
+
+
+def test_the_schema_validates_the_good_example() -> None:
+    schema = problem_json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(good_problem(), schema, jsonschema.Draft202012Validator)
+    for broken in ({"limit": {}}, {"objective": "speed"}, {"schema_version": "1"}, {"seed": -1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(good_problem() | broken, schema)
+
+
+def test_the_schema_describes_every_key() -> None:
+    schema = problem_json_schema()
+    for owner in (schema, *schema["$defs"].values()):
+        for name, field in owner["properties"].items():
+            assert field.get("description"), name
+        assert owner["additionalProperties"] is False
+
+
+def test_the_cases_are_many_and_differ() -> None:
+    assert len(CASES) >= 45
+    assert len({broken.name for broken in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("broken", CASES, ids=lambda broken: broken.name)
+def test_a_broken_problem_is_refused_in_one_clear_message(broken: Broken, tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem()
+    broken.edit(value, tmp_path)
+    path = write_yaml(tmp_path, value)
+    with pytest.raises(SpecplanError) as caught:
+        load_problem(path)
+    error = caught.value
+    assert error.exit_code == broken.exit_code, error
+    assert error.where.startswith(str(path)), error
+    assert broken.key in error.where.replace(str(path), "").replace(" -> ", ": ").split(": ")
+    assert broken.says in str(error), error
+    assert error.remedy.endswith((".", "?", ".)")), error
+    assert "\n" not in str(error) and "pydantic" not in str(error)
+
+
+TEXTS = {
+    "duplicate key": ("seed: 1\nseed: 2\n", ":2: seed", "twice"),
+    "nested duplicate": ("limits:\n  tpot: 1\n  ttft: 1\n  tpot: 2\n", ":4: limits.tpot", "twice"),
+    "bad syntax": ("models: [1, 2\nseed: 3\n", ":2:", "not valid YAML"),
+    "a tab": ("models:\n\ttarget: x\n", ":2:1", "not valid YAML"),
+    "a Python object": ("seed: !!python/object/apply:os.getcwd []\n", ":1:", "not valid YAML"),
+    "two documents": ("seed: 1\n---\nseed: 2\n", ":2:", "not valid YAML"),
+    "a number as key": ("1: 2\n", ":1", "keys must be texts"),
+    "a list as key": ("? [a]\n: 2\n", ":1", "keys must be texts"),
+    "an alias to itself": ("models: &m\n  target: *m\n", "models.target", "alias"),
+    "an impossible date": ("seed: 2026-99-99\n", "", "not valid YAML"),
+    "empty": ("", "", "is empty"),
+    "a comment only": ("# nothing\n", "", "is empty"),
+    "a list": ("- models\n", "", "holds a list"),
+    "a word": ("hello\n", "", "holds a str"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_broken_text_is_refused(name: str, tmp_path: Path) -> None:
+    text, where, says = TEXTS[name]
+    path = tmp_path / "problem.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_problem(path)
+    assert caught.value.where.startswith(str(path)) and where in caught.value.where
+    assert says in caught.value.what and caught.value.remedy
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("seed: 1 # für".encode("latin-1"))
+    for path, says in (
+        (tmp_path / "none.yaml", "No such file"),
+        (tmp_path, "a folder"),
+        (tmp_path / "latin.yaml", "not UTF-8"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            load_problem(path)
+        assert says in caught.value.what and caught.value.where == str(path)
+        assert caught.value.remedy
+
+
+def test_messages_name_the_line(tmp_path: Path) -> None:
+    path = write_good(tmp_path)
+    path.write_text(path.read_text().replace("top_p: 0.9", "top_p: 1.9"))
+    line = path.read_text().split("\n").index("  top_p: 1.9") + 1
+    with pytest.raises(UsageError) as caught:
+        load_problem(path)
+    assert caught.value.where == f"{path}:{line}: workload.top_p"
+
+
+def test_further_problems_are_counted(tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem() | {"seed": -1, "sed": 2, "objective": "x"}
+    with pytest.raises(UsageError) as caught:
+        load_problem(write_yaml(tmp_path, value))
+    assert "(2 further problems in this file.)" in caught.value.remedy
+
+
+def test_a_problem_made_in_python_is_checked_too(tmp_path: Path) -> None:
+    write_good(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        problem_from_dict(good_problem() | {"backend": "reference2"}, tmp_path)
+    assert caught.value.where == "backend"
