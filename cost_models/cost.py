@@ -1,0 +1,81 @@
+"""What an op uses, without saying how long that takes: resources and time never mix."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+Quantity = Any
+"""An int, a float, a NumPy array or a sympy expression: every formula serves all four."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Resources of some work.
+
+    Attributes:
+        flops: floating-point operations; a multiply and its add are two.
+        weight_bytes: bytes of parameters read.
+        kv_bytes: bytes of cached keys and values read and written.
+        activation_bytes: bytes of activations read and written.
+        launches: kernels started.
+    """
+
+    flops: Quantity = 0
+    weight_bytes: Quantity = 0
+    kv_bytes: Quantity = 0
+    activation_bytes: Quantity = 0
+    launches: Quantity = 0
+
+    @property
+    def bytes(self) -> Quantity:
+        """All memory traffic, bytes."""
+        return self.weight_bytes + self.kv_bytes + self.activation_bytes
+
+    def __add__(self, other: Cost) -> Cost:
+        """Resources of both."""
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: Quantity) -> Cost:
+        """Resources of `times` repetitions."""
+        return Cost(*(field * times for field in astuple(self)))
+
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True, slots=True)
+class OpCost:
+    """A named part of a forward pass.
+
+    Attributes:
+        name: what it is, e.g. `mlp_up`.
+        cost: resources of one execution.
+        count: executions, e.g. the number of layers.
+    """
+
+    name: str
+    cost: Cost
+    count: Quantity = 1
+
+    @property
+    def total(self) -> Cost:
+        """Resources of all executions."""
+        return self.cost.__mul__(self.count)
+
+
+def minimum(a: Quantity, b: Quantity) -> Quantity:
+    """The smaller of two quantities, whatever they are made of."""
+    if hasattr(a, "free_symbols") or hasattr(b, "free_symbols"):
+        import sympy
+
+        return sympy.Min(a, b)
+    if hasattr(a, "dtype") or hasattr(b, "dtype"):
+        import numpy
+
+        return numpy.minimum(a, b)
+    return min(a, b)
+
+
+def maximum(a: Quantity, b: Quantity) -> Quantity:
+    """The larger of two quantities, whatever they are made of."""
+    return -minimum(-a, -b)

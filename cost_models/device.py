@@ -1,0 +1,127 @@
+"""What every device can be asked: how long a forward, an op and a round's glue take."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Literal, Protocol
+
+from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.model_shape import ModelShape
+from specplan.ir.errors import UsageError
+
+
+class UnpricedError(UsageError):
+    """A device has no price for what was asked; a candidate that needs it is refused."""
+
+
+class Device(Protocol):
+    """Hardware, with what it makes of work. All times are seconds."""
+
+    @property
+    def name(self) -> str:
+        """How the user calls it."""
+        ...
+
+    @property
+    def kind(self) -> Literal["analytic", "measured"]:
+        """Whether prices are computed from data-sheet figures or were measured."""
+        ...
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory for weights, caches and workspace, bytes."""
+        ...
+
+    def forward_seconds(
+        self,
+        shape: ModelShape,
+        batch: int,
+        tokens: int,
+        context: float,
+        logit_rows: int | None = None,
+        layers: tuple[int, int] | None = None,
+    ) -> Seconds:
+        """One forward pass.
+
+        Args:
+            shape: the model.
+            batch: sequences.
+            tokens: query tokens per sequence.
+            context: tokens in the cache per sequence before this pass.
+            logit_rows: rows per sequence that need logits; default all tokens.
+            layers: half-open span of layers; default all.
+
+        Raises:
+            UnpricedError: this device cannot say; the message says how to mend it.
+        """
+        ...
+
+    def prefill_seconds(self, shape: ModelShape, batch: int, tokens: int) -> Seconds:
+        """A prompt of `tokens` per sequence, with logits of the last one only.
+
+        Raises:
+            UnpricedError: this device cannot say.
+        """
+        ...
+
+    def op_seconds(self, op_name: str, batch: int, width: int) -> Seconds:
+        """One op that is no forward, over `width` nodes per sequence.
+
+        Args:
+            op_name: an op of the plan language, or `op:variant` for a rule or a way of
+                drawing; a device without the variant answers for the op.
+            batch: sequences.
+            width: nodes that the op works on, per sequence.
+
+        Raises:
+            UnpricedError: this device cannot say.
+        """
+        ...
+
+    def round_seconds(self, batch: int) -> Seconds:
+        """What a round takes beside its ops: the host's loop, hand-over of results.
+
+        Raises:
+            UnpricedError: this device cannot say.
+        """
+        ...
+
+
+def list_devices() -> tuple[str, ...]:
+    """Names of the device files that ship with specplan, sorted."""
+    folder = resources.files("specplan.cost_models") / "devices"
+    names = [entry.name for entry in folder.iterdir()]
+    return tuple(sorted(name[: -len(".yaml")] for name in names if name.endswith(".yaml")))
+
+
+def load_device(name_or_path: Path | str) -> Device:
+    """A shipped device by name, or a device file: YAML (data sheet) or JSON (measured).
+
+    Raises:
+        UsageError: no such device or file, or the file is not a device.
+    """
+    from specplan.cost_models.measured import MeasuredDevice
+    from specplan.cost_models.measured_table import MeasuredTable
+    from specplan.cost_models.roofline import AnalyticDevice
+
+    text = str(name_or_path)
+    if text in list_devices():
+        shipped = resources.files("specplan.cost_models") / "devices" / f"{text}.yaml"
+        return AnalyticDevice.from_yaml(shipped.read_text(encoding="utf-8"), where=text)
+    path = Path(name_or_path)
+    if path.suffix == ".json":
+        return MeasuredDevice(MeasuredTable.load(path))
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            return AnalyticDevice.from_yaml(path.read_text(encoding="utf-8"), where=text)
+        except OSError as error:
+            raise UsageError(
+                f"cannot read the device file ({error.strerror})",
+                where=text,
+                remedy="Check the path.",
+            ) from error
+    raise UsageError(
+        f"no device {text!r}",
+        remedy=f"Known devices: {', '.join(list_devices())}; or name a .yaml or .json file.",
+    )
