@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specplan.api import list_devices, list_methods, problem_schema
     from specplan.ir.errors import (
         InfeasibleError,
         MissingCapabilityError,
@@ -26,6 +27,9 @@ _HOMES = {
     "RegressionError": "specplan.ir.errors",
     "SpecplanError": "specplan.ir.errors",
     "UsageError": "specplan.ir.errors",
+    "list_devices": "specplan.api",
+    "list_methods": "specplan.api",
+    "problem_schema": "specplan.api",
 }
 
 __all__ = [
@@ -36,6 +40,9 @@ __all__ = [
     "SpecplanError",
     "UsageError",
     "__version__",
+    "list_devices",
+    "list_methods",
+    "problem_schema",
 ]
 
 

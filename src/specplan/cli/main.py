@@ -96,8 +96,10 @@ def _fail(message: str, exit_code: int) -> None:
 
 
 def _add_commands() -> None:
-    from specplan.cli import schema
+    from specplan.cli import devices, methods, schema
 
+    app.command("methods")(methods.methods)
+    app.command("devices")(devices.devices)
     app.command("schema")(schema.schema)
 
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+UNBROKEN = 1000  # columns: piped tables are never wrapped
+
 
 def print_json(document: Any) -> None:
     """Print `document` (JSON types only, finite numbers) on stdout."""
@@ -21,12 +23,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
     from rich.table import Table
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=UNBROKEN)
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         right = column.startswith(">")
         table.add_column(column.removeprefix(">"), justify="right" if right else "left")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
-    if not console.is_terminal:  # piped: as wide as the content, so that nothing is cut
-        console.width = console.measure(table).maximum + 1
     console.print(table)

@@ -1,0 +1,147 @@
+"""The program as a user meets it: help, usage errors, exit codes, missing extras."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from specplan.cli import main
+from specplan.ir import errors
+
+COMMANDS = ("methods", "devices", "schema")
+BLOCKED = ("torch", "transformers", "tokenizers")
+
+
+def specplan(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process of its own, with further environment variables."""
+    return subprocess.run(
+        [sys.executable, "-m", "specplan.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1", "TERM": "dumb", **environment},
+    )
+
+
+@pytest.fixture
+def no_torch(tmp_path: Path) -> str:
+    """A PYTHONPATH on which torch and its company cannot be imported, as on a base install."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Blocker:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {BLOCKED!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Blocker())\n"
+    )
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)], ids=str)
+def test_help(command: tuple[str, ...], no_torch: str) -> None:
+    done = specplan(*command, "--help", PYTHONPATH=no_torch)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+    assert command == () or "--json" in done.stdout
+
+
+def test_help_loads_no_torch() -> None:
+    code = (
+        "import sys\nsys.argv = ['specplan', '--help']\n"
+        "from specplan.cli.main import run\n"
+        "try:\n    run()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print({'torch', 'transformers', 'pydantic', 'scipy', 'sympy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_json_is_one_document_on_stdout(command: str, no_torch: str) -> None:
+    done = specplan(command, "--json", PYTHONPATH=no_torch)
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout), dict)
+    assert done.stderr == ""
+
+
+def test_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(specplan("schema").stdout))
+
+
+def test_methods_and_devices_are_listed() -> None:
+    methods = specplan("methods").stdout
+    assert all(name in methods for name in ("autoregressive", "draft_model", "prompt_lookup"))
+    assert "h200" in specplan("devices").stdout
+    first, *_ = json.loads(specplan("devices", "--json").stdout)["devices"]
+    assert set(first["sources"]) >= {"memory_bytes", "memory_bandwidth", "peak_flops"}
+
+
+def test_version() -> None:
+    import specplan as package
+
+    assert specplan("--version").stdout == f"specplan {package.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("no-such-command",), ("schema", "--no-such-option"), ("methods", "surplus"), ()]
+)
+def test_usage_errors_exit_with_2(arguments: tuple[str, ...]) -> None:
+    assert specplan(*arguments).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "message"),
+    [
+        (errors.UsageError("w", where="f.yaml: a.b", remedy="Mend it."), 2, "f.yaml: a.b: w. Me"),
+        (errors.InfeasibleError("limits.memory is too small"), 3, "limits.memory is too small"),
+        (errors.MissingCapabilityError("no engine"), 4, "no engine"),
+        (errors.NothingToCompareError("no pairs"), 5, "no pairs"),
+        (errors.RegressionError("slower"), 1, "slower"),
+        (errors.SpecplanError("broken"), 70, "broken"),
+        (ZeroDivisionError("oops"), 70, "internal error: ZeroDivisionError: oops"),
+        (ModuleNotFoundError("x", name="torch.nn"), 4, "pip install 'specplan[run]'"),
+        (ModuleNotFoundError("x", name="onnxruntime"), 4, "pip install 'specplan[onnx]'"),
+        (ModuleNotFoundError("x", name="elsewhere"), 70, "internal error"),
+        (PermissionError(13, "Permission denied", "/out"), 2, "/out: Permission denied"),
+        (OSError("no file"), 70, "internal error"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_exit_code_of_every_error(
+    error: BaseException,
+    exit_code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(main, "app", fail)
+    monkeypatch.delenv("SPECPLAN_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as end:
+        main.run()
+    captured = capsys.readouterr()
+    assert end.value.code == exit_code
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_debug_shows_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise errors.UsageError("wrong")
+
+    monkeypatch.setattr(main, "app", fail)
+    monkeypatch.setenv("SPECPLAN_DEBUG", "1")
+    with pytest.raises(SystemExit):
+        main.run()
+    assert "Traceback" in capsys.readouterr().err
