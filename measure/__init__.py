@@ -1,0 +1,1 @@
+"""Profilers of devices and acceptance, and benchmarks."""

@@ -1,0 +1,1 @@
+"""Rewrites of plans: one verb per file, each plan to equivalent plan."""
