@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Sources of drafted tokens that are not models: one file each."""

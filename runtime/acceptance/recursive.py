@@ -1,0 +1,169 @@
+"""Rule `recursive`: recursive rejection sampling down a tree.
+
+At each node the residual R starts as the target's law. Children are judged in order: x drawn from
+D is accepted with probability min(1, R(x) / D(x)), else R becomes norm((R - D)+). For siblings
+drawn without replacement, x is then removed from D, which is renormalised, or becomes uniform over
+the tokens not drawn yet when no mass is left. A point child (ranked or looked up) is accepted with
+probability R(x), else x is removed from R. When no child is left, the bonus is drawn from R.
+Lossless at every temperature.
+
+Sources: Sequoia, arXiv 2402.12374, section 3 (without replacement, with the fallback that its
+released code leaves out); MCSD, arXiv 2401.06706; RSD, arXiv 2402.14160; EAGLE-2, arXiv 2406.16858
+(point children).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
+from specplan.runtime.sampling import draw
+
+TARGET = "law"
+"""What `target` holds."""
+
+
+def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
+    """Judge a tree; loops over depth and siblings, never over the batch.
+
+    Args:
+        tree: the drafted nodes.
+        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        uniforms: `[B, N + 1]`; number i judges node i, the last draws the bonus.
+    """
+    if tree.size == 0:
+        return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
+    parents = tree.parent_tensor()
+    here = torch.full_like(tree.tokens[:, :1], -1)
+    going = torch.ones_like(here, dtype=torch.bool)
+    residual = target[:, 0]
+    steps = []
+    for _ in range(tree.depth):
+        children = (parents == here) & going
+        chosen, residual = _judge_children(tree, children, residual, uniforms)
+        going = chosen >= 0
+        here = torch.where(going, chosen, here)
+        steps.append(chosen)
+        law = target.gather(1, (here + 1)[:, :, None].expand(-1, -1, target.shape[2]))[:, 0]
+        residual = torch.where(going, law, residual)
+    path = torch.cat(steps, 1)
+    return Judged(path=path, accepted=(path >= 0).sum(1), bonus=draw(residual, uniforms[:, -1]))
+
+
+def _judge_children(
+    tree: DraftedTree, children: Tensor, residual: Tensor, uniforms: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Judge the children of one node per row, in order.
+
+    Args:
+        tree: the drafted nodes.
+        children: bool `[B, N]`.
+        residual: `[B, V]`, the target's law at the node.
+        uniforms: `[B, N + 1]`.
+
+    Returns:
+        The accepted child `[B, 1]` or -1, and the residual after those rejected `[B, V]`.
+    """
+    live = tree.live_mask()
+    chosen = torch.full_like(tree.tokens[:, :1], -1)
+    waiting = children
+    for _ in range(tree.width):
+        there = waiting.any(1, keepdim=True) & (chosen < 0)
+        node = waiting.to(torch.uint8).argmax(1, keepdim=True)
+        waiting = waiting.scatter(1, node, False)
+        token = tree.tokens.gather(1, node)
+        proposal = _proposal(tree, children, node, token, residual)
+        odds, mass = proposal.gather(1, token), residual.gather(1, token)
+        judged = there & live.gather(1, node)
+        won = judged & (uniforms.gather(1, node) * odds < mass)
+        chosen = torch.where(won, node, chosen)
+        residual = torch.where(judged & ~won, _reject(residual, proposal), residual)
+    return chosen, residual
+
+
+def _proposal(
+    tree: DraftedTree, siblings: Tensor, node: Tensor, token: Tensor, like: Tensor
+) -> Tensor:
+    """The law `[B, V]` that `node` `[B, 1]` was drawn from, given the siblings drawn before it."""
+    point = torch.zeros_like(like).scatter_(1, token, 1.0)
+    if tree.laws is None:
+        return point
+    law_rows = tree.law_tensor()
+    law_row = law_rows.gather(1, node)
+    index = law_row.clamp(min=0)[:, :, None].expand(-1, -1, like.shape[1])
+    law = tree.laws.gather(1, index)[:, 0].to(like.dtype)
+    if tree.distinct:
+        earlier = torch.arange(tree.size, device=node.device) < node
+        same = siblings & earlier & (law_rows == law_row)
+        law = without(law, torch.zeros_like(like).scatter_add_(1, tree.tokens, same.to(like.dtype)))
+    return torch.where(law_row < 0, point, law)
+
+
+def without(law: Tensor, gone: Tensor) -> Tensor:
+    """`law` with the tokens `gone` removed and renormalised; uniform over the rest when empty.
+
+    Args:
+        law: `[..., V]`.
+        gone: `[..., V]`, non-zero where a token is gone.
+    """
+    left = law.where(gone == 0, 0.0)
+    total = left.sum(-1, keepdim=True)
+    rest = (gone == 0).to(law.dtype)
+    uniform = rest / rest.sum(-1, keepdim=True).clamp(min=1.0)
+    return torch.where(total > 0, left / total.where(total > 0, 1.0), uniform)
+
+
+def _reject(residual: Tensor, proposal: Tensor) -> Tensor:
+    """norm((R - D)+); R itself when nothing is left, as then rejection was a rounding error."""
+    left = (residual - proposal).clamp(min=0.0)
+    total = left.sum(-1, keepdim=True)
+    return torch.where(total > 0, left / total.where(total > 0, 1.0), residual)
+
+
+def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
+    """`accept` as in the papers, one child at a time."""
+    paths, bonuses = [], []
+    live = tree.live_mask()
+    for row, parents in enumerate(tree.parent_lists()):
+        path: list[int] = []
+        here = -1
+        while True:
+            residual = target[row, here + 1]
+            children = [node for node, parent in enumerate(parents) if parent == here]
+            chosen = None
+            for node in (child for child in children if live[row, child]):
+                token = tree.tokens[row, node]
+                proposal = _reference_proposal(tree, row, children, node, residual)
+                if uniforms[row, node] * proposal[token] < residual[token]:
+                    chosen = node
+                    break
+                residual = _reject(residual, proposal)
+            if chosen is None:
+                break
+            path.append(chosen)
+            here = chosen
+        paths.append(path)
+        bonuses.append(int(draw(residual, uniforms[row, -1])))
+    return judged_of(paths, bonuses, tree.depth, tree.tokens)
+
+
+def _reference_proposal(
+    tree: DraftedTree, row: int, siblings: list[int], node: int, like: Tensor
+) -> Tensor:
+    law_rows = tree.law_lists()[row]
+    if tree.laws is None or law_rows[node] < 0:
+        point = torch.zeros_like(like)
+        point[tree.tokens[row, node]] = 1.0
+        return point
+    law = tree.laws[row, law_rows[node]].clone()
+    if not tree.distinct:
+        return law
+    gone = [s for s in siblings if s < node and law_rows[s] == law_rows[node]]
+    for sibling in gone:
+        law[tree.tokens[row, sibling]] = 0.0
+    if law.sum() > 0:
+        return law / law.sum()
+    law += 1.0
+    law[tree.tokens[row, gone]] = 0.0
+    return law / law.sum()

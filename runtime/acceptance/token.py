@@ -1,0 +1,100 @@
+"""Rule `token`: speculative sampling on a chain.
+
+Accept x drawn from q with probability min(1, p(x) / q(x)); at the first rejection draw from
+norm((p - q)+); when all are accepted draw one more from p. A point law is q = 1 at x: accept with
+probability p(x), reject to p without x. Lossless at every temperature.
+Source: Leviathan et al. 2022, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
+from specplan.runtime.sampling import draw
+
+TARGET = "law"
+"""What `target` holds."""
+
+
+def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
+    """Judge a chain.
+
+    Args:
+        tree: node i's parent is node i - 1.
+        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        uniforms: `[B, N + 1]`; number i judges node i, the last draws the bonus.
+    """
+    if tree.size == 0:
+        return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
+    tokens = tree.tokens[:, :, None]
+    drafted = _draft_rows(tree, target)
+    mass = target[:, :-1].gather(2, tokens)[:, :, 0]
+    odds = torch.ones_like(mass) if drafted is None else drafted.gather(2, tokens)[:, :, 0]
+    won = uniforms[:, :-1] * odds < mass
+    live = tree.live_mask()
+    accepted = (won & live).long().cumprod(1).sum(1)
+    rejected = (live & ~won).gather(1, accepted[:, None].clamp(max=tree.size - 1))[:, 0]
+    rejected &= accepted < tree.size
+    bonus = draw(_last_law(tree, target, drafted, accepted, rejected), uniforms[:, -1])
+    nodes = torch.arange(tree.size, device=tokens.device)
+    return Judged(
+        path=torch.where(nodes < accepted[:, None], nodes, -1), accepted=accepted, bonus=bonus
+    )
+
+
+def _draft_rows(tree: DraftedTree, target: Tensor) -> Tensor | None:
+    """The law of each node `[B, N, V]`, one-hot where it is a point; None when all are points."""
+    if tree.laws is None:
+        return None
+    if tree.law_index == tuple(range(tree.size)):
+        return tree.laws[:, : tree.size]
+    index = tree.law_tensor()[:, :, None]
+    rows = tree.laws.gather(1, index.clamp(min=0).expand(-1, -1, target.shape[2]))
+    one_hot = torch.zeros_like(rows).scatter_(2, tree.tokens[:, :, None], 1.0)
+    return torch.where(index < 0, one_hot, rows)
+
+
+def _last_law(
+    tree: DraftedTree, target: Tensor, drafted: Tensor | None, accepted: Tensor, rejected: Tensor
+) -> Tensor:
+    """The law of the bonus, unnormalised `[B, V]`: the residual where a node was rejected."""
+    vocabulary = target.shape[2]
+    law = target.gather(1, accepted[:, None, None].expand(-1, -1, vocabulary))[:, 0]
+    node = accepted[:, None].clamp(max=tree.size - 1)
+    if drafted is None:
+        residual = law.scatter(1, tree.tokens.gather(1, node), 0.0)
+    else:
+        proposal = drafted.gather(1, node[:, :, None].expand(-1, -1, vocabulary))[:, 0]
+        residual = (law - proposal).clamp_(min=0.0)
+    # An empty residual means that rejection had probability 0 up to rounding: keep the law.
+    usable = rejected[:, None] & (residual.sum(1, keepdim=True) > 0)
+    return torch.where(usable, residual, law)
+
+
+def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
+    """`accept` as in the paper, one token at a time."""
+    paths, bonuses = [], []
+    law_rows, live = tree.law_lists(), tree.live_mask()
+    for row in range(tree.tokens.shape[0]):
+        path: list[int] = []
+        law = target[row, 0]
+        for node in range(tree.size):
+            if not live[row, node]:
+                break
+            token = tree.tokens[row, node]
+            proposal = torch.zeros_like(law)
+            proposal[token] = 1.0
+            if tree.laws is not None and law_rows[row][node] >= 0:
+                proposal = tree.laws[row, law_rows[row][node]]
+            if uniforms[row, node] * proposal[token] < law[token]:
+                path.append(node)
+                law = target[row, node + 1]
+                continue
+            residual = (law - proposal).clamp(min=0.0)
+            law = residual if residual.sum() > 0 else law
+            break
+        paths.append(path)
+        bonuses.append(int(draw(law, uniforms[row, -1])))
+    return judged_of(paths, bonuses, tree.size, tree.tokens)

@@ -1,0 +1,125 @@
+"""What a rule judges, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DraftedTree:
+    """Drafted nodes in an order in which parents precede children; the root is not a node.
+
+    Siblings are judged in order of node index.
+
+    Attributes:
+        tokens: int64 `[B, N]`.
+        parents: per node, the parent's index or -1 for the root; the same for all rows (tuple) or
+            int64 `[B, N]`.
+        live: bool `[B, N]`, or None when all are. A node below a dead node is never accepted.
+        laws: `[B, Q, V]`, laws that tokens were drawn from; None when all laws are point laws.
+        law_index: per node, the row of `laws` that it was drawn from, -1 for a point law (a child
+            that was ranked or looked up); the same for all batch rows (tuple) or int64 `[B, N]`.
+        distinct: siblings with one law row were drawn without replacement (`draw_distinct`), else
+            independently (`draw`).
+    """
+
+    tokens: Tensor
+    parents: tuple[int, ...] | Tensor
+    live: Tensor | None = None
+    laws: Tensor | None = None
+    law_index: tuple[int, ...] | Tensor | None = None
+    distinct: bool = True
+
+    @property
+    def size(self) -> int:
+        """Nodes, N."""
+        return self.tokens.shape[1]
+
+    def parent_lists(self) -> list[list[int]]:
+        """Parents per row, on the host."""
+        return _lists(self.parents, self.tokens.shape[0])
+
+    def law_lists(self) -> list[list[int]]:
+        """Law rows per batch row, on the host; all -1 for point laws."""
+        if self.law_index is None:
+            return [[-1] * self.size for _ in range(self.tokens.shape[0])]
+        return _lists(self.law_index, self.tokens.shape[0])
+
+    def parent_tensor(self) -> Tensor:
+        """Parents as int64 `[B, N]`."""
+        return _tensor(self.parents, self.tokens)
+
+    def law_tensor(self) -> Tensor:
+        """Law rows as int64 `[B, N]`."""
+        if self.law_index is None:
+            return torch.full_like(self.tokens, -1)
+        return _tensor(self.law_index, self.tokens)
+
+    def live_mask(self) -> Tensor:
+        """Liveness as bool `[B, N]`."""
+        if self.live is None:
+            return torch.ones_like(self.tokens, dtype=torch.bool)
+        return self.live
+
+    @property
+    def depth(self) -> int:
+        """Longest path in edges; N when parents are not static."""
+        if isinstance(self.parents, Tensor):
+            return self.size
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent < 0 else depths[parent] + 1)
+        return max(depths, default=0)
+
+    @property
+    def width(self) -> int:
+        """Most children of one node; N when parents are not static."""
+        if isinstance(self.parents, Tensor):
+            return self.size
+        return max((self.parents.count(parent) for parent in set(self.parents)), default=0)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The outcome for each row.
+
+    Attributes:
+        path: int64 `[B, D]`, accepted nodes from the top, padded with -1.
+        accepted: int64 `[B]`, how many.
+        bonus: int64 `[B]`, the token after them, of the target's own law (the bonus, or the
+            correction where a node was rejected).
+    """
+
+    path: Tensor
+    accepted: Tensor
+    bonus: Tensor
+
+
+def _lists(value: tuple[int, ...] | Tensor, batch: int) -> list[list[int]]:
+    if isinstance(value, Tensor):
+        return value.tolist()  # type: ignore[no-any-return]
+    return [list(value)] * batch
+
+
+def _tensor(value: tuple[int, ...] | Tensor, like: Tensor) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    return torch.tensor(value, dtype=torch.int64, device=like.device).expand(like.shape[0], -1)
+
+
+def judged_of(paths: list[list[int]], bonuses: list[int], depth: int, like: Tensor) -> Judged:
+    """Pack host results; `depth` is the width of `path`."""
+    padded = [path + [-1] * (depth - len(path)) for path in paths]
+    return Judged(
+        path=torch.tensor(padded, dtype=torch.int64, device=like.device).view(len(paths), depth),
+        accepted=torch.tensor([len(path) for path in paths], device=like.device),
+        bonus=torch.tensor(bonuses, device=like.device),
+    )
+
+
+def judged_without_nodes(tree: DraftedTree, bonus: Tensor) -> Judged:
+    """The outcome when nothing was drafted: the bonus alone."""
+    return Judged(path=tree.tokens[:, :0], accepted=torch.zeros_like(bonus), bonus=bonus)

@@ -1,0 +1,171 @@
+"""From logits to a law, from a law and uniforms to tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class HasSampling(Protocol):
+    """What is read of a request."""
+
+    @property
+    def temperature(self) -> float:
+        """0 is greedy."""
+        ...
+
+    @property
+    def top_k(self) -> int:
+        """0 is off."""
+        ...
+
+    @property
+    def top_p(self) -> float:
+        """1 is off."""
+        ...
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """Settings of a batch, one entry per row.
+
+    Attributes:
+        temperature: float32 `[B]`; 0 is greedy.
+        top_k: int64 `[B]`; 0 is off.
+        top_p: float64 `[B]`; 1 is off.
+        greedy: every row has temperature 0; known on the host.
+        truncated: some row has top-k or top-p on; known on the host.
+    """
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    greedy: bool
+    truncated: bool
+
+    @classmethod
+    def of(
+        cls, requests: Sequence[HasSampling], device: str | torch.device = "cpu"
+    ) -> SamplingSettings:
+        """Stack the settings of requests."""
+        return cls(
+            temperature=torch.tensor([item.temperature for item in requests], device=device),
+            top_k=torch.tensor([item.top_k for item in requests], device=device),
+            top_p=torch.tensor(
+                [item.top_p for item in requests], dtype=torch.float64, device=device
+            ),
+            greedy=all(item.temperature == 0 for item in requests),
+            truncated=any(item.top_k > 0 or item.top_p < 1 for item in requests),
+        )
+
+
+def law(logits: Tensor, settings: SamplingSettings) -> Tensor:
+    """The law that a request's settings make of logits.
+
+    Temperature first, then top-k, then top-p of what is left: the smallest set of likeliest tokens
+    whose mass reaches top_p. Among equal logits the lower token id counts as likelier, everywhere.
+
+    Args:
+        logits: `[B, R, V]`.
+        settings: of the same rows.
+
+    Returns:
+        Probabilities `[B, R, V]`, in the dtype of the logits. Temperature 0 is one-hot.
+    """
+    best = logits.argmax(-1, keepdim=True)
+    if settings.greedy:
+        return torch.zeros_like(logits).scatter_(-1, best, 1.0)
+    temperature = settings.temperature.to(logits.dtype)[:, None, None]
+    greedy_rows = temperature == 0
+    scores = logits / temperature.where(~greedy_rows, 1.0)
+    if settings.truncated:
+        scores = _truncate(scores, settings)
+    probabilities = scores.softmax(-1)
+    one_hot = torch.zeros_like(logits).scatter_(-1, best, 1.0)
+    return torch.where(greedy_rows, one_hot, probabilities)
+
+
+def _truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
+    """Set scores outside top-k and top-p to minus infinity."""
+    vocabulary = scores.shape[-1]
+    ordered, order = scores.sort(dim=-1, descending=True, stable=True)
+    top_k = settings.top_k.where(settings.top_k > 0, vocabulary)[:, None, None]
+    rank = torch.arange(vocabulary, device=scores.device)
+    ordered = ordered.masked_fill(rank >= top_k, float("-inf"))
+    mass = ordered.softmax(-1, dtype=torch.float64)
+    before = mass.cumsum(-1) - mass
+    top_p = settings.top_p[:, None, None]
+    dropped = (before >= top_p) & (top_p < 1) & (rank > 0)
+    ordered = ordered.masked_fill(dropped, float("-inf"))
+    return torch.empty_like(scores).scatter_(-1, order, ordered)
+
+
+def draw(law: Tensor, uniforms: Tensor) -> Tensor:
+    """Inverse of the cumulative law, in vocabulary order.
+
+    Args:
+        law: `[..., V]`, non-negative, not all zero; need not sum to 1.
+        uniforms: `[...]` in [0, 1).
+
+    Returns:
+        int64 `[...]`; never a token of probability 0.
+    """
+    cumulative = law.cumsum(-1, dtype=torch.float64)
+    total = cumulative[..., -1:].contiguous()
+    target = uniforms[..., None].to(torch.float64) * total
+    token = torch.searchsorted(cumulative, target, right=True)
+    last = torch.searchsorted(cumulative, total)
+    return token.minimum(last)[..., 0]
+
+
+def draw_distinct(law: Tensor, uniforms: Tensor) -> Tensor:
+    """Draw without replacement, one uniform each.
+
+    After each draw the token's mass is removed; when no mass is left the remaining draws are
+    uniform over the tokens not drawn yet (Sequoia, arXiv 2402.12374, section 3).
+
+    Args:
+        law: `[B, R, V]`.
+        uniforms: `[B, R, k]`, k at most V.
+
+    Returns:
+        int64 `[B, R, k]`, distinct within a row, in the order drawn.
+    """
+    count = uniforms.shape[-1]
+    left = law.clone()
+    fresh = torch.ones_like(law)
+    tokens = []
+    for index in range(count):
+        exhausted = left.sum(-1, keepdim=True) <= 0
+        token = draw(torch.where(exhausted, fresh, left), uniforms[..., index])
+        tokens.append(token)
+        if index + 1 < count:
+            left.scatter_(-1, token[..., None], 0.0)
+            fresh.scatter_(-1, token[..., None], 0.0)
+    return torch.stack(tokens, dim=-1)
+
+
+def best(rows: Tensor, count: int) -> Tensor:
+    """The `count` likeliest tokens of each row, likeliest first, lower ids first among equals.
+
+    Args:
+        rows: `[B, R, V]`, logits or laws.
+        count: at most V.
+
+    Returns:
+        int64 `[B, R, count]`.
+    """
+    if count == 1:
+        return rows.argmax(-1, keepdim=True)
+    values, tokens = rows.topk(count, dim=-1)
+    # `topk` breaks ties in any order; only when a tie is there is a stable sort worth its time.
+    tied = (values[..., 1:] == values[..., :-1]).any() | (
+        (rows == values[..., -1:]).sum(-1) > 1
+    ).any()
+    if not bool(tied):
+        return tokens
+    return rows.sort(dim=-1, descending=True, stable=True).indices[..., :count]

@@ -1,0 +1,58 @@
+"""Prompt lookup."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specplan.runtime.sources.ngram import lookup, lookup_batch
+
+
+def _slow(text: list[int], shortest: int, longest: int, length: int) -> list[int]:
+    for order in range(longest, shortest - 1, -1):
+        suffix = text[-order:]
+        starts = [s for s in range(len(text) - order) if text[s : s + order] == suffix]
+        if starts and len(suffix) == order:
+            full = [s for s in starts if s + order + length <= len(text)]
+            end = (full or starts)[-1] + order
+            return text[end : end + length]
+    return []
+
+
+@given(
+    text=st.lists(st.integers(0, 3), min_size=1, max_size=40),
+    shortest=st.integers(1, 3),
+    more=st.integers(0, 3),
+    length=st.integers(1, 8),
+)
+def test_equals_the_obvious_search(text: list[int], shortest: int, more: int, length: int) -> None:
+    longest = shortest + more
+    found = lookup(np.array(text), shortest=shortest, longest=longest, length=length)
+    assert found.tolist() == _slow(text, shortest, longest, length)
+
+
+def test_prefers_long_matches_then_recent_ones() -> None:
+    text = np.array([1, 2, 3, 9, 2, 3, 8, 3, 7, 1, 2, 3])
+    assert lookup(text, shortest=1, longest=3, length=2).tolist() == [9, 2]
+    assert lookup(text, shortest=1, longest=2, length=2).tolist() == [8, 3]
+    assert lookup(text, shortest=1, longest=1, length=2).tolist() == [7, 1]
+    assert lookup(np.array([1, 2, 3]), shortest=1, longest=3, length=4).tolist() == []
+
+
+def test_repetition_proposes_whole_continuations() -> None:
+    assert lookup(np.array([5] * 6), shortest=1, longest=3, length=2).tolist() == [5, 5]
+
+
+def test_batch_pads_and_leaves_out() -> None:
+    texts = np.array([[1, 2, 1, 0], [3, 3, 3, 3], [4, 5, 6, 7]])
+    proposed, counts = lookup_batch(
+        texts,
+        np.array([3, 4, 4]),
+        shortest=1,
+        longest=2,
+        length=3,
+        done=np.array([False, True, False]),
+    )
+    assert proposed.tolist() == [[2, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert counts.tolist() == [2, 0, 0]
