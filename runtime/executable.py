@@ -1,0 +1,99 @@
+"""What a backend compiles a plan to: an executable, and the session of one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from specplan.ir.plan import Plan
+from specplan.runtime.requests import Request
+
+
+class Observer(Protocol):
+    """Told of each op that a session runs, for profiling."""
+
+    def __call__(
+        self, op: str, model: str | None, batch: int, width: int, context: int, seconds: float
+    ) -> None:
+        """Take note of one op.
+
+        Args:
+            op: keyword of the op.
+            model: name of the model it runs, or None.
+            batch: rows.
+            width: tokens or nodes per row.
+            context: slots attended to.
+            seconds: wall-clock time.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one round appended to the texts.
+
+    Attributes:
+        tokens: int64 `[B, W]`, padded with -1.
+        counts: int64 `[B]`.
+    """
+
+    tokens: Tensor
+    counts: Tensor
+
+
+class Session(Protocol):
+    """One batch of requests on its way; owns their texts and caches."""
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens of text per row, prompt included."""
+        ...
+
+    @property
+    def done(self) -> Sequence[bool]:
+        """Rows that want no more tokens."""
+        ...
+
+    def prefill(self) -> None:
+        """Run the prompts through the models, so that the first round is like any other."""
+        ...
+
+    def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
+        """Run one round.
+
+        Emission is cut after the first stop token and at the request's limit; the row is then
+        done. Rows that are done emit nothing.
+        """
+        ...
+
+    def finish(self, row: int) -> None:
+        """Mark a row as done from outside, as for a stop string."""
+        ...
+
+    def release(self) -> None:
+        """Free what the session holds; it cannot step any more."""
+        ...
+
+
+class Executable(Protocol):
+    """A compiled plan; run as many batches as you like."""
+
+    @property
+    def plan(self) -> Plan:
+        """What was compiled."""
+        ...
+
+    def start(self, requests: Sequence[Request], capacity: int | None = None) -> Session:
+        """Begin a batch.
+
+        Args:
+            requests: one per row.
+            capacity: tokens of text per row to reserve memory for; the requests' need when None.
+
+        Raises:
+            UsageError: a request needs more positions than a model has.
+        """
+        ...

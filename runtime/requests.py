@@ -1,0 +1,74 @@
+"""What a caller asks for: a prompt, how to sample, when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from specplan.ir.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One text to be continued; settings and seed are its own, whatever else is in the batch.
+
+    Attributes:
+        prompt_tokens: at least one token.
+        max_new_tokens: most tokens to emit, a stop token included.
+        temperature: 0 is greedy.
+        top_k: keep this many likeliest tokens; 0 is off.
+        top_p: keep the likeliest tokens up to this mass; 1 is off.
+        seed: any integer; with the prompt and the settings it determines sampled output.
+        stop_tokens: emission ends after the first of these, which is part of the output tokens.
+        stop_strings: the text is cut before the first of these that appears in it.
+
+    Raises:
+        UsageError: names the field that is out of range.
+    """
+
+    prompt_tokens: tuple[int, ...]
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    stop_tokens: tuple[int, ...] = ()
+    stop_strings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_tokens", "stop_tokens", "stop_strings"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise UsageError("must be a list, not a string", where=f"request.{name}")
+            object.__setattr__(self, name, tuple(value))
+        checks = (
+            ("prompt_tokens", bool(self.prompt_tokens), "needs at least one token"),
+            ("prompt_tokens", _all_ids(self.prompt_tokens), "token ids are integers from 0"),
+            ("max_new_tokens", self.max_new_tokens >= 0, "must be 0 or more"),
+            (
+                "temperature",
+                isfinite(self.temperature) and self.temperature >= 0,
+                "must be 0 or more",
+            ),
+            ("top_k", self.top_k >= 0, "must be 0 (off) or more"),
+            ("top_p", 0 < self.top_p <= 1, "must be above 0 and at most 1 (off)"),
+            ("stop_strings", all(self.stop_strings), "must not be empty strings"),
+        )
+        for name, holds, rule in checks:
+            if not holds:
+                value = getattr(self, name)
+                raise UsageError(
+                    f"{rule}, but is {_short(value)}",
+                    where=f"request.{name}",
+                    remedy="Change the value, or leave it out for the default.",
+                )
+
+
+def _all_ids(tokens: Sequence[int]) -> bool:
+    return all(isinstance(token, int) and token >= 0 for token in tokens)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
