@@ -1,0 +1,237 @@
+"""The generate loop: a static batch of requests, any executable, one round after the other.
+
+The loop knows rounds, not methods. It picks the round by the plan's schedule, hands tokens on as
+they come, and ends requests whose text contains a stop string; stop tokens and length limits are
+the session's own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal, TypeAlias
+
+from specplan.ir.errors import SpecplanError, UsageError
+from specplan.ir.schedule import select_round
+from specplan.runtime.executable import Executable, Observer, Session, StepResult
+from specplan.runtime.requests import Request
+from specplan.runtime.tokenizer import StopStrings, StreamDecoder, Tokenizer
+
+FinishReason: TypeAlias = Literal["stop", "stop_string", "length"]
+
+OnTokens: TypeAlias = Callable[[int, tuple[int, ...], str], None]
+"""Called as (row, new tokens, new text); the text lags while it may still become a stop string or
+is half a character. A last call with no tokens may follow."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What became of one request.
+
+    Attributes:
+        tokens: emitted tokens, a stop token included; they end with the token that completed a
+            stop string.
+        text: without the stop token or stop string; None when there was no tokenizer.
+        finish_reason: "stop" for a stop token, "stop_string", or "length".
+        rounds: rounds in which this request took part.
+        tokens_per_round: emitted tokens over rounds; the tail of a round that a stop string cut
+            off does not count.
+    """
+
+    tokens: tuple[int, ...]
+    text: str | None
+    finish_reason: FinishReason
+    rounds: int
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Emitted tokens per round, bonus included; 0 when no round ran."""
+        return len(self.tokens) / self.rounds if self.rounds else 0.0
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What became of a batch.
+
+    Attributes:
+        completions: one per request, in order.
+        rounds: rounds that ran.
+        rounds_by_name: how often each round ran.
+        prefill_seconds: from the start until the prompts are in the caches.
+        decode_seconds: from there to the end.
+    """
+
+    completions: tuple[Completion, ...]
+    rounds: int
+    rounds_by_name: dict[str, int]
+    prefill_seconds: float
+    decode_seconds: float
+
+    @property
+    def emitted(self) -> int:
+        """Tokens emitted in all."""
+        return sum(len(item.tokens) for item in self.completions)
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Emitted tokens per request and round in which it took part."""
+        rounds = sum(item.rounds for item in self.completions)
+        return self.emitted / rounds if rounds else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Emitted tokens per second of decoding."""
+        return self.emitted / self.decode_seconds if self.decode_seconds > 0 else 0.0
+
+
+class _Row:
+    """One request on its way."""
+
+    def __init__(self, index: int, request: Request, tokenizer: Tokenizer | None) -> None:
+        self.index = index
+        self.request = request
+        self.tokens: list[int] = []
+        self.rounds = 0
+        self.pieces: list[str] = []
+        self.reason: FinishReason | None = None
+        self.decoder = StreamDecoder(tokenizer, request.prompt_tokens) if tokenizer else None
+        self.watch = StopStrings(request.stop_strings)
+
+    def take(self, tokens: list[int], on_tokens: OnTokens | None) -> None:
+        """Add a round's tokens, up to the one that completes a stop string."""
+        taken, shown = [], ""
+        for token in tokens:
+            taken.append(token)
+            if token in self.request.stop_tokens:
+                self.reason = "stop"
+                break
+            if self.decoder is not None:
+                shown += self.watch.feed(self.decoder.feed(token))
+            if self.watch.found:
+                self.reason = "stop_string"
+                break
+        self.tokens += taken
+        self._show(tuple(taken), shown, on_tokens)
+
+    def close(self, on_tokens: OnTokens | None) -> None:
+        """Show what was held back."""
+        self.reason = self.reason or "length"
+        if self.decoder is not None and not self.watch.found:
+            shown = self.watch.feed(self.decoder.flush())
+            if self.watch.found:
+                self.reason = "stop_string"
+            else:
+                shown += self.watch.flush()
+            self._show((), shown, on_tokens)
+
+    def _show(self, tokens: tuple[int, ...], text: str, on_tokens: OnTokens | None) -> None:
+        self.pieces.append(text)
+        if on_tokens is not None and (tokens or text):
+            on_tokens(self.index, tokens, text)
+
+    def completion(self) -> Completion:
+        """The result."""
+        text = None if self.decoder is None else "".join(self.pieces)
+        return Completion(tuple(self.tokens), text, self.reason or "length", self.rounds)
+
+
+def generate(
+    executable: Executable,
+    requests: Sequence[Request],
+    *,
+    tokenizer: Tokenizer | None = None,
+    on_tokens: OnTokens | None = None,
+    observer: Observer | None = None,
+    capacity: int | None = None,
+) -> Generation:
+    """Continue every request until it stops.
+
+    Args:
+        executable: a compiled plan.
+        requests: run together as one batch; an empty batch gives an empty result.
+        tokenizer: needed for text and stop strings.
+        on_tokens: called as tokens come.
+        observer: called for each op that runs.
+        capacity: tokens of text per row to reserve memory for.
+
+    Raises:
+        UsageError: stop strings without a tokenizer.
+        SpecplanError: the plan's rounds emit nothing any more.
+    """
+    if tokenizer is None and any(request.stop_strings for request in requests):
+        raise UsageError(
+            "stop strings need a tokenizer", where="generate", remedy="Pass tokenizer=."
+        )
+    rows = [_Row(index, request, tokenizer) for index, request in enumerate(requests)]
+    if not rows:
+        return Generation((), 0, {}, 0.0, 0.0)
+    begin = perf_counter()
+    session = executable.start(requests, capacity)
+    try:
+        session.prefill()
+        ready = perf_counter()
+        names = _run(executable, session, rows, on_tokens, observer)
+        for row in rows:
+            if row.reason is None:
+                row.close(on_tokens)
+        end = perf_counter()
+    finally:
+        session.release()
+    return Generation(
+        completions=tuple(row.completion() for row in rows),
+        rounds=sum(names.values()),
+        rounds_by_name=names,
+        prefill_seconds=ready - begin,
+        decode_seconds=end - ready,
+    )
+
+
+def _run(
+    executable: Executable,
+    session: Session,
+    rows: list[_Row],
+    on_tokens: OnTokens | None,
+    observer: Observer | None,
+) -> dict[str, int]:
+    """Step until all rows are done; returns how often each round ran."""
+    names: dict[str, int] = {}
+    current: str | None = None
+    idle, patience = 0, max(session.lengths) + 16
+    while active := [row for row in rows if not session.done[row.index]]:
+        current = select_round(
+            executable.plan,
+            batch=len(active),
+            context=max(session.lengths[row.index] for row in active),
+            emitted=max(len(row.tokens) for row in active),
+            current=current,
+        )
+        names[current] = names.get(current, 0) + 1
+        idle = 0 if _step(session, current, active, on_tokens, observer) else idle + 1
+        if idle > patience:
+            raise SpecplanError(
+                f"round '{current}' emitted nothing {idle} times in a row",
+                where=f"plan {executable.plan.name}",
+                remedy="Check that it accepts and emits, and that pending= lets it catch up.",
+            )
+    return names
+
+
+def _step(
+    session: Session,
+    name: str,
+    active: list[_Row],
+    on_tokens: OnTokens | None,
+    observer: Observer | None,
+) -> bool:
+    """Run one round and hand its tokens on; False when it emitted nothing."""
+    result: StepResult = session.step(name, observer)
+    counts, tokens = result.counts.tolist(), result.tokens.tolist()
+    for row in active:
+        row.rounds += 1
+        row.take(tokens[row.index][: counts[row.index]], on_tokens)
+        if row.reason == "stop_string":
+            session.finish(row.index)
+        elif session.done[row.index]:
+            row.close(on_tokens)
+    return any(counts[row.index] for row in active)
