@@ -117,7 +117,7 @@ class _Row:
     def close(self, on_tokens: OnTokens | None) -> None:
         """Show what was held back."""
         self.reason = self.reason or "length"
-        if self.decoder is not None and not self.watch.found:
+        if self.decoder is not None and self.reason != "stop_string":
             shown = self.watch.feed(self.decoder.flush())
             if self.watch.found:
                 self.reason = "stop_string"

@@ -129,7 +129,7 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
     check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         str(folder),
         dtype=dtype if dtype == "auto" else getattr(torch, dtype),
         attn_implementation=ATTENTION_NAME,

@@ -85,7 +85,7 @@ class RotaryLayer:
         if self.query_norm is None:
             turned = _rotate(joined[:, :, : heads + kv_heads], cos, sin)
         else:
-            query, key, _ = joined.split((heads, kv_heads, kv_heads), dim=2)
+            query, key = joined[:, :, :heads], joined[:, :, heads : heads + kv_heads]
             parts = (_rms_norm(query, self.query_norm), _rms_norm(key, self.key_norm))
             turned = _rotate(torch.cat(parts, dim=2), cos, sin)
         key, value = writer.update(

@@ -49,7 +49,8 @@ def _mix(value: np.ndarray) -> np.ndarray:
     """The output function of SplitMix64, a bijection of 64-bit integers."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
+    mixed: np.ndarray = value ^ (value >> np.uint64(31))
+    return mixed
 
 
 @cache

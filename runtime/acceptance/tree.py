@@ -100,7 +100,7 @@ class Judged:
 
 def _lists(value: tuple[int, ...] | Tensor, batch: int) -> list[list[int]]:
     if isinstance(value, Tensor):
-        return value.tolist()  # type: ignore[no-any-return]
+        return value.tolist()
     return [list(value)] * batch
 
 
