@@ -1,1 +1,1 @@
-"""Compile targets: each compiles the rounds of a plan to an executable, or refuses by name."""
+"""Compile targets, bundles, and what each backend can run."""

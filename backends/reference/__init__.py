@@ -1,1 +1,1 @@
-"""The reference backend: eager, short, obviously right, and the oracle of every other one."""
+"""The reference backend: an eager interpreter of plans."""

@@ -1,0 +1,125 @@
+"""The reference backend: eager, slow, obviously right, and the oracle of every other one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from specplan.backends.base import require_support
+from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.reference.session import ReferenceSession
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.infer import infer_round
+from specplan.ir.ops import Forward
+from specplan.ir.plan import Plan
+from specplan.ir.types import ROOT, NodesType, TreeType
+from specplan.ir.verify import check_plan
+from specplan.runtime import require_torch
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+
+
+class ReferenceBackend:
+    """Interprets plans op by op."""
+
+    capabilities = CAPABILITIES
+
+    def available(self) -> str | None:
+        """None when torch and transformers are installed, else what is missing."""
+        try:
+            require_torch()
+        except MissingCapabilityError as error:
+            return str(error)
+        return None
+
+    def compile(self, plan: Plan, models: Mapping[str, CausalModel]) -> ReferenceExecutable:
+        """An executable for a plan.
+
+        Args:
+            plan: any plan; it is verified here.
+            models: by the names the plan gives them.
+
+        Raises:
+            UsageError: the plan breaks a rule, or a model is missing.
+            MissingCapabilityError: names the first op that cannot run here.
+        """
+        check_plan(plan)
+        require_support(plan, self.capabilities)
+        missing = [name for name in plan.models_run if name not in models]
+        if missing:
+            raise UsageError(
+                f"no model is given for {', '.join(missing)}",
+                where=f"plan {plan.name}",
+                remedy="Give one checkpoint for each model the plan runs.",
+            )
+        sizes = {models[name].vocab_size for name in plan.models_run}
+        if len(sizes) > 1:
+            raise UsageError(
+                f"the models' vocabularies differ in size ({sorted(sizes)})",
+                where=f"plan {plan.name}",
+                remedy="Draft with a model that shares the target's tokenizer.",
+            )
+        return ReferenceExecutable(plan, models)
+
+
+class ReferenceExecutable:
+    """A plan bound to its models."""
+
+    def __init__(self, plan: Plan, models: Mapping[str, CausalModel]) -> None:
+        self.plan = plan
+        self.models = dict(models)
+        self.speculative = _speculative_slots(plan)
+
+    def start(self, requests: Sequence[Request], capacity: int | None = None) -> ReferenceSession:
+        """Begin a batch: check the requests and make room for them.
+
+        Args:
+            requests: at least one; each prompt has at least one token.
+            capacity: tokens of text per row to make room for; what the requests need when None.
+
+        Raises:
+            UsageError: names the request and what is wrong with it.
+        """
+        self._check(requests)
+        return ReferenceSession(self.plan, self.models, requests, self.speculative, capacity)
+
+    def _check(self, requests: Sequence[Request]) -> None:
+        if not requests:
+            raise UsageError("a batch needs at least one request")
+        target = self.models["target"]
+        for index, request in enumerate(requests):
+            where, length = f"request {index}", len(request.prompt_tokens)
+            longest = min(self.models[name].max_positions for name in self.plan.models_run)
+            if length == 0:
+                raise UsageError("the prompt has no token", where=where)
+            if not all(0 <= token < target.vocab_size for token in request.prompt_tokens):
+                raise UsageError(
+                    f"a prompt token lies outside the vocabulary of {target.vocab_size}",
+                    where=where,
+                )
+            if length + request.max_new_tokens > longest:
+                raise UsageError(
+                    f"{length} prompt tokens and {request.max_new_tokens} new ones pass the "
+                    f"models' {longest} positions",
+                    where=where,
+                    remedy=f"Ask for at most {max(longest - length, 0)} new tokens.",
+                )
+            if self.plan.greedy_only and request.temperature > 0:
+                raise UsageError(
+                    f"the plan was made for temperature 0, and {request.temperature} is asked for",
+                    where=where,
+                    remedy="Optimise again with workload.temperature set.",
+                )
+
+
+def _speculative_slots(plan: Plan) -> int:
+    """Most drafted nodes that a round may write to a cache."""
+    most = 1
+    for item in plan.rounds:
+        for step in infer_round(plan, item).steps:
+            if isinstance(step.op, Forward):
+                for held in step.reads.values():
+                    if isinstance(held, TreeType):
+                        most = max(most, held.nodes + 1)
+                    elif isinstance(held, NodesType) and held.indices:
+                        most = max(most, *(index + 2 for index in (ROOT, *held.indices)))
+    return most

@@ -1,0 +1,136 @@
+"""The state of a batch between rounds: texts, lengths, caches, what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings
+
+
+@dataclass
+class CacheUse:
+    """A cache, the model that writes it, and how far it has come.
+
+    Attributes:
+        model: the model.
+        store: its keys and values.
+        lengths: per request, text tokens resident in slots 0..length-1.
+        offsets: drafted nodes resident in this round: node -> slot, counted from the text's end.
+        caught_up: the text is resident up to and with the root in this round.
+    """
+
+    model: CausalModel
+    store: KVCache
+    lengths: list[int]
+    offsets: dict[int, int] = field(default_factory=dict)
+    caught_up: bool = False
+
+
+class Batch:
+    """Requests that run together.
+
+    Attributes:
+        requests: one per row.
+        lengths: tokens of text per row, prompt included.
+        text: int64 `[B, S]`, padded with 0.
+        done: rows that want no more tokens.
+        caches: by the name of the cache state.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        models: Mapping[str, CausalModel],
+        caches: Mapping[str, str],
+        speculative: int,
+        capacity: int | None,
+    ) -> None:
+        self.requests = tuple(requests)
+        self.device = next(iter(models.values())).device
+        self.settings = SamplingSettings.of(self.requests, self.device)
+        self.seeds = [request.seed for request in self.requests]
+        self.lengths = [len(request.prompt_tokens) for request in self.requests]
+        self.limits = [len(r.prompt_tokens) + r.max_new_tokens for r in self.requests]
+        self.stops = [frozenset(request.stop_tokens) for request in self.requests]
+        self.done = [
+            length >= limit for length, limit in zip(self.lengths, self.limits, strict=True)
+        ]
+        slots = max(capacity or 0, max(self.limits)) + speculative
+        self.text = torch.zeros(self.size, slots, dtype=torch.int64, device=self.device)
+        for row, request in enumerate(self.requests):
+            self.text[row, : self.lengths[row]] = torch.tensor(request.prompt_tokens)
+        self.caches = {
+            name: CacheUse(
+                models[model], models[model].new_cache(self.size, slots), [0] * self.size
+            )
+            for name, model in caches.items()
+        }
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+        return len(self.requests)
+
+    def begin_round(self) -> None:
+        """Forget the drafted nodes of the last round."""
+        for cache in self.caches.values():
+            cache.offsets = {}
+            cache.caught_up = False
+
+    def catch_up(self, cache: CacheUse, most_pending: int, chunk: int = 512) -> None:
+        """Run text through a model until at most `most_pending` tokens of it are pending.
+
+        This is prefill, and the way back for a drafter that a schedule had switched off.
+        """
+        goals = [length - most_pending for length in self.lengths]
+        while any(done < goal for done, goal in zip(cache.lengths, goals, strict=True)):
+            width = min(
+                chunk, max(goal - done for done, goal in zip(cache.lengths, goals, strict=True))
+            )
+            self._write_text(cache, goals, width)
+
+    def _write_text(self, cache: CacheUse, goals: list[int], width: int) -> None:
+        starts = torch.tensor(cache.lengths, device=self.device)
+        positions = starts[:, None] + torch.arange(width, device=self.device)
+        live = positions < torch.tensor(goals, device=self.device)[:, None]
+        slots = positions.where(live, cache.store.trash)
+        tokens = self.text.gather(1, positions.clamp(max=self.text.shape[1] - 1)) * live
+        last = int(positions[live].max()) + 1
+        mask = torch.arange(last, device=self.device) <= positions[:, :, None]
+        none = torch.zeros(self.size, 1, dtype=torch.int64, device=self.device)
+        cache.model.forward(tokens, positions, slots, mask, cache.store, none)
+        cache.lengths = [
+            max(done, min(done + width, goal))
+            for done, goal in zip(cache.lengths, goals, strict=True)
+        ]
+
+    def append(self, row: int, tokens: list[int]) -> list[int]:
+        """Append tokens to a row's text, cut after a stop token and at the limit.
+
+        Returns:
+            What was appended; empty for a row that is done.
+        """
+        if self.done[row]:
+            return []
+        kept: list[int] = []
+        for token in tokens[: self.limits[row] - self.lengths[row]]:
+            kept.append(token)
+            if token in self.stops[row]:
+                self.done[row] = True
+                break
+        start = self.lengths[row]
+        self.text[row, start : start + len(kept)] = torch.tensor(kept, device=self.device)
+        self.lengths[row] = start + len(kept)
+        self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
+        return kept
+
+    def length_tensor(self) -> Tensor:
+        """Text lengths as int64 `[B]`."""
+        return torch.tensor(self.lengths, device=self.device)

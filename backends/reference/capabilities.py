@@ -1,0 +1,41 @@
+"""What the reference backend runs, as data; no torch."""
+
+from __future__ import annotations
+
+from specplan.backends.base import Capabilities
+
+CAPABILITIES = Capabilities(
+    backend="reference",
+    ops=frozenset("root grow lookup pick forward uniform accept emit commit repeat".split()),
+    states=frozenset({"cache"}),
+    limits={
+        ("grow", "how"): ("best", "draw", "draw_distinct"),
+        ("grow", "keep"): (None,),
+        ("grow", "law"): ("request",),
+        ("lookup", "source"): ("text",),
+        ("lookup", "children"): (1,),
+        ("lookup", "nodes"): (None,),
+        ("pick", "of"): ("newest",),
+        ("pick", "at"): (None,),
+        ("pick", "best"): (None,),
+        ("pick", "worst"): (None,),
+        ("pick", "count"): (None,),
+        ("forward", "layers"): ((),),
+        ("forward", "skip"): ((),),
+        ("forward", "features"): (None,),
+        ("forward", "keep"): (None,),
+        ("forward", "gives"): (None,),
+        ("forward", "attend"): ("ancestors",),
+        ("forward", "write"): ("exact",),
+        ("forward", "only"): (None,),
+        ("uniform", "key"): ("round",),
+        ("accept", "rule"): ("greedy", "token", "recursive"),
+        ("accept", "at"): (None,),
+        ("accept", "law"): ("request",),
+        ("commit", "keep"): ("path",),
+        ("commit", "alive"): (None,),
+        ("commit", "layers"): ((),),
+        ("repeat", "control"): (None,),
+    },
+    single=frozenset({("forward", "nodes")}),
+)

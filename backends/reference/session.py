@@ -1,0 +1,224 @@
+"""The interpreter: rounds run op by op, eagerly, on a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from specplan.backends.reference import growing, judging
+from specplan.backends.reference.batch import Batch
+from specplan.backends.reference.forward import run_forward
+from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree
+from specplan.ir.ops import (
+    Accept,
+    Commit,
+    Emit,
+    Forward,
+    Grow,
+    Lookup,
+    Op,
+    Pick,
+    Repeat,
+    Root,
+    Uniform,
+)
+from specplan.ir.plan import CacheState, Plan
+from specplan.ir.types import ROOT
+from specplan.ir.values import State, Value
+from specplan.runtime.executable import Observer, StepResult
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from specplan.runtime.uniforms import uniforms
+
+T = TypeVar("T")
+Scope = dict[Value, Held]
+
+
+class ReferenceSession:
+    """One batch decoding under a plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        models: Mapping[str, CausalModel],
+        requests: Sequence[Request],
+        speculative: int,
+        capacity: int | None,
+    ) -> None:
+        caches = {state.name: state.model for state in plan.states if isinstance(state, CacheState)}
+        self.plan = plan
+        self.batch = Batch(requests, models, caches, speculative, capacity)
+        self.round_lengths: list[int] = []
+        self.emitted: Path | None = None
+        self.trip = 0
+        self.observer: Observer | None = None
+        self.observed: tuple[str | None, int, int] = (None, 0, 0)
+
+    @property
+    def done(self) -> list[bool]:
+        """Rows that want no more tokens."""
+        return self.batch.done
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of text per row, prompt included."""
+        return self.batch.lengths
+
+    def text(self, row: int) -> list[int]:
+        """Tokens of a row: prompt and output."""
+        return self.batch.text[row, : self.batch.lengths[row]].tolist()
+
+    def finish(self, row: int) -> None:
+        """Want no more tokens for a row."""
+        self.batch.done[row] = True
+
+    def release(self) -> None:
+        """Free the caches."""
+        self.batch.caches.clear()
+
+    @torch.inference_mode()
+    def prefill(self) -> None:
+        """Run the prompts, all but the last token, through every model that keeps a cache."""
+        for cache in self.batch.caches.values():
+            self.batch.catch_up(cache, 1)
+
+    @torch.inference_mode()
+    def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
+        """Run one round.
+
+        Args:
+            round_name: of the plan.
+            observer: told of every op's seconds.
+
+        Returns:
+            Emitted tokens `[B, W]`, padded with -1, and how many per row.
+        """
+        self.observer = observer
+        self.batch.begin_round()
+        self.round_lengths = list(self.batch.lengths)
+        self.emitted = None
+        self.run(self.plan.round(round_name).ops, {})
+        kept = self.emitted.tokens if self.emitted is not None else [[]] * self.batch.size
+        counts = [len(row) for row in kept]
+        width = max(1, *counts)
+        tokens = torch.tensor([row + [-1] * (width - len(row)) for row in kept])
+        return StepResult(tokens=tokens, counts=torch.tensor(counts))
+
+    def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
+        """Run ops in order; `scope` gains their results."""
+        for op in ops:
+            if self.observer is None or isinstance(op, Repeat):
+                _OPS[type(op)](self, op, scope)
+                continue
+            self.observed = (None, 1, max(self.batch.lengths))
+            start = perf_counter()
+            _OPS[type(op)](self, op, scope)
+            seconds = perf_counter() - start
+            model, width, context = self.observed
+            self.observer(op.keyword, model, self.batch.size, width, context, seconds)
+
+    def root(self, op: Root, scope: Scope) -> None:
+        """The tree without drafted nodes."""
+        scope[op.results[0]] = Tree(self.batch.text[:, :0])
+
+    def grow(self, op: Grow, scope: Scope) -> None:
+        """Children below nodes."""
+        tree = _get(scope, op.tree, Tree)
+        by = None if op.by is None else _get(scope, op.by, Tensor)
+        grown = growing.grow(
+            self.batch, op, tree, _nodes(scope, op.at), _get(scope, op.rows, Rows), by
+        )
+        self.observed = (None, grown.size - tree.size, max(self.batch.lengths))
+        scope[op.results[0]] = grown
+
+    def lookup(self, op: Lookup, scope: Scope) -> None:
+        """Continuations of the text found in itself."""
+        tree = _get(scope, op.tree, Tree)
+        self.observed = (None, op.length, max(self.batch.lengths))
+        scope[op.results[0]] = growing.lookup(self.batch, op, tree, _nodes(scope, op.at))
+
+    def pick(self, op: Pick, scope: Scope) -> None:
+        """The newest nodes, or some of them."""
+        tree = _get(scope, op.tree, Tree)
+        chosen = tree.newest
+        if op.nodes is not None:
+            chosen = tuple(chosen[index] for index in op.nodes)
+        scope[op.results[0]] = Nodes(tree, chosen)
+
+    def forward(self, op: Forward, scope: Scope) -> None:
+        """A model on nodes."""
+        pending = op.pending if isinstance(op.pending, int) else op.pending[0]
+        cache = self.batch.caches[op.cache or State("")]
+        rows, call = run_forward(self.batch, cache, _nodes(scope, op.nodes[0]), pending)
+        self.observed = (op.model, call.width, call.context)
+        if op.results:
+            scope[op.results[0]] = rows
+
+    def uniform(self, op: Uniform, scope: Scope) -> None:
+        """Numbers of the requests' own streams."""
+        offset = op.offset + self.trip * op.count
+        drawn = uniforms(self.batch.seeds, op.stream, self.round_lengths, offset, op.count)
+        scope[op.results[0]] = drawn.to(self.batch.device)
+
+    def accept(self, op: Accept, scope: Scope) -> None:
+        """Judge a tree."""
+        tree = _get(scope, op.tree, Tree)
+        rows = _get(scope, op.target or Value(""), Rows)
+        by = None if op.by is None else _get(scope, op.by, Tensor)
+        self.observed = (op.rule.name, tree.size + 1, max(self.batch.lengths))
+        scope[op.results[0]] = judging.accept(self.batch, op, tree, rows, by)
+
+    def emit(self, op: Emit, scope: Scope) -> None:
+        """Append to the text."""
+        self.emitted = judging.emit(self.batch, _get(scope, op.path, Path))
+        scope[op.results[0]] = self.emitted
+
+    def commit(self, op: Commit, scope: Scope) -> None:
+        """Keep what was emitted."""
+        judging.commit(self.batch.caches[op.state], _get(scope, op.path, Path))
+
+    def repeat(self, op: Repeat, scope: Scope) -> None:
+        """A fixed number of trips."""
+        carried: list[Held] = [scope[initial] for _, initial in op.carried]
+        outer = self.trip
+        for index in range(op.count):
+            self.trip = outer * op.count + index
+            inner = dict(scope)
+            inner.update({p: held for (p, _), held in zip(op.carried, carried, strict=True)})
+            self.run(op.body.ops, inner)
+            carried = [inner[name] for name in op.body.yields]
+        self.trip = outer
+        scope.update(zip(op.results, carried, strict=True))
+
+
+_OPS: dict[type, Callable[[ReferenceSession, Op, Scope], None]] = {
+    Root: ReferenceSession.root,
+    Grow: ReferenceSession.grow,
+    Lookup: ReferenceSession.lookup,
+    Pick: ReferenceSession.pick,
+    Forward: ReferenceSession.forward,
+    Uniform: ReferenceSession.uniform,
+    Accept: ReferenceSession.accept,
+    Emit: ReferenceSession.emit,
+    Commit: ReferenceSession.commit,
+    Repeat: ReferenceSession.repeat,
+}  # type: ignore[dict-item]
+
+
+def _get(scope: Scope, name: Value, kind: type[T]) -> T:
+    held = scope[name]
+    if not isinstance(held, kind):
+        raise AssertionError(f"%{name} is no {kind.__name__}; the verifier checks this")
+    return held
+
+
+def _nodes(scope: Scope, name: Value) -> Nodes:
+    """Nodes, or a tree taken as all its nodes with the root."""
+    held = scope[name]
+    if isinstance(held, Tree):
+        return Nodes(held, (ROOT, *range(held.size)))
+    return _get(scope, name, Nodes)
