@@ -6,7 +6,20 @@ from specplan.backends.base import Capabilities
 
 CAPABILITIES = Capabilities(
     backend="reference",
-    ops=frozenset("root grow lookup pick forward uniform accept emit commit repeat".split()),
+    ops=frozenset(
+        [
+            "root",
+            "grow",
+            "lookup",
+            "pick",
+            "forward",
+            "uniform",
+            "accept",
+            "emit",
+            "commit",
+            "repeat",
+        ]
+    ),
     states=frozenset({"cache"}),
     limits={
         ("grow", "how"): ("best", "draw", "draw_distinct"),
