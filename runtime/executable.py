@@ -21,7 +21,7 @@ class Observer(Protocol):
         """Take note of one op.
 
         Args:
-            op: keyword of the op.
+            op: keyword of the op, for `accept` and `grow` with `:rule` or `:how`.
             model: name of the model it runs, or None.
             batch: rows.
             width: tokens or nodes per row.
@@ -57,8 +57,11 @@ class Session(Protocol):
         """Rows that want no more tokens."""
         ...
 
-    def prefill(self) -> None:
-        """Run the prompts through the models, so that the first round is like any other."""
+    def prefill(self, observer: Observer | None = None) -> None:
+        """Run the prompts through the models, so that the first round is like any other.
+
+        The observer is told of one op `prefill` per model, its width the longest prompt.
+        """
         ...
 
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:

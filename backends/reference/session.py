@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
@@ -38,6 +39,16 @@ T = TypeVar("T")
 Scope = dict[Value, Held]
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What an op says of itself to an observer."""
+
+    variant: str = ""
+    model: str | None = None
+    width: int = 1
+    context: int = 0
+
+
 class ReferenceSession:
     """One batch decoding under a plan."""
 
@@ -51,12 +62,13 @@ class ReferenceSession:
     ) -> None:
         caches = {state.name: state.model for state in plan.states if isinstance(state, CacheState)}
         self.plan = plan
+        self.cache_models = caches
         self.batch = Batch(requests, models, caches, speculative, capacity)
         self.round_lengths: list[int] = []
         self.emitted: Path | None = None
         self.trip = 0
         self.observer: Observer | None = None
-        self.observed: tuple[str | None, int, int] = (None, 0, 0)
+        self.observed = Observed()
 
     @property
     def done(self) -> list[bool]:
@@ -81,10 +93,21 @@ class ReferenceSession:
         self.batch.caches.clear()
 
     @torch.inference_mode()
-    def prefill(self) -> None:
+    def prefill(self, observer: Observer | None = None) -> None:
         """Run the prompts, all but the last token, through every model that keeps a cache."""
-        for cache in self.batch.caches.values():
+        for name, cache in self.batch.caches.items():
+            start = perf_counter()
             self.batch.catch_up(cache, 1)
+            if observer is not None:
+                seconds = perf_counter() - start
+                observer(
+                    "prefill",
+                    self.cache_models[name],
+                    self.batch.size,
+                    max(self.lengths),
+                    0,
+                    seconds,
+                )
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
@@ -114,12 +137,13 @@ class ReferenceSession:
             if self.observer is None or isinstance(op, Repeat):
                 _OPS[type(op)](self, op, scope)
                 continue
-            self.observed = (None, 1, max(self.batch.lengths))
+            self.observed = Observed()
             start = perf_counter()
             _OPS[type(op)](self, op, scope)
             seconds = perf_counter() - start
-            model, width, context = self.observed
-            self.observer(op.keyword, model, self.batch.size, width, context, seconds)
+            seen = self.observed
+            name = f"{op.keyword}:{seen.variant}" if seen.variant else op.keyword
+            self.observer(name, seen.model, self.batch.size, seen.width, seen.context, seconds)
 
     def root(self, op: Root, scope: Scope) -> None:
         """The tree without drafted nodes."""
@@ -132,13 +156,13 @@ class ReferenceSession:
         grown = growing.grow(
             self.batch, op, tree, _nodes(scope, op.at), _get(scope, op.rows, Rows), by
         )
-        self.observed = (None, grown.size - tree.size, max(self.batch.lengths))
+        self.observed = Observed(variant=op.how, width=grown.size - tree.size)
         scope[op.results[0]] = grown
 
     def lookup(self, op: Lookup, scope: Scope) -> None:
         """Continuations of the text found in itself."""
         tree = _get(scope, op.tree, Tree)
-        self.observed = (None, op.length, max(self.batch.lengths))
+        self.observed = Observed(width=op.length)
         scope[op.results[0]] = growing.lookup(self.batch, op, tree, _nodes(scope, op.at))
 
     def pick(self, op: Pick, scope: Scope) -> None:
@@ -154,7 +178,7 @@ class ReferenceSession:
         pending = op.pending if isinstance(op.pending, int) else op.pending[0]
         cache = self.batch.caches[op.cache or State("")]
         rows, call = run_forward(self.batch, cache, _nodes(scope, op.nodes[0]), pending)
-        self.observed = (op.model, call.width, call.context)
+        self.observed = Observed(model=op.model, width=call.width, context=call.context)
         if op.results:
             scope[op.results[0]] = rows
 
@@ -169,7 +193,7 @@ class ReferenceSession:
         tree = _get(scope, op.tree, Tree)
         rows = _get(scope, op.target or Value(""), Rows)
         by = None if op.by is None else _get(scope, op.by, Tensor)
-        self.observed = (op.rule.name, tree.size + 1, max(self.batch.lengths))
+        self.observed = Observed(variant=op.rule.name, width=tree.size)
         scope[op.results[0]] = judging.accept(self.batch, op, tree, rows, by)
 
     def emit(self, op: Emit, scope: Scope) -> None:

@@ -1,0 +1,47 @@
+"""Backends by name; a new one is one line here and a folder of its own."""
+
+from __future__ import annotations
+
+import importlib
+
+from specplan.backends.base import Backend, Capabilities
+from specplan.ir.errors import UsageError
+
+_HOMES = {"reference": ("specplan.backends.reference.backend", "ReferenceBackend")}
+_CAPABILITIES = {"reference": "specplan.backends.reference.capabilities"}
+
+
+def backend_names() -> tuple[str, ...]:
+    """Names of all backends, sorted."""
+    return tuple(sorted(_HOMES))
+
+
+def backend_capabilities(name: str) -> Capabilities:
+    """What a backend can run, as data; imports no torch.
+
+    Raises:
+        UsageError: no backend has that name.
+    """
+    _check(name)
+    found = importlib.import_module(_CAPABILITIES[name]).CAPABILITIES
+    assert isinstance(found, Capabilities)
+    return found
+
+
+def get_backend(name: str) -> Backend:
+    """The backend itself; what it runs on is imported here.
+
+    Raises:
+        UsageError: no backend has that name.
+    """
+    _check(name)
+    module, cls = _HOMES[name]
+    backend: Backend = getattr(importlib.import_module(module), cls)()
+    return backend
+
+
+def _check(name: str) -> None:
+    if name not in _HOMES:
+        raise UsageError(
+            f"no backend is called '{name}'", remedy=f"There are: {', '.join(backend_names())}."
+        )
