@@ -1,0 +1,222 @@
+"""Replay of traces against plain loops, laws and exact counting; profiles as files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.laws import expected_tokens, tree_value
+from specplan.ir.errors import UsageError
+from tests.cost_models.small_trees import chain, expansion, independent_chains
+
+
+def play(row: Sequence[int], parents: Sequence[int], ranks: Sequence[int]) -> list[int]:
+    """Accepted tokens of every whole round, by a plain loop."""
+    child = {(p, r): i for i, (p, r) in enumerate(zip(parents, ranks, strict=True))}
+    rounds, node, accepted = [], -1, 0
+    for rank in row:
+        if (node, rank) in child:
+            node, accepted = child[node, rank], accepted + 1
+        else:
+            rounds.append(accepted)
+            node, accepted = -1, 0
+    return rounds
+
+
+def profile(rows: Sequence[Sequence[int]]) -> AcceptanceProfile:
+    return AcceptanceProfile(AcceptanceKey("draft"), ranks=tuple(map(tuple, rows)))
+
+
+traces = st.lists(st.lists(st.integers(-1, 4), min_size=1, max_size=40), min_size=1, max_size=6)
+
+
+@given(traces)
+@settings(max_examples=150, deadline=None)
+def test_replay_is_the_plain_loop(rows: list[list[int]]) -> None:
+    for tree in (chain(3), expansion(3, 2, 1), independent_chains(3, 4)):
+        replay = profile(rows)._replay(*tree)
+        assert replay is not None
+        for column, row in enumerate(rows):
+            assert replay.ended[:, column].sum() == len(play(row, *tree))
+        whole = [a for row in rows for a in play(row, *tree)]
+        if len(whole) + sum(whole) == sum(map(len, rows)):
+            # no round was cut off: the ratio estimator, exactly
+            found = profile(rows).tokens_per_round(*tree)
+            assert found.mean == pytest.approx(1 + np.mean(whole))
+            assert found.low <= found.mean <= found.high
+
+
+def test_cut_off_rounds_count_for_what_was_seen() -> None:
+    # one whole round of 2 accepted, then one cut off after 1 accepted
+    found = profile([[0, 0, -1, 0]]).accepted_at_least(*chain(3))
+    assert found[:3] == (1.0, 1.0, 0.0)
+    # a round that ended its trace at a leaf is whole but for its bonus
+    assert profile([[0, -1, 0, 0]]).accepted_at_least(*chain(2))[:2] == (1.0, 0.5)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=10, deadline=None)
+def test_independent_ranks_converge_to_the_tree_value(seed: int) -> None:
+    law = (0.55, 0.2, 0.1)
+    rng = np.random.default_rng(seed)
+    rows = rng.choice([0, 1, 2, -1], size=(150, 200), p=[*law, 1 - sum(law)]).tolist()
+    for tree in (chain(5), expansion(1, 1, 3, 1, 1), expansion(3, 2, 1, 1)):
+        found = profile(rows).tokens_per_round(*tree)
+        expected = tree_value(*tree, lambda depth, rank: law[rank])
+        assert found.mean == pytest.approx(expected, rel=0.04)
+        assert found.high - found.low < 0.08 * expected
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=10, deadline=None)
+def test_intervals_cover(seed: int) -> None:
+    """90 % intervals over prompts that differ: loosely, at most 9 misses of 24."""
+    rng = np.random.default_rng(seed)
+    alphas = rng.beta(12, 5, size=400)
+    truth = 1 / np.mean([1 / expected_tokens(a, 4) for a in alphas])  # tokens over rounds
+    misses = 0
+    for _ in range(24):
+        chosen = rng.choice(alphas, size=30)
+        rows = [np.where(rng.random(128) < a, 0, -1).tolist() for a in chosen]
+        found = profile(rows).tokens_per_round(*chain(4))
+        misses += not found.low <= truth <= found.high
+    assert misses <= 9
+
+
+def test_hazards_by_depth_and_rank() -> None:
+    measured = profile([[0, 0, 1, -1, 0, -1], [1, -1]])
+    assert measured.hazard_counts(1, 0) == (3, 8)
+    assert measured.hazard_counts(1, 1) == (2, 8)
+    assert measured.hazard_counts(2, 0) == (1, 5)  # positions after an accepted one
+    assert measured.hazard_counts(9, 0) == (0, 0)
+    assert measured.hazard(1, 0) == 3 / 8
+    assert measured.hazard(2, 0) == pytest.approx((1 + 10 * 3 / 8) / (5 + 10))
+    assert measured.hazard(50, 5) == 0.0
+    interval = measured.hazard_interval(1, 0)
+    assert interval.low < interval.mean == 3 / 8 < interval.high
+    assert measured.positions == 8
+
+
+def test_jeffreys_interval() -> None:
+    """Beta(8.5, 2.5): 90 % equal-tailed, scipy.stats.beta.ppf."""
+    stats = pytest.importorskip("scipy.stats")
+    found = AcceptanceProfile.from_alpha(0.8, trials=10).hazard_interval(1, 0)
+    assert found.low == pytest.approx(stats.beta.ppf(0.05, 8.5, 2.5))
+    assert found.high == pytest.approx(stats.beta.ppf(0.95, 8.5, 2.5))
+
+
+def test_published_numbers_need_no_traces() -> None:
+    scalar = AcceptanceProfile.from_alpha(0.8)
+    assert scalar.tokens_per_round(*chain(5)).mean == pytest.approx(expected_tokens(0.8, 5))
+    assert scalar.tokens_per_round(*chain(5)).low == scalar.tokens_per_round(*chain(5)).high
+    positional = AcceptanceProfile.from_hazards([[0.6, 0.2, 0.1]])
+    tree = expansion(1, 1, 3, 1, 1, 1, 1, 1)
+    assert positional.tokens_per_round(*tree).mean == pytest.approx(2.732209, abs=5e-7)
+    counted = AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=200)
+    found = counted.tokens_per_round(*expansion(2, 2))
+    assert found.low < found.mean < found.high
+    assert found.mean == pytest.approx(1 + 0.8 + 0.8 * 0.5)
+    assert counted.tokens_per_round((), ()).mean == 1.0
+    fewer = AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=20)
+    wide = fewer.tokens_per_round(*expansion(2, 2))
+    assert wide.high - wide.low > found.high - found.low
+
+
+def test_source_lengths() -> None:
+    source = AcceptanceProfile(
+        AcceptanceKey("text", how="given", match=(1, 3)),
+        lengths=((3, 2, 1, 0, 0, 5, 4, 3, 2, 1, 0),),
+    )
+    # limit 2: rounds at 0 (2 accepted), 3 (0), 4 (0), 5 (2), 8 (2, trace ends with its bonus)
+    assert source.tokens_per_round(*chain(2)).mean == pytest.approx(11 / 5)
+    assert source.match == (1, 3)
+    assert source.hazard_counts(1, 0) == (8, 11)
+    assert source.hazard_counts(2, 0) == (6, 8)
+    assert source.hazard(1, 1) == 0.0
+    with pytest.raises(UsageError, match="ranks"):
+        source.tokens_per_round(*expansion(2))
+    cut = AcceptanceProfile(AcceptanceKey("text"), lengths=((0, 2, 1),))
+    assert cut.accepted_at_least(*chain(2))[:2] == (0.5, 1.0 * 0.5)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 6))
+@settings(max_examples=100, deadline=None)
+def test_source_replay_is_the_plain_loop(row: list[int], limit: int) -> None:
+    replay = AcceptanceProfile(AcceptanceKey("text"), lengths=(tuple(row),))._replay(*chain(limit))
+    assert replay is not None
+    ends, start = [], 0
+    while start + min(row[start], limit) < len(row):
+        start += min(row[start], limit)
+        ends.append(start)
+        start += 1
+        if start >= len(row):
+            break
+    assert np.flatnonzero(replay.ended[:, 0]).tolist() == ends
+
+
+def test_rounds_of_a_request_and_of_a_batch() -> None:
+    rows = [[0, -1] * 8, [-1] * 16]  # a chain of one: 8 rounds, and 16
+    measured = profile(rows)
+    assert measured.rounds(*chain(1), tokens=16).mean == 12
+    assert measured.rounds(*chain(1), tokens=16, batch=2).mean == pytest.approx(0.25 * 8 + 12)
+    assert measured.rounds(*chain(1), tokens=3).mean == 2.5  # the last round is cut
+    assert measured.rounds((), (), tokens=5, batch=4).mean == 5
+    longer = measured.rounds(*chain(1), tokens=32).mean
+    assert 22 < longer < 25  # beyond the traces at the mean rate
+    law = AcceptanceProfile.from_alpha(0.8, trials=100).rounds(*chain(4), tokens=128)
+    assert law.low < law.mean < law.high
+    assert law.mean == pytest.approx(128 / expected_tokens(0.8, 4), rel=0.03)
+
+
+def test_replay_is_fast() -> None:
+    rng = np.random.default_rng(1)
+    ranks = rng.choice([0, 1, 2, -1], size=(100, 128), p=[0.6, 0.15, 0.05, 0.2]).tolist()
+    measured = profile(ranks)
+    tree = expansion(4, 2, 1, 1)  # 4 + 8 + 8 + 8 nodes
+    measured.tokens_per_round(*chain(2))
+    times = []
+    for depth in range(1, 8):
+        other = independent_chains(4, depth)
+        start = time.perf_counter()
+        measured.tokens_per_round(*other)
+        times.append(time.perf_counter() - start)
+    assert sorted(times)[3] < 5e-3
+    assert len(tree[0]) == 28
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "draft.json"
+    key = AcceptanceKey("draft", "t" * 64, "d" * 64, "code", 0.8, 50, 0.9, "draw_distinct")
+    for kept in (
+        AcceptanceProfile(key, ranks=((0, -1), (2,)), provenance={"date": "2026-11-21"}),
+        AcceptanceProfile(AcceptanceKey("text", match=(1, 3)), lengths=((0, 2),)),
+        AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=100),
+    ):
+        kept.save(path)
+        assert AcceptanceProfile.load(path) == kept
+    other = AcceptanceKey("draft", "t" * 64, "d" * 64, "prose", 0.0, 50, 0.9, "best")
+    assert [text.split(":")[0] for text in key.differences(other)] == ["task", "temperature", "how"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kind": "x"}, {"schema_version": 9}, {"ranks": None}, {"ranks": [[-2]]}, {"ranks": [[]]},
+     {"ranks": [[0.5]]}, {"ranks": 5}, {"key": {}}, {"lengths": [[1]]}, {"extra": 1},
+     {"ranks": None, "hazards": [[0.9, 0.2]]}, {"ranks": None, "hazards": [[0.9], [0.1, 0.2]]},
+     {"trials": -1}],
+)  # fmt: skip
+def test_broken_profiles_are_usage_errors(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "p.json"
+    profile([[0, -1]]).save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(UsageError) as caught:
+        AcceptanceProfile.load(path)
+    assert str(path) in str(caught.value)
