@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from specplan.cost_models.acceptance import AcceptanceProfile
 from specplan.cost_models.device import Device, load_device
 from specplan.cost_models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.planner.problem import Problem, TargetModel
+from specplan.planner.problem_errors import Origin
+from specplan.planner.profiles import check_profiles
 from specplan.planner.workload_files import RequestLengths, read_trace
-
-if TYPE_CHECKING:
-    from specplan.cost_models.acceptance import AcceptanceProfile
 
 
 @dataclass(frozen=True)
@@ -111,10 +110,7 @@ def gather_facts(
         UsageError: when a device or profile file is broken, belongs to other models or to other
             sampling settings, or the measured device is not given.
     """
-    from specplan.cost_models.acceptance import AcceptanceProfile
-
-    target = _shape(problem.models.target, "target")
-    drafts = {draft.name: _shape(draft, draft.name) for draft in problem.models.drafts}
+    shapes = model_shapes(problem)
     if device is None:
         if problem.device == "measured":
             raise UsageError(
@@ -125,8 +121,22 @@ def gather_facts(
         device = load_device(problem.device)
     found = dict(profiles or {})
     for proposer, path in problem.acceptance.items():
-        found[proposer] = AcceptanceProfile.load(path)
-    return ProblemFacts(problem, target, drafts, device, found)
+        with Origin().key(f"acceptance.{proposer}"):
+            found[proposer] = AcceptanceProfile.load(path)
+    check_profiles(problem, shapes, found)
+    target = shapes.pop("target")
+    return ProblemFacts(problem, target, shapes, device, found)
+
+
+def model_shapes(problem: Problem) -> dict[str, ModelShape]:
+    """Shapes of all models of a problem by their role in plans, `target` first.
+
+    Raises:
+        UsageError: when a folder is no checkpoint.
+        MissingCapabilityError: when an architecture is not priced.
+    """
+    shapes = {"target": _shape(problem.models.target, "target")}
+    return shapes | {draft.name: _shape(draft, draft.name) for draft in problem.models.drafts}
 
 
 def _shape(model: TargetModel, name: str) -> ModelShape:

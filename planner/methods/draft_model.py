@@ -103,19 +103,21 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
         reason = facts.missing_profile(draft)
         return [Refusal(chains, reason), Refusal(trees, reason)]
     chain_settings = tuple(_options(draft, chain(length)) for length in CHAIN_LENGTHS)
-    tree_settings = tuple(_options(draft, tree) for tree in _best_trees(facts, draft))
     found: list[Family[DraftModelOptions] | Refusal] = [
         Family(chains, {"length": Domain(CHAIN_LENGTHS, "drafted tokens")}, chain_settings)
     ]
-    if tree_settings:
-        domains = {
-            "nodes": Domain(TREE_NODES, "drafted nodes at most"),
-            "depth": Domain(TREE_DEPTHS, "levels at most"),
-        }
-        found.append(Family(trees, domains, tree_settings))
-    else:
-        found.append(Refusal(trees, "no second choice of the draft model is ever accepted"))
-    return found
+    if facts.profiles[draft].key.how == "draw":
+        reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
+        return [*found, Refusal(trees, reason)]
+    tree_settings = tuple(_options(draft, tree) for tree in _best_trees(facts, draft))
+    if not tree_settings:
+        reason = "no second choice of the draft model is ever accepted"
+        return [*found, Refusal(trees, reason)]
+    domains = {
+        "nodes": Domain(TREE_NODES, "drafted nodes at most"),
+        "depth": Domain(TREE_DEPTHS, "levels at most"),
+    }
+    return [*found, Family(trees, domains, tree_settings)]
 
 
 def _options(draft: str, tree: StaticTree) -> DraftModelOptions:

@@ -16,10 +16,9 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
 from specplan.planner.problem import TEXT_PROPOSER
+from specplan.planner.profiles import LOOKUP_MATCH
 
 LENGTHS = tuple(range(2, 17))
-MATCH = (1, 3)
-"""Shortest and longest suffix looked for, where no profile says what was measured."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class PromptLookup(Method[PromptLookupOptions]):
             return [Refusal(name, 'the problem\'s sources leave out "prompt_lookup"')]
         if TEXT_PROPOSER not in facts.profiles:
             return [Refusal(name, facts.missing_profile(TEXT_PROPOSER))]
-        shortest, longest = facts.profiles[TEXT_PROPOSER].match or MATCH
+        shortest, longest = facts.profiles[TEXT_PROPOSER].match or LOOKUP_MATCH
         domains = {
             "shortest_match": Domain((shortest,), "shortest suffix looked for, tokens"),
             "longest_match": Domain((longest,), "longest suffix looked for, tokens"),

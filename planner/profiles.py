@@ -1,0 +1,80 @@
+"""Which acceptance profile a problem asks for, and whether one at hand is that one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile, How
+from specplan.cost_models.model_shape import ModelShape
+from specplan.ir.errors import UsageError
+from specplan.planner.problem import TEXT_PROPOSER, Problem
+
+LOOKUP_MATCH = (1, 3)
+"""Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
+
+
+def acceptance_key(
+    problem: Problem, shapes: Mapping[str, ModelShape], proposer: str
+) -> AcceptanceKey:
+    """What a profile of `proposer` must be about to price plans of this problem.
+
+    Args:
+        problem: the problem.
+        shapes: model shapes by role, `target` among them.
+        proposer: the name of a draft model, or "text".
+
+    Returns:
+        The key. At temperature 0 a draft model's children are its best ranks; above, they are
+        drawn without replacement, which serves chains too: the first such draw is a plain one.
+    """
+    workload = problem.workload
+    from_text = proposer == TEXT_PROPOSER
+    how: How = "given" if from_text else "best" if workload.greedy else "draw_distinct"
+    return AcceptanceKey(
+        proposer=proposer,
+        target_digest=shapes["target"].digest,
+        proposer_digest="" if from_text else shapes[proposer].digest,
+        task=workload.task,
+        temperature=float(workload.temperature),
+        top_k=workload.top_k,
+        top_p=float(workload.top_p),
+        how=how,
+        match=LOOKUP_MATCH if from_text else None,
+    )
+
+
+def check_profiles(
+    problem: Problem,
+    shapes: Mapping[str, ModelShape],
+    profiles: Mapping[str, AcceptanceProfile],
+) -> None:
+    """Refuse profiles of other models, tasks or sampling settings.
+
+    What a profile or the problem leaves open (digest, task, match) may be anything.
+
+    Raises:
+        UsageError: naming the first difference.
+    """
+    for proposer, profile in profiles.items():
+        wanted = acceptance_key(problem, shapes, proposer)
+        differences = _completed(profile.key, wanted).differences(wanted)
+        if differences:
+            raise UsageError(
+                f"the acceptance profile was measured on something else ({differences[0]} here)",
+                where=f"acceptance.{proposer}",
+                remedy="Measure it for this problem with `specplan profile acceptance`.",
+            )
+
+
+def _completed(key: AcceptanceKey, wanted: AcceptanceKey) -> AcceptanceKey:
+    """The key with what it leaves open, and what may differ, taken from the wanted one."""
+    plain_draws = key.how == "draw" and wanted.how == "draw_distinct"
+    return replace(
+        key,
+        target_digest=key.target_digest or wanted.target_digest,
+        proposer_digest=key.proposer_digest or wanted.proposer_digest,
+        task=key.task if key.task and wanted.task else wanted.task,
+        how="draw_distinct" if plain_draws else key.how,
+        match=wanted.match,
+    )

@@ -1,0 +1,89 @@
+"""What every method owes, checked for each of them: adding a method adds no test here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan.ir.json_form import plan_from_json, plan_to_json
+from specplan.ir.parser import parse_plan
+from specplan.ir.printer import print_plan
+from specplan.ir.verify import verify_plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Family, Method, Refusal, discover_methods
+from tests.planner.example_facts import example_facts
+
+METHODS = discover_methods()
+
+
+@pytest.fixture(params=[0.0, 0.8], ids=["greedy", "sampled"], scope="module")
+def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
+    return example_facts(tmp_path_factory.mktemp("problem"), temperature=request.param)
+
+
+@pytest.fixture(params=sorted(METHODS))
+def method(request: pytest.FixtureRequest) -> Method[Any]:
+    return METHODS[request.param]
+
+
+def test_the_first_methods_are_found() -> None:
+    assert {"autoregressive", "draft_model", "prompt_lookup"} <= set(METHODS)
+
+
+def test_it_says_what_it_is(method: Method[Any]) -> None:
+    assert METHODS[method.name] is method
+    assert method.summary and method.summary == method.summary.strip()
+    assert isinstance(method.lossless, bool)
+
+
+def test_it_offers_families_whose_settings_differ(method: Method[Any], facts: ProblemFacts) -> None:
+    choices = method.choices(facts)
+    names = [choice.name for choice in choices]
+    assert names and len(set(names)) == len(names)
+    for family in choices:
+        assert isinstance(family, Family), family
+        assert family.settings and len(set(family.settings)) == len(family.settings)
+        assert len({setting.words for setting in family.settings}) == len(family.settings)
+        assert all(domain.values and domain.description for domain in family.domains.values())
+
+
+def test_every_choice_is_a_plan(method: Method[Any], facts: ProblemFacts) -> None:
+    for family in method.choices(facts):
+        assert isinstance(family, Family)
+        for options in family.settings:
+            plan = method.plan(facts, options)
+            assert verify_plan(plan) == (), options
+            assert parse_plan(print_plan(plan)) == plan
+            assert plan_from_json(plan_to_json(plan)) == plan
+            assert plan.assumptions.lossless == method.lossless
+            assert plan.assumptions.temperature == facts.problem.workload.temperature
+            assert {model.name for model in plan.models} <= {"target", *facts.drafts}
+
+
+def test_it_names_the_profile_that_it_needs(method: Method[Any], facts: ProblemFacts) -> None:
+    for family in method.choices(facts):
+        assert isinstance(family, Family)
+        for options in family.settings:
+            proposer = method.proposer(options)
+            assert proposer is None or proposer in facts.profiles
+
+
+def test_without_what_it_needs_it_refuses(method: Method[Any], tmp_path: Path) -> None:
+    bare = example_facts(tmp_path, given={}, models={"target": {"path": "target"}}, sources=[])
+    for choice in method.choices(bare):
+        if isinstance(choice, Refusal):
+            assert choice.reason
+        else:
+            assert all(method.proposer(options) is None for options in choice.settings)
+
+
+def test_without_a_profile_it_refuses_and_says_what_would_help(
+    method: Method[Any], tmp_path: Path
+) -> None:
+    for choice in method.choices(example_facts(tmp_path, given={})):
+        if isinstance(choice, Refusal):
+            assert "workload.prompts" in choice.reason
+        else:
+            assert all(method.proposer(options) is None for options in choice.settings)
