@@ -22,7 +22,7 @@ from specplan.cost_models.acceptance_json import (
 )
 from specplan.cost_models.hazards import HazardCounts, look_up, posterior, value_interval
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.laws import accepted_at_least, expected_rounds
+from specplan.cost_models.laws import accepted_at_least, expected_rounds, reach
 from specplan.cost_models.replay import Replay, Traces, replay_lengths, replay_tree
 from specplan.ir.errors import UsageError
 from specplan.ir.files import write_json_atomic
@@ -170,6 +170,17 @@ class AcceptanceProfile:
         if replayed is not None:
             return replayed.at_least()
         return accepted_at_least(parents, ranks, self.hazard)
+
+    def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
+        """P(a round's last accepted node is the root, node 0, node 1, ...)."""
+        replayed = self._replay(parents, ranks) if parents else None
+        if replayed is not None:
+            return replayed.end_shares()
+        reached = [1.0, *reach(parents, ranks, self.hazard)]
+        shares = list(reached)
+        for node, parent in enumerate(parents):
+            shares[parent + 1] -= reached[node + 1]
+        return tuple(shares)
 
     def rounds(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 Quantity = Any
@@ -34,11 +34,23 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         """Resources of both."""
-        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Cost(
+            self.flops + other.flops,
+            self.weight_bytes + other.weight_bytes,
+            self.kv_bytes + other.kv_bytes,
+            self.activation_bytes + other.activation_bytes,
+            self.launches + other.launches,
+        )
 
     def __mul__(self, times: Quantity) -> Cost:
         """Resources of `times` repetitions."""
-        return Cost(*(field * times for field in astuple(self)))
+        return Cost(
+            self.flops * times,
+            self.weight_bytes * times,
+            self.kv_bytes * times,
+            self.activation_bytes * times,
+            self.launches * times,
+        )
 
     __rmul__ = __mul__
 

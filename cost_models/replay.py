@@ -60,12 +60,18 @@ class Replay:
         ended: a round ended with this position as its bonus, [positions, prompts].
         trials: positions at which d tokens of the round had been accepted, [prompts, depth].
         continued: of those, the ones that accepted one more.
+        ends: rounds by the last node that they accepted, the root first, [nodes + 1].
     """
 
     traces: Traces
     ended: NDArray[np.bool_]
     trials: Floats
     continued: Floats
+    ends: Floats
+
+    def end_shares(self) -> tuple[float, ...]:
+        """Share of rounds whose last accepted node is the root, node 0, node 1, ..."""
+        return tuple((self.ends / max(1.0, self.ends.sum())).tolist())
 
     def at_least(self) -> tuple[float, ...]:
         """P(at least d drafted tokens are accepted), d = 1, 2, ...
@@ -90,9 +96,9 @@ class Replay:
             )
         else:
             rng = np.random.default_rng(0)
-            hits, tries = self.continued.sum(axis=0), self.trials.sum(axis=0)
-            size = (_RESAMPLES, depth)
-            draws = rng.beta(hits + 0.5, np.maximum(tries - hits, 0.0) + 0.5, size=size)
+            hits = self.continued.sum(axis=0)
+            rest = np.maximum(self.trials.sum(axis=0) - hits, 0.0)
+            draws = rng.beta(hits + 0.5, rest + 0.5, size=(_RESAMPLES, depth))
             survival = np.cumprod(np.where(hits > 0, draws, 0.0), axis=1, dtype=np.float64)
         return _interval(mean, 1.0 + survival.sum(axis=1), confidence)
 
@@ -148,7 +154,10 @@ def replay_tree(traces: Traces, parents: Sequence[int], ranks: Sequence[int]) ->
     states //= columns
     before, after = states[:-1], states[1:]
     last = states[traces.lengths, np.arange(len(traces.lengths))]
-    return _count(traces, depth[before], after != 0, np.where(leaf[last], depth[last], 0))
+    whole = last[leaf[last] & (last != 0)]
+    stops = np.concatenate([before[(after == 0) & traces.valid], whole])
+    ends = np.bincount(stops, minlength=len(depth)).astype(np.float64)
+    return _count(traces, depth[before], after != 0, np.where(leaf[last], depth[last], 0), ends)
 
 
 def replay_lengths(traces: Traces, limit: int) -> Replay:
@@ -171,7 +180,9 @@ def replay_lengths(traces: Traces, limit: int) -> Replay:
         left = left - goes
         finished = traces.lengths == position + 1
         last = np.where(finished & (depth == limit), depth, last)
-    return _count(traces, before, onward, last, limit)
+    stops = np.concatenate([before[~onward & traces.valid], last[last > 0]])
+    ends = np.bincount(stops, minlength=limit + 1).astype(np.float64)
+    return _count(traces, before, onward, last, ends, limit)
 
 
 def _count(
@@ -179,6 +190,7 @@ def _count(
     before: Integers,
     onward: NDArray[np.bool_],
     finished: Integers,
+    ends: Floats,
     depth: int | None = None,
 ) -> Replay:
     """Trials and successes by prompt and depth.
@@ -195,7 +207,7 @@ def _count(
     hits = np.bincount(key[valid & onward], minlength=size).astype(np.float64)
     rows = np.flatnonzero((finished > 0) & (finished < levels))
     trials[rows, finished[rows]] += 1.0
-    return Replay(traces, valid & ~onward, trials, hits.reshape(prompts, levels))
+    return Replay(traces, valid & ~onward, trials, hits.reshape(prompts, levels), ends)
 
 
 def _weighted(weights: Floats, values: Floats) -> Floats:

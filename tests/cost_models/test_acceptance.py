@@ -47,11 +47,22 @@ def test_replay_is_the_plain_loop(rows: list[list[int]]) -> None:
         for column, row in enumerate(rows):
             assert replay.ended[:, column].sum() == len(play(row, *tree))
         whole = [a for row in rows for a in play(row, *tree)]
+        assert sum(replay.end_shares()) == pytest.approx(1.0) or not whole
         if len(whole) + sum(whole) == sum(map(len, rows)):
             # no round was cut off: the ratio estimator, exactly
             found = profile(rows).tokens_per_round(*tree)
             assert found.mean == pytest.approx(1 + np.mean(whole))
             assert found.low <= found.mean <= found.high
+
+
+def test_where_rounds_end() -> None:
+    tree = expansion(2, 1)  # nodes 0, 1 below the root, 2 below 0, 3 below 1
+    measured = profile([[-1, 0, -1, 0, 0, -1, 1, 0]])
+    # root, node 0, node 2, node 3 (its bonus beyond the trace)
+    assert measured.end_shares(*tree) == (0.25, 0.25, 0.0, 0.25, 0.25)
+    law = AcceptanceProfile.from_hazards([[0.6, 0.2]])
+    assert law.end_shares(*tree) == pytest.approx((0.2, 0.24, 0.08, 0.36, 0.12))
+    assert law.end_shares((), ()) == (1.0,)
 
 
 def test_cut_off_rounds_count_for_what_was_seen() -> None:
