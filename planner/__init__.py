@@ -10,6 +10,7 @@ from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.method import Method, Options, discover_methods
 from specplan.planner.problem import Problem, problem_json_schema
 from specplan.planner.problem_checks import proposers
+from specplan.planner.profiles import acceptance_key
 from specplan.planner.trees import StaticTree
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
@@ -21,6 +22,7 @@ __all__ = [
     "Prompt",
     "RequestLengths",
     "StaticTree",
+    "acceptance_key",
     "discover_methods",
     "gather_facts",
     "load_problem",

@@ -1,4 +1,4 @@
-"""Facts of a small problem for tests of methods and search: tiny models on a named device."""
+"""Facts of a problem for tests of methods and search: a 7B target with a 68M draft, no weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOKUP_HAZARDS = ((0.3,), (0.7,), (0.8,))
 
 
 def example_problem(**changes: Any) -> dict[str, Any]:
-    """A problem of two tiny models on an H200; `changes` replace top-level keys."""
+    """A problem of two models on an H200; `changes` replace top-level keys."""
     value: dict[str, Any] = {
         "schema_version": 1,
         "models": {
@@ -50,18 +50,36 @@ def profiles(
     }
 
 
+SEVEN_BILLION = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+}
+SIXTY_EIGHT_MILLION = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 12,
+}
+SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embeddings": False}
+
+
 def example_facts(
     folder: Path,
     *,
     temperature: float = 0.0,
     given: Mapping[str, AcceptanceProfile] | None = None,
+    target: Mapping[str, Any] = SEVEN_BILLION,
+    draft: Mapping[str, Any] = SIXTY_EIGHT_MILLION,
     **changes: Any,
 ) -> ProblemFacts:
-    """Write the models and gather the facts."""
-    wide = {"hidden_size": 64, "intermediate_size": 128}
-    if not (folder / "target").exists():
-        write_checkpoint(folder / "target", num_hidden_layers=12, weights=False, **wide)
-        write_checkpoint(folder / "draft", weights=False, **wide)
+    """Write the models' configs (no weights: a named device needs none) and gather the facts."""
+    for name, config in (("target", target), ("draft", draft)):
+        full = {**SHARED, **config, "dtype": "bfloat16"}
+        write_checkpoint(folder / name, weights=False, **full)
     if temperature:
         changes["workload"] = workload(temperature=temperature) | changes.get("workload", {})
     problem = problem_from_dict(example_problem(**changes), folder)

@@ -96,7 +96,7 @@ def test_assumptions_say_where_it_was_priced(tmp_path: Path) -> None:
     facts = example_facts(tmp_path, temperature=0.8)
     text = print_plan(PROMPT_LOOKUP.plan(facts, PromptLookupOptions(1, 3, 4)))
     assert "assume temperature=0.8 batch=1..4 context=1..72\n" in text
-    assert f'model target digest="{facts.target.digest}" dtype=float32' in text
+    assert f'model target digest="{facts.target.digest}" dtype=bfloat16' in text
 
 
 def families(facts: ProblemFacts) -> dict[str, Family[DraftModelOptions] | Refusal]:

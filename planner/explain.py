@@ -1,0 +1,219 @@
+"""Why this plan: the explanation of a search as data, ready for JSON.
+
+The words that the command line prints are made from this data alone (`explain_words`), so that a
+bundle's report can be explained without the models.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.intervals import Interval
+from specplan.ir.infer import infer_round
+from specplan.ir.ops import Accept
+from specplan.ir.types import TreeType
+from specplan.planner.candidates import Candidate
+from specplan.planner.comparing import best_by_score, speedup
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.search import PLAIN, SearchResult
+
+
+def explain(result: SearchResult) -> dict[str, Any]:
+    """The explanation of a search.
+
+    Returns:
+        `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
+        decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
+        `plain_only`, `plain_refused`; `runners_up`, the best of every other method and family;
+        `time`, seconds by op of the chosen and the plain round; `acceptance` by depth;
+        `refused`, reasons with their counts; `assumptions`.
+    """
+    facts = result.facts
+    rival = _best_drafting(result)
+    return {
+        "objective": facts.problem.objective,
+        "verdict": _verdict(result, rival),
+        "speedup": _interval(result.speedup),
+        "chosen": _summary(result, result.chosen),
+        "plain": _summary(result, result.plain),
+        "best_drafting": None if rival is None else _summary(result, rival),
+        "runners_up": [_summary(result, candidate) for candidate in _runners_up(result)],
+        "time": {
+            "chosen": [_time(estimate) for estimate in result.chosen.estimates],
+            "plain": [_time(estimate) for estimate in result.plain.estimates],
+        },
+        "acceptance": _acceptance(facts, rival if result.chosen.method == PLAIN else result.chosen),
+        "candidates": {
+            "priced": sum(candidate.priced for candidate in result.candidates),
+            "refused": sum(candidate.refusal is not None for candidate in result.candidates),
+        },
+        "refused": _refused(result),
+        "assumptions": _assumptions(result),
+    }
+
+
+def _best_drafting(result: SearchResult) -> Candidate | None:
+    """The best candidate that drafts: admissible if there is one, else refused by a limit."""
+    drafting = [c for c in result.candidates if c.method != PLAIN]
+    objective = result.facts.problem.objective
+    admissible = [candidate for candidate in drafting if candidate.admissible]
+    return best_by_score(admissible or drafting, objective)
+
+
+def _verdict(result: SearchResult, rival: Candidate | None) -> str:
+    if result.chosen.method != PLAIN:
+        return "speculate" if result.plain.admissible else "plain_refused"
+    if rival is None or not rival.admissible:
+        return "plain_only"
+    gain = speedup(rival, result.plain, result.facts.problem.objective)
+    return "plain_within_error" if gain.high > 1.0 else "plain_faster"
+
+
+def _runners_up(result: SearchResult) -> list[Candidate]:
+    """The best priced candidate of every family but the chosen one, best first."""
+    objective = result.facts.problem.objective
+    families: dict[tuple[str, str], list[Candidate]] = {}
+    for candidate in result.candidates:
+        if candidate.priced and candidate is not result.chosen:
+            families.setdefault((candidate.method, candidate.family), []).append(candidate)
+    bests = [
+        best_by_score([c for c in members if c.admissible] or members, objective)
+        for members in families.values()
+    ]
+    gains = {id(c): speedup(c, result.plain, objective).mean for c in bests if c is not None}
+    return sorted((c for c in bests if c is not None), key=lambda c: -gains[id(c)])
+
+
+def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
+    objective = result.facts.problem.objective
+    return {
+        "method": candidate.method,
+        "family": candidate.family,
+        "words": candidate.words,
+        "options": dict(candidate.options),
+        "refusal": candidate.refusal,
+        "speedup": _interval(speedup(candidate, result.plain, objective)),
+        "by_batch": [_figures(estimate) for estimate in candidate.estimates],
+    }
+
+
+def _figures(estimate: Estimate) -> dict[str, Any]:
+    """Seconds, bytes and tokens at one batch size."""
+    per_token = estimate.seconds_per_token
+    return {
+        "batch": estimate.batch,
+        "tokens_per_second": _interval(estimate.tokens_per_second_end_to_end),
+        "seconds_per_token": {
+            "mean": per_token.median,
+            "low": per_token.low,
+            "high": per_token.high,
+        },
+        "tokens_per_round": _interval(estimate.tokens_per_round),
+        "seconds_per_round": estimate.seconds_per_round.median,
+        "ttft": estimate.ttft.median,
+        "memory_bytes": estimate.memory.total,
+        "extrapolated": estimate.extrapolated,
+    }
+
+
+def _time(estimate: Estimate) -> dict[str, Any]:
+    """Where the time of a round goes, largest part first."""
+    whole = sum(part.seconds.median for part in estimate.breakdown) or 1.0
+    parts = sorted(estimate.breakdown, key=lambda part: -part.seconds.median)
+    return {
+        "batch": estimate.batch,
+        "parts": [
+            {
+                "op": part.op,
+                "model": part.model,
+                "width": part.width,
+                "times": part.times,
+                "seconds": part.seconds.median,
+                "share": part.seconds.median / whole,
+            }
+            for part in parts
+        ],
+    }
+
+
+def _acceptance(facts: ProblemFacts, candidate: Candidate | None) -> dict[str, Any] | None:
+    """Acceptance by depth of what the candidate drafts."""
+    if candidate is None or candidate.proposer is None or candidate.plan is None:
+        return None
+    profile = facts.profiles[candidate.proposer]
+    tree = _judged(candidate)
+    if tree is None or tree.parents is None or tree.ranks is None:
+        return None
+    reached = profile.accepted_at_least(tree.parents, tree.ranks)
+    widths = Counter(tree.depths or ())
+    return {
+        "proposer": candidate.proposer,
+        "words": candidate.words,
+        "positions": profile.positions,
+        "by_depth": [
+            {
+                "depth": depth,
+                "nodes": widths[depth],
+                "accepted_at_least": share,
+                "first_choice": _interval(profile.hazard_interval(depth, 0)),
+                "trials": profile.hazard_counts(depth, 0)[1],
+            }
+            for depth, share in enumerate(reached, start=1)
+        ],
+    }
+
+
+def _judged(candidate: Candidate) -> TreeType | None:
+    """The tree that the candidate's round judges."""
+    assert candidate.plan is not None
+    for item in candidate.plan.rounds:
+        for step in infer_round(candidate.plan, item).steps:
+            if isinstance(step.op, Accept):
+                tree = step.reads[step.op.tree]
+                return tree if isinstance(tree, TreeType) else None
+    return None
+
+
+def _refused(result: SearchResult) -> list[dict[str, Any]]:
+    """Reasons by method and family; settings of one family that share a kind are counted."""
+    groups: dict[tuple[str, str, str], list[Candidate]] = {}
+    for candidate in result.candidates:
+        if candidate.refusal is not None:
+            kind = candidate.refusal.split(":")[0]
+            groups.setdefault((candidate.method, candidate.family, kind), []).append(candidate)
+    return [
+        {
+            "method": method,
+            "family": family,
+            "settings": sum(candidate.plan is not None for candidate in members),
+            "example": members[0].words,
+            "reason": members[0].refusal,
+        }
+        for (method, family, _), members in groups.items()
+    ]
+
+
+def _assumptions(result: SearchResult) -> list[str]:
+    facts = result.facts
+    device = facts.device
+    how = "was measured" if device.kind == "measured" else "is computed from data-sheet figures"
+    found = [f"time on {device.name} {how}"]
+    for proposer, profile in facts.profiles.items():
+        counted = f"was measured at {profile.positions} positions of {_prompts(profile)} prompts"
+        source = counted if profile.positions else "is a given table of rates"
+        found.append(f'the acceptance of "{proposer}" {source}')
+    for estimate in result.chosen.estimates:
+        found += [words for words in estimate.assumptions if words not in found]
+        if estimate.extrapolated:
+            found.append(f"batch {estimate.batch} lies outside of what was measured")
+    return found
+
+
+def _prompts(profile: Any) -> int:
+    return len(profile.ranks or profile.lengths or ())
+
+
+def _interval(interval: Interval) -> dict[str, float]:
+    return {"mean": interval.mean, "low": interval.low, "high": interval.high}

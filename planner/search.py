@@ -1,0 +1,179 @@
+"""The search: every choice of every method is priced, and the best by the objective is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.intervals import Interval
+from specplan.cost_models.memory import plan_memory
+from specplan.cost_models.pricing import Unpriced
+from specplan.ir.errors import UsageError
+from specplan.ir.plan import Plan
+from specplan.ir.verify import check_plan
+from specplan.planner.candidates import Candidate
+from specplan.planner.comparing import choose, speedup
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.limits import misses, nothing_admissible
+from specplan.planner.method import Family, Method, Options, discover_methods
+
+PLAIN = "autoregressive"
+"""The method that is always a candidate, and that every other one must beat."""
+
+REPORT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What the search found.
+
+    Attributes:
+        facts: the problem and what was known of it.
+        candidates: every setting with its price or refusal, and every refused family.
+        chosen: the best of them.
+        plain: autoregressive decoding, whether chosen, beaten or refused by a limit.
+    """
+
+    facts: ProblemFacts
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate
+    plain: Candidate
+
+    @property
+    def speedup(self) -> Interval:
+        """How many times as fast as plain decoding the chosen plan is estimated to be."""
+        return speedup(self.chosen, self.plain, self.facts.problem.objective)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, ready for JSON."""
+        device = self.facts.device
+        return {
+            "schema_version": REPORT_VERSION,
+            "problem": self.facts.problem.model_dump(mode="json"),
+            "device": {
+                "name": device.name,
+                "kind": device.kind,
+                "memory_bytes": device.memory_bytes,
+            },
+            "chosen": self._index(self.chosen),
+            "plain": self._index(self.plain),
+            "candidates": [candidate.as_dict() for candidate in self.candidates],
+        }
+
+    def _index(self, wanted: Candidate) -> int:
+        return next(i for i, candidate in enumerate(self.candidates) if candidate is wanted)
+
+
+def search(
+    facts: ProblemFacts, on_progress: Callable[[int, int], None] | None = None
+) -> SearchResult:
+    """Price every choice of every method and choose.
+
+    Args:
+        facts: the problem and what is known of it.
+        on_progress: called with (settings priced, settings in all).
+
+    Returns:
+        All candidates and the chosen one.
+
+    Raises:
+        UsageError: when plain decoding has no price, because the device does not know the target.
+        InfeasibleError: when limits refuse every candidate; names the tightest.
+    """
+    choices = list(_choices(facts))
+    candidates: list[Candidate] = []
+    for done, choice in enumerate(choices):
+        candidates.append(_priced(facts, choice) if isinstance(choice, _Setting) else choice)
+        if on_progress is not None:
+            on_progress(done + 1, len(choices))
+    plain = next(candidate for candidate in candidates if candidate.method == PLAIN)
+    if not plain.priced:
+        raise UsageError(
+            f"plain decoding has no price ({plain.refusal})",
+            where="device",
+            remedy="Measure the device for these models with `specplan profile device`.",
+        )
+    chosen = choose(candidates, plain, facts.problem.objective)
+    if chosen is None:
+        raise nothing_admissible(facts, candidates)
+    return SearchResult(facts, tuple(candidates), chosen, plain)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """One setting to be priced."""
+
+    method: Method[Any]
+    family: str
+    options: Options
+
+
+def _choices(facts: ProblemFacts) -> Iterator[_Setting | Candidate]:
+    """Every setting of every method, plain decoding first; refused families as candidates."""
+    allowed = facts.problem.methods
+    methods = discover_methods()
+    names = [PLAIN, *(name for name in methods if name != PLAIN)]
+    for name in names:
+        method = methods[name]
+        if allowed is not None and name not in allowed and name != PLAIN:
+            reason = "the problem's methods leave it out"
+            yield Candidate(name, "any", {}, "any", refusal=reason)
+            continue
+        for family in method.choices(facts):
+            if isinstance(family, Family):
+                for options in family.settings:
+                    yield _Setting(method, family.name, options)
+            else:
+                yield Candidate(name, family.name, {}, "any", refusal=family.reason)
+
+
+def _priced(facts: ProblemFacts, setting: _Setting) -> Candidate:
+    """A setting with its price at every batch size, or with the reason why it has none."""
+    method, options = setting.method, setting.options
+    plan = check_plan(method.plan(facts, options))
+    proposer = method.proposer(options)
+    estimates: list[Estimate] = []
+    refusal = None
+    for batch in facts.batch_sizes:
+        price = _price(facts, plan, proposer, batch)
+        if isinstance(price, Unpriced):
+            refusal, estimates = str(price), []
+            break
+        estimates.append(price)
+    found = misses(facts, estimates)
+    if found:
+        refusal = "; ".join(map(str, found))
+    return Candidate(
+        method=method.name,
+        family=setting.family,
+        options=options.as_dict(),
+        words=options.words,
+        proposer=proposer,
+        plan=plan,
+        estimates=tuple(estimates),
+        refusal=refusal,
+    )
+
+
+def _price(
+    facts: ProblemFacts, plan: Plan, proposer: str | None, batch: int
+) -> Estimate | Unpriced:
+    """Time at the mean lengths of the workload, memory at its longest request."""
+    requests = facts.requests
+    price = price_plan(
+        plan,
+        facts.device,
+        facts.shapes,
+        None if proposer is None else facts.profiles[proposer],
+        batch=batch,
+        prompt_tokens=round(facts.mean_prompt_tokens),
+        output_tokens=round(fmean(request.output_tokens for request in requests)),
+    )
+    if isinstance(price, Unpriced) or len(requests) == 1:
+        return price
+    longest_prompt = max(request.prompt_tokens for request in requests)
+    memory = plan_memory(plan, facts.shapes, batch, facts.longest_text, longest_prompt)
+    return replace(price, memory=memory)
