@@ -35,6 +35,7 @@ class Estimate:
         ttft: time to first token: the prefill and one round.
         prefill: time of the prompts, in all models.
         rounds: until the slowest request of the batch is done.
+        decode_seconds: all rounds.
         request_seconds: prefill and all rounds.
         tokens_per_second_end_to_end: output tokens of the batch over `request_seconds`.
         memory: bytes, part by part.
@@ -54,6 +55,7 @@ class Estimate:
     ttft: Seconds
     prefill: Seconds
     rounds: Interval
+    decode_seconds: Seconds
     request_seconds: Seconds
     tokens_per_second_end_to_end: Interval
     memory: PlanMemory
@@ -116,7 +118,8 @@ def price_plan(
         assumptions += (f"round {item.name!r} runs throughout",)
     if acceptance is not None and acceptance.positions == 0 and batch > 1:
         assumptions += ("requests of a batch are alike",)
-    request = prefill + price.seconds.times(rounds)
+    decode = price.seconds.times(rounds)
+    request = prefill + decode
     return Estimate(
         batch=batch,
         prompt_tokens=prompt_tokens,
@@ -128,6 +131,7 @@ def price_plan(
         ttft=prefill + price.seconds,
         prefill=prefill,
         rounds=rounds,
+        decode_seconds=decode,
         request_seconds=request,
         tokens_per_second_end_to_end=_rate(batch * output_tokens, request),
         memory=plan_memory(plan, shapes, batch, prompt_tokens + output_tokens, prompt_tokens),
@@ -145,7 +149,10 @@ def prefill_seconds(
     batch: int,
     prompt_tokens: int,
 ) -> Seconds:
-    """The prompts, all but their last token, through every model that keeps a cache of its own.
+    """The prompts through every model that keeps a cache of its own.
+
+    The last token of a prompt is the root of the first round; a prefill is nevertheless known
+    by the whole prompt's length.
 
     Raises:
         UnpricedError: the device cannot say, or a model's shape is missing.
@@ -158,7 +165,7 @@ def prefill_seconds(
         raise UnpricedError(f"the shape of model {missing[0]!r} is not known")
     if prompt_tokens <= 1:
         return Seconds.exact(0.0)
-    return total(device.prefill_seconds(shapes[name], batch, prompt_tokens - 1) for name in models)
+    return total(device.prefill_seconds(shapes[name], batch, prompt_tokens) for name in models)
 
 
 def lag_probabilities(

@@ -15,11 +15,11 @@ from specplan.cost_models.safetensors_headers import (
     DTYPE_NAMES,
     Tensor,
     config_identity,
-    model_digest,
     parameter_tensors,
     read_config,
 )
 from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.files import model_digest
 
 DTYPE_BYTES = {"float64": 8.0, "float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 
@@ -54,7 +54,8 @@ class ModelShape:
         weight_bytes_per_parameter: bytes per weight as it runs.
         kv_bytes_per_element: bytes per cached element.
         parameters: exact parameter count, from the safetensors headers where they exist.
-        digest: identity of the checkpoint (`model_digest`), or of the config alone.
+        digest: identity of the checkpoint (`specplan.ir.files.model_digest`), or of the config
+            alone where there are no weights.
     """
 
     name: str

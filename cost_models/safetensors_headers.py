@@ -6,7 +6,6 @@ Layout of a file: 8 bytes little-endian header length, a JSON header
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -32,8 +31,6 @@ BYTES_PER_ELEMENT = {
 }
 DTYPE_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library itself
-_SAMPLES_PER_FILE = 64
-_SAMPLE_BYTES = 4096
 _BUFFER_SUFFIXES = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")
 _VOLATILE_KEYS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
@@ -115,34 +112,6 @@ def parameter_tensors(folder: Path, tied_embeddings: bool) -> dict[str, Tensor]:
         if not name.endswith(_BUFFER_SUFFIXES)
         and not (tied_embeddings and name.endswith("lm_head.weight"))
     }
-
-
-def model_digest(folder: Path | str) -> str:
-    """Identity of a checkpoint: its config, the headers and samples of the weights' bytes.
-
-    Loads no weights: 64 samples of 4 KiB per file are enough to tell a retrained model
-    from its earlier self. Keys of the config that do not change the model are left out.
-
-    Returns:
-        Hexadecimal sha256.
-
-    Raises:
-        UsageError: when config.json is missing or is not JSON, or a weights file is broken.
-    """
-    folder = Path(folder)
-    digest = hashlib.sha256(config_identity(read_config(folder)))
-    for path in weight_files(folder):
-        header = _header_bytes(path)
-        digest.update(path.name.encode())
-        digest.update(header)
-        size = path.stat().st_size
-        start = 8 + len(header)
-        step = max(_SAMPLE_BYTES, (size - start) // _SAMPLES_PER_FILE)
-        with path.open("rb") as file:
-            for offset in range(start, size, step):
-                file.seek(offset)
-                digest.update(file.read(_SAMPLE_BYTES))
-    return digest.hexdigest()
 
 
 def config_identity(config: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.parameters import parameter_inventory
-from specplan.cost_models.safetensors_headers import model_digest, parameter_tensors, weight_files
+from specplan.cost_models.safetensors_headers import parameter_tensors, weight_files
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from tests.cost_models.public_shapes import CONFIGS, shape
 
@@ -103,17 +103,21 @@ def test_dtype_can_be_chosen(tmp_path: Path) -> None:
 def test_digest_is_the_checkpoints_identity(tmp_path: Path) -> None:
     save_tiny("llama", tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
-    before = model_digest(tmp_path / "a")
-    assert before == model_digest(tmp_path / "copy")
-    config = json.loads((tmp_path / "copy/config.json").read_text())
-    config["transformers_version"] = "9.9"
-    (tmp_path / "copy/config.json").write_text(json.dumps(config))
-    assert before == model_digest(tmp_path / "copy")
+    before = ModelShape.from_folder(tmp_path / "a").digest
+    assert before == ModelShape.from_folder(tmp_path / "copy").digest
     weights = tmp_path / "a/model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1  # the weights differ in one bit
     weights.write_bytes(bytes(data))
-    assert before != model_digest(tmp_path / "a")
+    assert before != ModelShape.from_folder(tmp_path / "a").digest
+
+
+def test_digest_of_a_config_alone(tmp_path: Path) -> None:
+    """Shapes without weights are the same model whatever library version wrote them."""
+    newer = CONFIGS["llama-2-7b"] | {"transformers_version": "9.9", "use_cache": False}
+    other = CONFIGS["llama-2-7b"] | {"rope_theta": 5.0}
+    assert ModelShape.from_config(newer).digest == shape("llama-2-7b").digest
+    assert ModelShape.from_config(other).digest != shape("llama-2-7b").digest
 
 
 def test_sharded_checkpoint(tmp_path: Path) -> None:

@@ -151,11 +151,12 @@ def test_breakdown_adds_up_and_names_ops() -> None:
 
 def test_plain_plan_is_one_step_per_token() -> None:
     plan = parse_plan(PLAIN)
-    found = price_plan(plan, measured(), SHAPES, None, batch=1, prompt_tokens=65, output_tokens=20)
+    found = price_plan(plan, measured(), SHAPES, None, batch=1, prompt_tokens=64, output_tokens=20)
     assert isinstance(found, Estimate), found
-    round_seconds = 101.0 + 75 / 1000 + 0.2 + 0.5
+    round_seconds = 101.0 + 74 / 1000 + 0.2 + 0.5
     assert found.seconds_per_round.median == pytest.approx(round_seconds)
     assert found.prefill.median == pytest.approx(100.0 * 64)
+    assert found.decode_seconds.median == pytest.approx(20 * round_seconds)
     assert found.request_seconds.median == pytest.approx(6400 + 20 * round_seconds)
     assert found.ttft.median == pytest.approx(6400 + round_seconds)
     assert found.tokens_per_second.mean == pytest.approx(1 / round_seconds)
