@@ -5,30 +5,41 @@ The names below are the planner's front; other packages use nothing else of it.
 
 from __future__ import annotations
 
-from specplan.planner.facts import ProblemFacts, gather_facts
+from specplan.planner.candidates import Candidate
+from specplan.planner.explain import explain
+from specplan.planner.explain_words import explain_words
+from specplan.planner.facts import ProblemFacts, gather_facts, model_shapes
 from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.method import Method, Options, discover_methods
-from specplan.planner.problem import Problem, problem_json_schema
+from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.problem_checks import proposers
 from specplan.planner.profiles import acceptance_key
+from specplan.planner.search import SearchResult, search
 from specplan.planner.trees import StaticTree
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
+    "TEXT_PROPOSER",
+    "Candidate",
     "Method",
     "Options",
     "Problem",
     "ProblemFacts",
     "Prompt",
     "RequestLengths",
+    "SearchResult",
     "StaticTree",
     "acceptance_key",
     "discover_methods",
+    "explain",
+    "explain_words",
     "gather_facts",
     "load_problem",
+    "model_shapes",
     "problem_from_dict",
     "problem_json_schema",
     "proposers",
     "read_prompts",
     "read_trace",
+    "search",
 ]

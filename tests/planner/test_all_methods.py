@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.json_form import plan_from_json, plan_to_json
 from specplan.ir.parser import parse_plan
 from specplan.ir.printer import print_plan
@@ -87,3 +89,30 @@ def test_without_a_profile_it_refuses_and_says_what_would_help(
             assert "workload.prompts" in choice.reason
         else:
             assert all(method.proposer(options) is None for options in choice.settings)
+
+
+def test_every_choice_is_priced(method: Method[Any], facts: ProblemFacts) -> None:
+    for family in method.choices(facts):
+        assert isinstance(family, Family)
+        for options in family.settings:
+            proposer = method.proposer(options)
+            estimate = price_plan(
+                method.plan(facts, options),
+                facts.device,
+                facts.shapes,
+                None if proposer is None else facts.profiles[proposer],
+                batch=2,
+                prompt_tokens=40,
+                output_tokens=32,
+            )
+            assert isinstance(estimate, Estimate), estimate
+            assert 0 < estimate.seconds_per_token.median < estimate.seconds_per_token.high
+            assert 1 <= estimate.tokens_per_round.low <= estimate.tokens_per_round.high
+            assert estimate.memory.total > facts.target.weight_bytes
+
+
+def test_its_options_are_json(method: Method[Any], facts: ProblemFacts) -> None:
+    for family in method.choices(facts):
+        assert isinstance(family, Family)
+        for options in family.settings:
+            assert json.loads(json.dumps(options.as_dict())).keys() == options.as_dict().keys()

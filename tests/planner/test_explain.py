@@ -1,0 +1,139 @@
+"""The explanation: complete as data, readable as words, true in every verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.planner.explain import explain
+from specplan.planner.explain_words import explain_words
+from specplan.planner.search import search
+from tests.planner.example_facts import example_facts, profiles
+
+
+def explained(folder: Path, **changes: Any) -> tuple[dict[str, Any], str]:
+    """The explanation of the example problem, as JSON data and as one text."""
+    data = json.loads(
+        json.dumps(explain(search(example_facts(folder, **changes))), allow_nan=False)
+    )
+    return data, "\n".join(explain_words(data))
+
+
+def rates(*rows: Sequence[float], trials: float = 1000) -> dict[str, AcceptanceProfile]:
+    return {"draft": AcceptanceProfile.from_hazards(rows, trials=trials)}
+
+
+def test_speculation_that_wins(tmp_path: Path) -> None:
+    data, text = explained(tmp_path)
+    assert data["verdict"] == "speculate"
+    gain = data["speedup"]
+    assert 1.0 < gain["low"] <= gain["mean"] <= gain["high"]
+    assert text.startswith(
+        f"Chosen: draft_model, {data['chosen']['words']}; estimated at {gain['mean']:.2f} times"
+    )
+    assert [figures["batch"] for figures in data["chosen"]["by_batch"]] == [1, 4]
+    assert "Batch 4: " in text and "tokens per round" in text
+
+
+def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
+    data, text = explained(tmp_path)
+    families = [(entry["method"], entry["family"]) for entry in data["runners_up"]]
+    assert len(set(families)) == len(families)
+    assert {method for method, _ in families} == {"autoregressive", "draft_model", "prompt_lookup"}
+    gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
+    assert gains == sorted(gains, reverse=True)
+    assert "autoregressive, plain 1.00 x" in text
+
+
+def test_time_adds_up(tmp_path: Path) -> None:
+    data, text = explained(tmp_path)
+    for entry, figures in zip(data["time"]["chosen"], data["chosen"]["by_batch"], strict=True):
+        seconds = [part["seconds"] for part in entry["parts"]]
+        assert sum(seconds) == pytest.approx(figures["seconds_per_round"])
+        assert seconds == sorted(seconds, reverse=True)
+        assert sum(part["share"] for part in entry["parts"]) == pytest.approx(1.0)
+    assert "Time of a round at batch 1: forward target" in text
+
+
+def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
+    data, text = explained(tmp_path, given=rates([0.7]))
+    acceptance = data["acceptance"]
+    shares = [entry["accepted_at_least"] for entry in acceptance["by_depth"]]
+    assert shares == pytest.approx([0.7**depth for depth in range(1, len(shares) + 1)])
+    first = acceptance["by_depth"][0]
+    assert first["first_choice"]["mean"] == pytest.approx(0.7) and first["trials"] == 1000
+    assert first["first_choice"]["low"] < 0.7 < first["first_choice"]["high"]
+    assert "70%, 49%" in text
+
+
+def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:
+    data, text = explained(tmp_path, given=rates([0.001], trials=100000))
+    assert data["verdict"] == "plain_faster"
+    assert data["chosen"]["method"] == "autoregressive"
+    assert "the best plan that drafts (draft_model, chain of 1 by draft) is estimated at" in text
+    assert data["best_drafting"]["speedup"]["high"] < 1.0
+
+
+def test_plain_decoding_within_the_error(tmp_path: Path) -> None:
+    data, text = explained(tmp_path, given=rates([0.06], trials=20))
+    assert data["verdict"] == "plain_within_error"
+    gain = data["best_drafting"]["speedup"]
+    assert gain["low"] < 1.0 < gain["high"]
+    assert "which the estimate's own error leaves open" in text
+
+
+def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
+    data, text = explained(tmp_path, given={})
+    assert data["verdict"] == "plain_only" and data["best_drafting"] is None
+    assert data["acceptance"] is None
+    assert "nothing else has a price" in text
+    reasons = {entry["reason"] for entry in data["refused"]}
+    assert len(reasons) == 2 and all("workload.prompts" in reason for reason in reasons)
+
+
+def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:
+    plain = search(example_facts(tmp_path, methods=["autoregressive"])).plain
+    limit = plain.estimates[-1].memory.total + 1e6
+    changes = {"methods": ["draft_model"], "limits": {"memory": limit}}
+    data, text = explained(tmp_path, **changes)
+    assert data["verdict"] == "plain_only"
+    assert "every plan that drafts is refused (limits.memory: memory needed is" in text
+    chains = next(e for e in data["refused"] if e["family"] == "chain by draft")
+    assert chains["settings"] == 16 and "16 settings (such as chain of 1 by draft)" in text
+
+
+def test_plain_decoding_refused_by_a_limit(tmp_path: Path) -> None:
+    plain = search(example_facts(tmp_path)).plain
+    tpot = 0.8 * max(e.seconds_per_token.median for e in plain.estimates)
+    data, text = explained(tmp_path, limits={"tpot": tpot})
+    assert data["verdict"] == "plain_refused"
+    assert "plain decoding is refused (limits.tpot: time per token is" in text
+
+
+def test_what_is_taken_for_granted_is_told(tmp_path: Path) -> None:
+    data, text = explained(tmp_path)
+    assert "time on h200 is computed from data-sheet figures" in data["assumptions"]
+    assert 'the acceptance of "draft" is a given table of rates' in data["assumptions"]
+    assert text.split("\n")[-1].startswith("Taken for granted: ")
+
+
+def test_a_measured_profile_is_told_with_its_positions(tmp_path: Path) -> None:
+    key = profiles(True)["draft"].key
+    traces = tuple(tuple((0, 0, 1, -1)[(i + j) % 4] for i in range(40)) for j in range(6))
+    given = {"draft": AcceptanceProfile(key, ranks=traces)}
+    data, _ = explained(tmp_path, given=given)
+    told = 'the acceptance of "draft" was measured at 240 positions of 6 prompts'
+    assert told in data["assumptions"]
+
+
+def test_words_are_one_line_each_and_hold_no_raw_floats(tmp_path: Path) -> None:
+    for changes in ({}, {"given": {}}, {"temperature": 0.8}, {"device": "cpu-generic"}):
+        _, text = explained(tmp_path, **changes)
+        lines = text.split("\n")
+        assert all(line.endswith(".") for line in lines), lines
+        assert "e-0" not in text and "None" not in text

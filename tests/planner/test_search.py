@@ -1,0 +1,236 @@
+"""The search: what it considers, what it takes, what limits refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.device import Device, UnpricedError
+from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.laws import expected_tokens
+from specplan.cost_models.model_shape import ModelShape
+from specplan.ir.errors import InfeasibleError, UsageError
+from specplan.ir.parser import parse_plan
+from specplan.planner.candidates import Candidate
+from specplan.planner.comparing import choose, score, speedup
+from specplan.planner.method import Family, discover_methods
+from specplan.planner.problem import Problem
+from specplan.planner.search import SearchResult, search
+from tests.planner.example_facts import example_facts, profiles, workload
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    return search(example_facts(tmp_path_factory.mktemp("problem")))
+
+
+def rates(*rows: Sequence[float], lookup: float = 0.0) -> dict[str, AcceptanceProfile]:
+    return profiles(True, rows, ((lookup,),))
+
+
+def by_words(result: SearchResult, words: str) -> Candidate:
+    return next(candidate for candidate in result.candidates if candidate.words == words)
+
+
+def test_every_setting_of_every_method_is_there(result: SearchResult) -> None:
+    settings = [
+        (name, family.name, options.words)
+        for name, method in discover_methods().items()
+        for family in method.choices(result.facts)
+        if isinstance(family, Family)
+        for options in family.settings
+    ]
+    found = [(c.method, c.family, c.words) for c in result.candidates]
+    assert sorted(found) == sorted(settings)
+    assert result.candidates[0] is result.plain and result.plain.method == "autoregressive"
+    assert all(c.priced and len(c.estimates) == 2 for c in result.candidates)
+
+
+def test_the_chosen_plan_is_the_best_or_ties_with_it(result: SearchResult) -> None:
+    best = min(score(candidate, "latency") for candidate in result.candidates)
+    assert best <= score(result.chosen, "latency") <= 1.01 * best
+    assert result.speedup.low > 1.0
+    assert result.speedup.low <= result.speedup.mean <= result.speedup.high
+
+
+def test_the_score_is_the_mean_time_per_token(result: SearchResult) -> None:
+    requests = [estimate.request_seconds.median for estimate in result.chosen.estimates]
+    assert score(result.chosen, "latency") == pytest.approx(sum(requests) / 2 / 32)
+    rate = sum(n * 32 / seconds for n, seconds in zip((1, 4), requests, strict=True)) / 2
+    assert score(result.chosen, "throughput") == pytest.approx(1 / rate)
+    plain = speedup(result.plain, result.plain, "latency")
+    assert (plain.mean, plain.low, plain.high) == pytest.approx((1, 1, 1))
+
+
+def test_tokens_per_round_of_a_chain_follow_the_closed_form(tmp_path: Path) -> None:
+    given = {"draft": AcceptanceProfile.from_alpha(0.7)}
+    found = search(example_facts(tmp_path, given=given))
+    for length in range(1, 17):
+        estimate = by_words(found, f"chain of {length} by draft").estimates[0]
+        assert estimate.tokens_per_round.mean == pytest.approx(expected_tokens(0.7, length))
+
+
+def test_plain_decoding_wins_when_little_is_accepted(tmp_path: Path) -> None:
+    found = search(example_facts(tmp_path, given=rates([0.02, 0.01])))
+    assert found.chosen is found.plain
+    assert all(c.admissible for c in found.candidates)
+
+
+def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
+    few = AcceptanceProfile.from_hazards([[0.06]], trials=20)
+    many = AcceptanceProfile.from_hazards([[0.06]], trials=20000)
+    unsure = search(example_facts(tmp_path, given={"draft": few}))
+    sure = search(example_facts(tmp_path, given={"draft": many}))
+    one = "chain of 1 by draft"
+    assert score(by_words(unsure, one), "latency") == score(by_words(sure, one), "latency")
+    assert speedup(by_words(unsure, one), unsure.plain, "latency").mean > 1.0
+    assert unsure.chosen is unsure.plain
+    assert sure.chosen.words == one
+
+
+def test_ties_go_to_the_simpler_plan(result: SearchResult) -> None:
+    same = result.chosen.estimates
+    copied = by_words(result, "up to 8 tokens after a match of 1 to 3")
+    chain = by_words(result, "chain of 4 by draft")
+    twins = [replace(chain, estimates=same), replace(copied, estimates=same)]
+    for order in (twins, twins[::-1]):
+        best = choose([result.plain, *order], result.plain, "latency")
+        assert best is not None and best.method == "prompt_lookup"
+
+
+def test_methods_may_be_left_out_but_not_plain_decoding(tmp_path: Path) -> None:
+    found = search(example_facts(tmp_path, methods=["prompt_lookup"]))
+    assert {c.method for c in found.candidates if c.priced} == {"autoregressive", "prompt_lookup"}
+    (left_out,) = [c for c in found.candidates if c.method == "draft_model"]
+    assert left_out.refusal == "the problem's methods leave it out"
+
+
+def test_large_batches_draft_less(tmp_path: Path, result: SearchResult) -> None:
+    crowded = search(
+        example_facts(tmp_path, objective="throughput", workload=workload(batch_sizes=[64]))
+    )
+    few = crowded.chosen.estimates[0].breakdown
+    many = result.chosen.estimates[0].breakdown
+    judged = [max(p.width for p in parts if p.model == "target") for parts in (few, many)]
+    assert judged[0] < judged[1]
+
+
+def test_memory_that_holds_the_target_alone_refuses_draft_models(tmp_path: Path) -> None:
+    plain = example_facts(tmp_path)
+    without = search(plain).plain.estimates[-1].memory.total
+    limit = without + plain.drafts["draft"].weight_bytes / 2
+    found = search(example_facts(tmp_path, limits={"memory": limit}))
+    refused = [c for c in found.candidates if c.method == "draft_model"]
+    assert refused and all("limits.memory: memory needed" in str(c.refusal) for c in refused)
+    assert all(f"the limit is {limit:.4g} bytes" in str(c.refusal) for c in refused)
+    assert all(c.priced and not c.admissible for c in refused)
+    assert found.chosen.method == "prompt_lookup"
+
+
+def test_a_limit_may_refuse_plain_decoding(tmp_path: Path, result: SearchResult) -> None:
+    slow = max(e.seconds_per_token.median for e in result.plain.estimates)
+    found = search(example_facts(tmp_path, limits={"tpot": 0.7 * slow}))
+    assert not found.plain.admissible and "limits.tpot" in str(found.plain.refusal)
+    assert found.chosen.method == "draft_model"
+    for estimate in found.chosen.estimates:
+        assert estimate.seconds_per_token.median <= 0.7 * slow
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "unit"),
+    [
+        ({"limits": {"tpot": 1e-5}}, "limits.tpot", "seconds"),
+        ({"limits": {"ttft": 1e-5, "tpot": 1e-3}}, "limits.ttft", "seconds"),
+        ({"limits": {"memory": 1.349e10}}, "limits.memory", "bytes"),
+        ({"device": "rtx-4090", "workload": workload(batch_sizes=[512])}, "device", "bytes"),
+    ],
+)
+def test_limits_that_nothing_keeps_are_infeasible(
+    changes: dict[str, Any], key: str, unit: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InfeasibleError) as caught:
+        search(example_facts(tmp_path, **changes))
+    assert caught.value.exit_code == 3
+    assert caught.value.where == key and unit in caught.value.what
+    assert caught.value.remedy
+
+
+def test_the_best_value_that_was_reached_is_told(tmp_path: Path, result: SearchResult) -> None:
+    best = min(max(e.seconds_per_token.median for e in c.estimates) for c in result.candidates)
+    with pytest.raises(InfeasibleError, match=f"reaches {best:.4g} seconds at best"):
+        search(example_facts(tmp_path, limits={"tpot": best / 2}))
+    search(example_facts(tmp_path, limits={"tpot": best}))
+
+
+def test_two_limits_may_exclude_each_other(tmp_path: Path, result: SearchResult) -> None:
+    plain = result.plain.estimates[-1]
+    limits = {
+        "memory": plain.memory.total * 1.001,
+        "tpot": min(e.seconds_per_token.median for e in result.chosen.estimates),
+    }
+    with pytest.raises(InfeasibleError):
+        search(example_facts(tmp_path, limits=limits))
+
+
+class Blind:
+    """A device that knows all models but one, as a measured device would."""
+
+    def __init__(self, device: Device, unknown: ModelShape) -> None:
+        self._device, self._unknown = device, unknown
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def forward_seconds(self, shape: ModelShape, *rest: Any) -> Seconds:
+        if shape is self._unknown:
+            raise UnpricedError(f"model {shape.name} was not measured")
+        return self._device.forward_seconds(shape, *rest)
+
+
+def test_what_the_device_does_not_know_is_refused(tmp_path: Path) -> None:
+    facts = example_facts(tmp_path)
+    found = search(replace(facts, device=Blind(facts.device, facts.drafts["draft"])))
+    refused = [c for c in found.candidates if c.method == "draft_model"]
+    assert refused and all("was not measured" in str(c.refusal) for c in refused)
+    assert not any(c.priced for c in refused)
+    with pytest.raises(UsageError, match="specplan profile device") as caught:
+        search(replace(facts, device=Blind(facts.device, facts.target)))
+    assert caught.value.exit_code == 2
+
+
+def test_memory_of_a_trace_is_that_of_its_longest_request(tmp_path: Path) -> None:
+    lines = '{"prompt_tokens": 8, "output_tokens": 8}\n{"prompt_tokens": 800, "output_tokens": 8}'
+    (tmp_path / "trace.jsonl").write_text(lines)
+    found = search(example_facts(tmp_path, workload={"batch_sizes": [1], "trace": "trace.jsonl"}))
+    caches = [part for part in found.plain.estimates[0].memory.parts if "cache" in part.name]
+    slots = caches[0].bytes / found.facts.target.kv_bytes_per_token
+    assert slots >= 808
+    assert found.plain.estimates[0].prompt_tokens == 404
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    found = search(example_facts(tmp_path), on_progress=lambda done, of: told.append((done, of)))
+    assert told[-1] == (len(found.candidates), len(found.candidates))
+    assert [done for done, _ in told] == list(range(1, len(told) + 1))
+
+
+def test_the_report_is_json_and_complete(result: SearchResult) -> None:
+    report = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert report["schema_version"] == 1
+    assert Problem.model_validate(report["problem"]) == result.facts.problem
+    assert len(report["candidates"]) == len(result.candidates)
+    assert report["candidates"][report["chosen"]]["words"] == result.chosen.words
+    assert report["candidates"][report["plain"]]["method"] == "autoregressive"
+    for candidate in report["candidates"]:
+        assert candidate["estimates"] or candidate["refusal"]
+        for estimate in candidate["estimates"]:
+            assert estimate["memory_bytes"] == pytest.approx(sum(estimate["memory"].values()))
+    chosen = report["candidates"][report["chosen"]]
+    assert parse_plan(chosen["plan"]) == result.chosen.plan
