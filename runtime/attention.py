@@ -64,9 +64,11 @@ def additive_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     Returns:
         `[B, 1, groups * T, U]`.
     """
-    scores = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
-    scores.masked_fill_(~mask, torch.finfo(dtype).min)
-    if groups > 1:
+    excluded = torch.tensor(torch.finfo(dtype).min, dtype=dtype, device=mask.device)
+    scores = torch.where(mask, 0.0, excluded)
+    if mask.shape[1] == 1:
+        scores = scores.expand(-1, groups, -1)
+    elif groups > 1:
         scores = scores.repeat(1, groups, 1)
     return scores[:, None]
 

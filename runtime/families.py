@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from specplan.runtime.kv_cache import CacheWriter
-from specplan.runtime.rotary_layers import RotaryLayer
+from specplan.runtime.rotary_layers import RotaryLayer, norm_of, rms_norm
 
 LayerMasks = Callable[[int | None], Tensor]
 """From a layer's window (None: whole context) to its additive mask."""
@@ -47,7 +47,7 @@ class RotaryFamily:
         inner = model.model
         self.embed = inner.embed_tokens
         self.rotary = inner.rotary_emb
-        self.final_norm = inner.norm
+        self.final_norm = norm_of(inner.norm)
         self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
         first = self.layers[0]
         self.heads, self.kv_heads, self.head_dim = first.heads, first.kv_heads, first.head_dim
@@ -65,7 +65,7 @@ class RotaryFamily:
         hidden = embedded.view(batch * count, -1)
         for layer, window in zip(self.layers, self.windows, strict=True):
             hidden = layer(hidden, masks(window), cos, sin, writer)
-        return self.final_norm(hidden).view(batch, count, -1)  # type: ignore[no-any-return]
+        return rms_norm(hidden, self.final_norm).view(batch, count, -1)
 
 
 class Gpt2Family:

@@ -152,7 +152,7 @@ def generate(
         requests: run together as one batch; an empty batch gives an empty result.
         tokenizer: needed for text and stop strings.
         on_tokens: called as tokens come.
-        observer: called for each op that runs.
+        observer: called for each op that runs, prefill included.
         capacity: tokens of text per row to reserve memory for.
 
     Raises:
@@ -169,7 +169,7 @@ def generate(
     begin = perf_counter()
     session = executable.start(requests, capacity)
     try:
-        session.prefill()
+        session.prefill(observer)
         ready = perf_counter()
         names = _run(executable, session, rows, on_tokens, observer)
         for row in rows:

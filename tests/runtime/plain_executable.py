@@ -46,7 +46,7 @@ class PlainSession:
     def lengths(self) -> list[int]:
         return [len(text) for text in self.texts]
 
-    def prefill(self) -> None:
+    def prefill(self, observer: Observer | None = None) -> None:
         self.prefilled = True
 
     def finish(self, row: int) -> None:

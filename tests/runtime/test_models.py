@@ -175,6 +175,19 @@ def test_float64(name: str, tiny: Folder) -> None:
     assert (logits[0] - _stock_logits(stock, text)).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3_windows", "opt"])
+def test_bfloat16(name: str, tiny: Folder) -> None:
+    """Rounding differs from the stock layers', by no more than rounding."""
+    exact, _ = _load(tiny(name))
+    stock, model = _load(tiny(name), "bfloat16")
+    text = _text(15)
+    logits = _prefill(model, model.new_cache(1, 20), [text])[0]
+    truth = _stock_logits(exact, text)
+    error = (logits - truth).norm() / truth.norm()
+    assert logits.dtype == torch.float32
+    assert error < 2 * (_stock_logits(stock, text).float() - truth).norm() / truth.norm() + 0.01
+
+
 def test_windows_go_by_position_not_slot(tiny: Folder) -> None:
     """The same text at far slots in reverse order gives the same logits under a window."""
     stock, model = _load(tiny("mistral"))
