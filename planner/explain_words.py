@@ -94,11 +94,12 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
     acceptance = explanation["acceptance"]
     if acceptance is None:
         return
-    depths = acceptance["by_depth"]
-    shares = ", ".join(f"{entry['accepted_at_least']:.0%}" for entry in depths)
+    shares = [
+        f"{entry['depth']} in {entry['accepted_at_least']:.0%}" for entry in acceptance["by_depth"]
+    ]
     yield (
-        f'Of what "{acceptance["proposer"]}" drafts ({acceptance["words"]}), at least '
-        f"1 to {len(depths)} tokens are accepted in {shares} of the rounds."
+        f'Of what "{acceptance["proposer"]}" drafts ({acceptance["words"]}), at least so many '
+        f"tokens are accepted in this share of the rounds: {', '.join(shares)}."
     )
 
 

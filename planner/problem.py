@@ -153,8 +153,8 @@ class Problem(Strict):
     )
     objective: Literal["latency", "throughput"] = Field(
         default="latency",
-        description="latency: least mean seconds per token of a request; throughput: most "
-        "tokens per second of the device; both averaged over the batch sizes.",
+        description="latency: least mean seconds per output token of a request; throughput: most "
+        "output tokens per second of the device; prefill included, averaged over batch sizes.",
     )
     limits: Limits = Field(default_factory=Limits, description="What a plan must not exceed.")
     profiles: Path = Field(

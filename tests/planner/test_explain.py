@@ -68,7 +68,7 @@ def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
     first = acceptance["by_depth"][0]
     assert first["first_choice"]["mean"] == pytest.approx(0.7) and first["trials"] == 1000
     assert first["first_choice"]["low"] < 0.7 < first["first_choice"]["high"]
-    assert "70%, 49%" in text
+    assert "share of the rounds: 1 in 70%, 2 in 49%" in text
 
 
 def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:
