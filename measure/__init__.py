@@ -1,1 +1,1 @@
-"""Profilers of devices and acceptance, and benchmarks."""
+"""Profilers of device and acceptance, and comparisons of what runs."""

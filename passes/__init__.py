@@ -1,1 +1,1 @@
-"""Rewrites of plans: one verb per file, each plan to equivalent plan."""
+"""Plan to plan: each pass one verb in one file; `pipeline` runs them in order."""

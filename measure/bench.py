@@ -1,0 +1,200 @@
+"""`specplan bench`: a plan against plain decoding and against stock `transformers`.
+
+Every contender continues the same prompts, group by group and in turn, starting with another one
+each time, so that what the machine does beside falls on all of them. Ratios are taken within a
+group and the median over groups is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from specplan.ir.errors import NothingToCompareError
+from specplan.ir.plan import Plan
+from specplan.measure.contenders import Contender, plan_timer, stock_timer
+from specplan.measure.machine import hardware_name, versions
+from specplan.measure.progress import Progress, silent
+from specplan.measure.stock import stock_runners
+from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
+
+BASELINE = "autoregressive"
+STOCK = "transformers.generate"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the comparison.
+
+    Attributes:
+        name: the contender.
+        tokens_per_second: all tokens over all seconds, prompts included.
+        low: lower quartile over groups, tokens per second.
+        high: upper quartile over groups, tokens per second.
+        tokens_per_round: emitted per request and round, bonus included; None if unknown.
+        against_baseline: median over groups of speed over that of our autoregressive decoding.
+        against_stock: the same over `transformers.generate`; None when it did not run.
+        predicted: tokens per second predicted beforehand, or None.
+        error: predicted over measured, minus 1; None without a prediction.
+        differing: prompts whose output is not that of autoregressive decoding.
+    """
+
+    name: str
+    tokens_per_second: float
+    low: float
+    high: float
+    tokens_per_round: float | None
+    against_baseline: float
+    against_stock: float | None
+    predicted: float | None
+    error: float | None
+    differing: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a bench run found.
+
+    Attributes:
+        lines: one per contender.
+        batch: requests per group.
+        prompts: how many were continued.
+        output_tokens: emitted per prompt.
+        repeats: runs of each group.
+        hardware: the machine.
+        versions: of the software.
+    """
+
+    lines: tuple[Line, ...]
+    batch: int
+    prompts: int
+    output_tokens: int
+    repeats: int
+    hardware: str
+    versions: Mapping[str, str]
+
+    def line(self, name: str) -> Line:
+        """The row of a contender.
+
+        Raises:
+            NothingToCompareError: it did not run.
+        """
+        for line in self.lines:
+            if line.name == name:
+                return line
+        raise NothingToCompareError(f"{name} did not run", where="bench")
+
+
+def compare(
+    bench: Workbench,
+    plans: Mapping[str, tuple[Plan, float | None]],
+    *,
+    batch: int = 1,
+    limit: int | None = None,
+    repeats: int = 3,
+    stock: bool = True,
+    progress: Progress = silent,
+) -> Comparison:
+    """Run all contenders on the bench split of the prompts.
+
+    Args:
+        bench: the problem's models and prompts.
+        plans: (plan, predicted tokens per second) by name; `autoregressive` among them.
+        batch: requests decoded together.
+        limit: use only so many prompts.
+        repeats: runs of each group by each contender.
+        stock: run `transformers.generate` too.
+        progress: told of every run.
+
+    Raises:
+        NothingToCompareError: there is no autoregressive plan, or fewer prompts than `batch`.
+    """
+    if BASELINE not in plans:
+        raise NothingToCompareError("no autoregressive plan to compare with", where="bench")
+    prompts = bench.prompts(BENCH)[:limit]
+    groups = [prompts[i : i + batch] for i in range(0, len(prompts) - batch + 1, batch)]
+    if not groups:
+        raise NothingToCompareError(
+            f"{len(prompts)} prompts do not fill a batch of {batch}",
+            where="workload.prompts",
+            remedy="Give more prompts, or bench a smaller batch.",
+        )
+    contenders = [
+        Contender(name, plan_timer(bench, plan), predicted)
+        for name, (plan, predicted) in plans.items()
+    ]
+    if stock:
+        runners = stock_runners(bench, batch)
+        contenders += [Contender(name, stock_timer(run)) for name, run in runners.items()]
+    _run_all(contenders, groups, repeats, progress)
+    return Comparison(
+        lines=tuple(_lines(contenders)),
+        batch=batch,
+        prompts=len(groups) * batch,
+        output_tokens=bench.output_tokens,
+        repeats=repeats,
+        hardware=hardware_name(),
+        versions=versions(),
+    )
+
+
+def _run_all(
+    contenders: Sequence[Contender],
+    groups: Sequence[Sequence[TokenPrompt]],
+    repeats: int,
+    progress: Progress,
+) -> None:
+    """Every contender on every group, `repeats` times, starting with another one each time."""
+    for contender in contenders:
+        contender.run(groups[0])  # not counted: the first run allocates and warms caches
+    total = len(groups) * repeats
+    for group, prompts in enumerate(groups):
+        for repeat in range(repeats):
+            turn = group * repeats + repeat
+            progress("comparing", turn, total)
+            first = turn % len(contenders)
+            for contender in [*contenders[first:], *contenders[:first]]:
+                contender.take(group, contender.run(prompts))
+    progress("comparing", total, total)
+
+
+def _lines(contenders: Sequence[Contender]) -> Iterator[Line]:
+    named = {contender.name: contender for contender in contenders}
+    baseline, stock = named[BASELINE], named.get(STOCK)
+    for contender in contenders:
+        speeds = [
+            tokens / seconds
+            for tokens, seconds in zip(contender.tokens, contender.group_seconds, strict=True)
+        ]
+        low, high = quartiles(speeds)
+        predicted = contender.predicted
+        yield Line(
+            name=contender.name,
+            tokens_per_second=contender.tokens_per_second,
+            low=low,
+            high=high,
+            tokens_per_round=contender.tokens_per_round,
+            against_baseline=_ratio(contender, baseline),
+            against_stock=None if stock is None else _ratio(contender, stock),
+            predicted=predicted,
+            error=None if predicted is None else predicted / contender.tokens_per_second - 1.0,
+            differing=sum(
+                mine != theirs
+                for mine, theirs in zip(contender.outputs, baseline.outputs, strict=True)
+            ),
+        )
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """Lower and upper quartile."""
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float(low), float(high)
+
+
+def _ratio(contender: Contender, other: Contender) -> float:
+    """Median over groups of speed over the other's."""
+    pairs = zip(contender.group_seconds, other.group_seconds, strict=True)
+    return median(theirs / mine for mine, theirs in pairs)

@@ -1,0 +1,93 @@
+"""Plans whose only purpose is to be timed: every width of every op that a candidate may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from specplan.measure.workbench import plain_plan
+
+CHAINS = (1, 2, 3, 5, 7, 11, 16)
+BUSHES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+LOOKUPS = (2, 4, 8, 12, 16)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A plan to time, and for how many rounds per visit."""
+
+    name: str
+    plan: Plan
+    rounds: int
+
+
+def probes(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
+    """Autoregressive decoding, lookups, and per draft model chains and two-level bushes.
+
+    A chain of n times drafting one node n times and verifying n + 1 tokens; a bush of w times
+    drafting at w nodes at once and verifying 2 w + 1 tokens.
+    """
+    yield Probe("autoregressive", parse_plan(plain_plan(greedy)), 10)
+    for length in LOOKUPS:
+        yield Probe(f"lookup {length}", _lookup(length, greedy), 8)
+    for draft in drafts:
+        for length in CHAINS:
+            yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy), 8)
+        for width in BUSHES:
+            yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy), 6)
+
+
+def _head(name: str, drafts: Sequence[str]) -> str:
+    models = "".join(f"model {name}\n" for name in ("target", *drafts))
+    caches = "".join(f"state @{draft}_kv = cache {draft}\n" for draft in drafts)
+    return f"plan {name}\n{models}state @kv = cache target\n{caches}round decode {{\n  %t0 = root\n"
+
+
+def _tail(nodes: int, drafts: Sequence[str], rule: str | None) -> str:
+    judged = "  %a = accept %c target=%l\n"
+    if rule is not None:
+        judged = (
+            f"  %v = uniform {nodes + 1} stream=accept\n"
+            f"  %a = accept %c target=%l rule={rule} by=%v\n"
+        )
+    commits = "".join(f"  commit @{draft}_kv %e\n" for draft in drafts)
+    forward = "  %l = forward target %c cache=@kv pending=1\n"
+    return f"{forward}{judged}  %e = emit %a\n  commit @kv %e\n{commits}}}\n"
+
+
+def _lookup(length: int, greedy: bool) -> Plan:
+    found = f"  %c = lookup @text %t0 at=%t0 match=[1, 3] length={length}\n"
+    tail = _tail(length, (), None if greedy else "recursive")
+    return parse_plan(_head("probe", ()) + found + tail)
+
+
+def _chain(draft: str, length: int, greedy: bool) -> Plan:
+    draw = "" if greedy else "    %u = uniform 1 stream=draft\n"
+    how = "" if greedy else " how=draw by=%u"
+    body = (
+        f"  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
+        f"    %q = forward {draft} %f cache=@{draft}_kv pending=2\n{draw}"
+        f"    %n = grow %t at=%f rows=%q{how}\n    yield %n\n  }}\n"
+    )
+    tail = _tail(length, (draft,), None if greedy else "token")
+    return parse_plan(_head("probe", (draft,)) + body + tail)
+
+
+def _bush(draft: str, width: int, greedy: bool) -> Plan:
+    def grow(name: str, tree: str, at: str, level: int, children: int) -> str:
+        draw, how = "", ""
+        if not greedy:
+            draw = f"  %u{level} = uniform {width} stream=draft offset={level * width}\n"
+            how = f" how=draw_distinct by=%u{level}"
+        return f"{draw}  {name} = grow {tree} at={at} rows=%q{level} children={children}{how}\n"
+
+    body = (
+        f"  %q0 = forward {draft} %t0 cache=@{draft}_kv pending=2\n"
+        + grow("%t1", "%t0", "%t0", 0, width)
+        + f"  %f1 = pick %t1 of=newest\n  %q1 = forward {draft} %f1 cache=@{draft}_kv\n"
+        + grow("%c", "%t1", "%f1", 1, 1)
+    )
+    tail = _tail(2 * width, (draft,), None if greedy else "recursive")
+    return parse_plan(_head("probe", (draft,)) + body + tail)

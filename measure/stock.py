@@ -1,0 +1,75 @@
+"""Stock `transformers.generate`, as users run it today: plain, assisted, with prompt lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specplan.measure.workbench import TokenPrompt, Workbench
+
+Runner = Callable[[Sequence[TokenPrompt]], list[tuple[int, ...]]]
+
+
+def stock_runners(bench: Workbench, batch: int) -> dict[str, Runner]:
+    """Ways to run `transformers.generate`, by name; assistance works for single requests only.
+
+    All emit exactly the workload's output tokens and never stop early, like the plans they are
+    compared with.
+    """
+    problem = bench.problem
+    target = _load(problem.models.target.path, bench, "target")
+    found = {"transformers.generate": _runner(bench, target, {})}
+    if batch > 1:
+        return found
+    if problem.models.drafts:
+        draft = problem.models.drafts[0]
+        assistant = _load(draft.path, bench, draft.name)
+        found[f"transformers.generate, assistant {draft.name}"] = _runner(
+            bench, target, {"assistant_model": assistant}
+        )
+    found["transformers.generate, prompt lookup"] = _runner(
+        bench, target, {"prompt_lookup_num_tokens": 10}
+    )
+    return found
+
+
+def _load(path: Path, bench: Workbench, role: str) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        str(path),
+        dtype=bench.models[role].dtype,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    ).eval()
+    model.generation_config.eos_token_id = None
+    return model
+
+
+def _runner(bench: Workbench, model: Any, extra: Mapping[str, Any]) -> Runner:
+    workload = bench.problem.workload
+    options: dict[str, Any] = {"do_sample": not workload.greedy, **extra}
+    if not workload.greedy:
+        options |= {"temperature": workload.temperature, "top_p": workload.top_p}
+        options["top_k"] = workload.top_k or bench.models["target"].vocab_size
+
+    @torch.inference_mode()
+    def run(prompts: Sequence[TokenPrompt]) -> list[tuple[int, ...]]:
+        longest = max(len(prompt.tokens) for prompt in prompts)
+        rows = [[0] * (longest - len(p.tokens)) + list(p.tokens) for p in prompts]
+        real = [[0] * (longest - len(p.tokens)) + [1] * len(p.tokens) for p in prompts]
+        output = model.generate(
+            torch.tensor(rows),
+            attention_mask=torch.tensor(real),
+            max_new_tokens=bench.output_tokens,
+            min_new_tokens=bench.output_tokens,
+            pad_token_id=0,
+            **options,
+        )
+        return [tuple(row[longest:]) for row in output.tolist()]
+
+    return run

@@ -1,0 +1,100 @@
+"""Teacher forcing: what the target would accept from a proposer along its own text.
+
+At temperature 0 a drafted path is accepted exactly where it is the target's own text, so one pass
+of the draft model over that text tells the rank of the accepted child at every position. At other
+temperatures the rule itself judges children drawn from the draft's law at each position: since the
+rule keeps the target's law, text and acceptance have the right laws, only their dependence within
+a position is lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specplan.runtime.acceptance import RULES, DraftedTree
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings, draw_distinct, law
+from specplan.runtime.sources.ngram import lookup
+from specplan.runtime.uniforms import uniforms
+
+NO_RANK = -1
+
+
+@torch.inference_mode()
+def text_logits(model: CausalModel, text: list[int], start: int) -> Tensor:
+    """Logits `[n - start, V]` that predict tokens start..n-1 of a text."""
+    tokens = torch.tensor([text[:-1]], device=model.device)
+    positions = torch.arange(len(text) - 1, device=model.device)[None]
+    mask = torch.ones(1, len(text) - 1, len(text) - 1, dtype=torch.bool, device=model.device).tril()
+    cache = model.new_cache(1, len(text))
+    rows = torch.arange(start - 1, len(text) - 1, device=model.device)[None]
+    return model.forward(tokens, positions, positions, mask, cache, rows)[0]
+
+
+def greedy_ranks(draft: Tensor, tokens: list[int], most: int) -> list[int]:
+    """Rank of each token among the draft's choices, -1 from `most` on; ties by token id.
+
+    Args:
+        draft: logits `[n, V]`.
+        tokens: the n tokens that the target chose.
+        most: ranks counted.
+    """
+    wanted = torch.tensor(tokens, device=draft.device)[:, None]
+    mine = draft.gather(1, wanted)
+    ids = torch.arange(draft.shape[1], device=draft.device)
+    ahead = (draft > mine) | ((draft == mine) & (ids < wanted))
+    ranks = ahead.sum(1)
+    return torch.where(ranks < most, ranks, NO_RANK).tolist()
+
+
+@torch.inference_mode()
+def sampled_ranks(target: Tensor, draft: Tensor, request: Request, most: int) -> list[int]:
+    """Rank of the drawn child that the recursive rule accepts at each position, -1 for none.
+
+    Args:
+        target: logits `[n, V]`.
+        draft: logits `[n, V]`.
+        request: its settings and seed.
+        most: children drawn without replacement.
+    """
+    count = target.shape[0]
+    settings = SamplingSettings.of([request] * count)
+    target_law = law(target[:, None], settings)
+    draft_law = law(draft[:, None], settings)
+    most = min(most, target.shape[1])
+    places = list(range(count))
+    drawn = uniforms([request.seed] * count, "teacher.draft", places, 0, most)
+    children = draw_distinct(draft_law, drawn[:, None])[:, 0]
+    tree = DraftedTree(
+        tokens=children,
+        parents=(-1,) * most,
+        laws=draft_law,
+        law_index=(0,) * most,
+        distinct=True,
+    )
+    judging = uniforms([request.seed] * count, "teacher.accept", places, 0, most + 1)
+    rows = target_law.expand(-1, most + 1, -1)
+    judged = RULES["recursive"].accept(tree, rows, judging)
+    return judged.path[:, 0].tolist()  # type: ignore[no-any-return]
+
+
+def lookup_lengths(text: list[int], start: int, match: tuple[int, int], most: int) -> list[int]:
+    """Tokens of the looked-up continuation that the text goes on with, from each position.
+
+    Args:
+        text: prompt and continuation.
+        start: first position to count, the length of the prompt.
+        match: shortest and longest suffix looked for, tokens.
+        most: tokens proposed at most.
+    """
+    held = np.asarray(text, dtype=np.int64)
+    found = []
+    for position in range(start, len(text)):
+        proposed = lookup(held[:position], shortest=match[0], longest=match[1], length=most)
+        follows = held[position : position + len(proposed)]
+        same = proposed[: len(follows)] == follows
+        found.append(int(np.argmin(same)) if not same.all() else len(same))
+    return found

@@ -1,0 +1,141 @@
+"""What measuring needs of a problem, opened once: models, tokenizer, backend, prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from specplan.backends.registry import get_backend
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.plan import Plan
+from specplan.planner import Problem, Prompt, read_prompts
+from specplan.runtime import require_torch
+
+if TYPE_CHECKING:
+    from specplan.runtime.executable import Executable
+    from specplan.runtime.models import CausalModel
+    from specplan.runtime.tokenizer import Tokenizer
+
+PROFILE, BENCH = "profile", "bench"
+"""Splits of the prompts: acceptance is measured on one, speed on the other."""
+
+
+@dataclass(frozen=True)
+class TokenPrompt:
+    """A prompt as tokens.
+
+    Attributes:
+        id: its name in the prompts file.
+        tokens: at most as many as the workload's prompts have, the last ones kept.
+    """
+
+    id: str
+    tokens: tuple[int, ...]
+
+
+class Workbench:
+    """The models of a problem, loaded when they are first asked for.
+
+    Args:
+        problem: with absolute paths, as `load_problem` gives it.
+
+    Raises:
+        MissingCapabilityError: torch or transformers is not installed, or the backend cannot run.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        require_torch()
+        self.problem = problem
+        self.backend = get_backend(problem.backend)
+        missing = self.backend.available()
+        if missing is not None:
+            raise MissingCapabilityError(missing, where=f"backend {problem.backend}")
+
+    @cached_property
+    def models(self) -> dict[str, CausalModel]:
+        """Models by their role in plans: `target` and the names of the draft models."""
+        from specplan.runtime.models import load_model
+
+        named = {"target": self.problem.models.target}
+        named.update({draft.name: draft for draft in self.problem.models.drafts})
+        return {role: load_model(model.path, dtype=model.dtype) for role, model in named.items()}
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The target's tokenizer."""
+        from specplan.runtime.tokenizer import load_tokenizer
+
+        return load_tokenizer(self.problem.models.target.path)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens to emit per prompt while measuring; a trace counts with 128."""
+        return self.problem.workload.output_tokens or 128
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Most tokens of a prompt while measuring; a trace counts with 256."""
+        return self.problem.workload.prompt_tokens or 256
+
+    def compile(self, plan: Plan) -> Executable:
+        """An executable of a plan over these models."""
+        models = {name: self.models[name] for name in plan.models_run}
+        executable: Executable = self.backend.compile(plan, models)
+        return executable
+
+    def prompts(self, split: str) -> list[TokenPrompt]:
+        """The workload's prompts of its task and of a split, as tokens.
+
+        Where the file marks no splits, every other prompt belongs to each.
+
+        Raises:
+            UsageError: no prompts are given, or none is left.
+        """
+        path, task = self.problem.workload.prompts, self.problem.workload.task
+        if path is None:
+            raise UsageError(
+                "measuring needs prompts",
+                where="workload.prompts",
+                remedy="Name a JSON Lines file with one text per line.",
+            )
+        every = [p for p in read_prompts(path) if not task or p.task in ("", task)]
+        chosen = _split(every, split)
+        if not chosen:
+            raise UsageError(
+                f'no prompt of task "{task}" is in the split "{split}"',
+                where=f"workload.prompts ({path})",
+                remedy="Give more prompts, or leave workload.task out.",
+            )
+        longest = self.prompt_tokens
+        return [TokenPrompt(p.id, tuple(self.tokenizer.encode(p.text)[-longest:])) for p in chosen]
+
+    def fingerprint(self, *more: Any) -> str:
+        """Name for a stored measurement: changes when models, dtypes or backend do."""
+        parts = [
+            self.problem.backend,
+            {name: [model.digest, str(model.dtype)] for name, model in self.models.items()},
+            *more,
+        ]
+        text = json.dumps(parts, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _split(prompts: Sequence[Prompt], split: str) -> list[Prompt]:
+    if any(prompt.split for prompt in prompts):
+        return [prompt for prompt in prompts if prompt.split == split]
+    return list(prompts[0 if split == PROFILE else 1 :: 2])
+
+
+def plain_plan(greedy: bool) -> str:
+    """Plan text of autoregressive decoding at temperature 0, or at any."""
+    draw = "" if greedy else "  %u = uniform 1 stream=accept\n"
+    rule = "" if greedy else " rule=recursive by=%u"
+    return (
+        "plan autoregressive\nmodel target\nstate @kv = cache target\nround decode {\n"
+        f"  %t = root\n  %l = forward target %t cache=@kv pending=1\n{draw}"
+        f"  %a = accept %t target=%l{rule}\n  %e = emit %a\n  commit @kv %e\n}}\n"
+    )

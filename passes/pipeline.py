@@ -1,0 +1,62 @@
+"""Passes in order, each checked: a plan is verified before the first and after every one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import TypeAlias
+
+from specplan.ir.errors import SpecplanError
+from specplan.ir.plan import Plan
+from specplan.ir.verify import check_plan, verify_plan
+from specplan.passes.renumber import renumber
+
+Pass: TypeAlias = Callable[[Plan], Plan]
+Watch: TypeAlias = Callable[[str, Plan, bool, float], None]
+"""Called after each pass as (name, plan, changed, seconds)."""
+
+PASSES: tuple[Pass, ...] = (renumber,)
+
+
+class PassError(SpecplanError):
+    """A pass broke a rule of the plan language: a defect of the pass, not of the plan."""
+
+
+def run_passes(plan: Plan, passes: Sequence[Pass] = PASSES, *, watch: Watch | None = None) -> Plan:
+    """The plan after all passes.
+
+    Args:
+        plan: any plan; it is verified first.
+        passes: pure functions that return the same object when nothing changed.
+        watch: told of each pass, for printing and timing.
+
+    Raises:
+        UsageError: the plan given breaks a rule.
+        PassError: a pass broke one; names it and those that ran before.
+    """
+    check_plan(plan)
+    ran: list[str] = []
+    for item in passes:
+        name = getattr(item, "__name__", type(item).__name__)
+        start = perf_counter()
+        after = item(plan)
+        seconds = perf_counter() - start
+        changed = after is not plan
+        if changed:
+            _check(after, name, ran)
+        if watch is not None:
+            watch(name, after, changed, seconds)
+        plan = after
+        ran.append(name)
+    return plan
+
+
+def _check(plan: Plan, name: str, ran: Sequence[str]) -> None:
+    found = verify_plan(plan)
+    if found:
+        before = f" after {', '.join(ran)}" if ran else ""
+        raise PassError(
+            f"pass {name}{before} broke a rule: {found[0]}",
+            where=f"plan {plan.name}",
+            remedy="Report this with the plan's text.",
+        )

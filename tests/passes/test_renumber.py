@@ -1,0 +1,55 @@
+"""Names of values do not matter, everything else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from specplan.ir import Plan, parse_plan, print_plan
+from specplan.ir.values import Value
+from specplan.passes.pipeline import PassError, run_passes
+from specplan.passes.renumber import plan_digest, renumber
+
+PLANS = sorted((Path(__file__).parent.parent / "ir" / "plans").glob("*.plan"))
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_renumbering_is_idempotent_and_keeps_rules(path: Path) -> None:
+    plan = parse_plan(path.read_text())
+    once = run_passes(plan)
+    assert renumber(once) is once
+    assert plan_digest(once) == plan_digest(plan)
+
+
+def test_text_with_other_names_has_the_same_digest() -> None:
+    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+    renamed = text.replace("%q", "%logits").replace("%t0", "%start")
+    assert renamed != text
+    assert plan_digest(parse_plan(renamed)) == plan_digest(parse_plan(text))
+    assert plan_digest(parse_plan(text.replace("repeat 4", "repeat 5"))) != plan_digest(
+        parse_plan(text)
+    )
+
+
+def test_a_pass_that_breaks_a_rule_is_named() -> None:
+    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+
+    def drop_first_op(plan: Plan) -> Plan:
+        item = plan.rounds[0]
+        return replace(plan, rounds=(replace(item, ops=item.ops[1:]),))
+
+    with pytest.raises(PassError, match="pass drop_first_op after renumber broke a rule"):
+        run_passes(parse_plan(text), (renumber, drop_first_op))
+
+
+def test_watch_sees_every_pass() -> None:
+    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+    seen: list[tuple[str, bool]] = []
+    plan = run_passes(
+        parse_plan(text), watch=lambda name, _, changed, __: seen.append((name, changed))
+    )
+    assert seen == [("renumber", True)]
+    assert Value("v0") in {name for op in plan.rounds[0].ops for name in op.results}
+    assert print_plan(plan) == print_plan(run_passes(plan))
