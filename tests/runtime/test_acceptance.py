@@ -52,8 +52,8 @@ def _check(rule: str, case: Case, length: int) -> list[Any]:
     found = scenarios(case)
     assert sum(item.weight for item in found) == 1
     assert emitted_law(case, found, length) == target_law(case.target, length)
-    for accept in (RULES[rule].accept, RULES[rule].accept_reference):
-        judged = run(accept, case, found)
+    for form in ("accept_reference", "accept", "accept_vectorised"):
+        judged = run(getattr(RULES[rule], form, RULES[rule].accept), case, found)
         for row, item in enumerate(found):
             path = [node for node in judged.path[row].tolist() if node >= 0]
             assert (tuple(path), int(judged.bonus[row])) == (item.path, item.bonus), item
@@ -239,7 +239,7 @@ def _equal(rule: str, case: tuple[Any, ...], *functions: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(case=_random_trees())
 def test_recursive_equals_reference(case: tuple[Any, ...]) -> None:
-    _equal("recursive", case, "accept")
+    _equal("recursive", case, "accept", "accept_vectorised")
 
 
 @settings(max_examples=100, deadline=None)
