@@ -10,7 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specplan.api import list_devices, list_methods, problem_schema
+    from specplan.api import (
+        bench,
+        explain,
+        generate,
+        list_devices,
+        list_methods,
+        optimize,
+        problem_schema,
+        profile_acceptance,
+        profile_device,
+    )
+    from specplan.backends.bundle import Bundle, load_bundle
+    from specplan.decoder import Decoder, Settings
+    from specplan.ir import Plan, Round, parse_plan, print_plan, verify_plan
     from specplan.ir.errors import (
         InfeasibleError,
         MissingCapabilityError,
@@ -19,30 +32,66 @@ if TYPE_CHECKING:
         SpecplanError,
         UsageError,
     )
+    from specplan.planner import Problem, load_problem
+    from specplan.result import Result
 
 _HOMES = {
-    "InfeasibleError": "specplan.ir.errors",
-    "MissingCapabilityError": "specplan.ir.errors",
-    "NothingToCompareError": "specplan.ir.errors",
-    "RegressionError": "specplan.ir.errors",
-    "SpecplanError": "specplan.ir.errors",
-    "UsageError": "specplan.ir.errors",
-    "list_devices": "specplan.api",
-    "list_methods": "specplan.api",
-    "problem_schema": "specplan.api",
+    "api": (
+        "bench",
+        "explain",
+        "generate",
+        "list_devices",
+        "list_methods",
+        "optimize",
+        "problem_schema",
+        "profile_acceptance",
+        "profile_device",
+    ),
+    "backends.bundle": ("Bundle", "load_bundle"),
+    "decoder": ("Decoder", "Settings"),
+    "ir": ("Plan", "Round", "parse_plan", "print_plan", "verify_plan"),
+    "ir.errors": (
+        "InfeasibleError",
+        "MissingCapabilityError",
+        "NothingToCompareError",
+        "RegressionError",
+        "SpecplanError",
+        "UsageError",
+    ),
+    "planner": ("Problem", "load_problem"),
+    "result": ("Result",),
 }
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Bundle",
+    "Decoder",
     "InfeasibleError",
     "MissingCapabilityError",
     "NothingToCompareError",
+    "Plan",
+    "Problem",
     "RegressionError",
+    "Result",
+    "Round",
+    "Settings",
     "SpecplanError",
     "UsageError",
     "__version__",
+    "bench",
+    "explain",
+    "generate",
     "list_devices",
     "list_methods",
+    "load_bundle",
+    "load_problem",
+    "optimize",
+    "parse_plan",
+    "print_plan",
     "problem_schema",
+    "profile_acceptance",
+    "profile_device",
+    "verify_plan",
 ]
 
 
@@ -52,9 +101,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("specplan")
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'specplan' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(f"specplan.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,16 +1,177 @@
 """The public functions; the command line is a thin layer over them.
 
-Everything that needs torch is imported inside the function that needs it, after a check that tells
-which extra to install.
+Nothing here imports torch before a function that runs models is called; without it such a function
+raises `MissingCapabilityError`, whose remedy is the command that installs it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specplan.progress import Progress, silent
+
 if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
+    from specplan.cost_models.acceptance import AcceptanceProfile
     from specplan.cost_models.device import Device
+    from specplan.cost_models.measured import MeasuredDevice
+    from specplan.decoder import OnText, Prompt, Settings
+    from specplan.measure.bench import Comparison
+    from specplan.measure.workbench import Workbench
+    from specplan.planner.facts import ProblemFacts
     from specplan.planner.method import Method
+    from specplan.planner.problem import Problem
+    from specplan.problems import ProblemLike
+    from specplan.result import Result
+    from specplan.runtime.generate import Generation
+
+
+def optimize(
+    problem: ProblemLike, *, out: Path | str | None = None, progress: Progress = silent
+) -> Result:
+    """Find the fastest decoding plan of a problem.
+
+    What the problem leaves to be measured is measured on this machine first, or read from its
+    `profiles` folder.
+
+    Args:
+        problem: a problem, the path of a problem file, or its content as a mapping.
+        out: write a bundle to this folder.
+        progress: told of everything that takes long.
+
+    Raises:
+        UsageError: the problem is broken, naming its key, or `out` holds something else.
+        InfeasibleError: no plan keeps the limits.
+        MissingCapabilityError: measuring needs an extra, or the backend cannot run the plan.
+    """
+    from specplan.backends.base import require_support
+    from specplan.backends.bundle import check_destination
+    from specplan.backends.registry import backend_capabilities
+    from specplan.planner.search import search
+    from specplan.problems import as_problem
+    from specplan.result import Result
+
+    checked = as_problem(problem)
+    if out is not None:
+        check_destination(Path(out))
+    facts = _gather(checked, progress)
+    found = Result(search(facts, lambda done, total: progress("pricing candidates", done, total)))
+    require_support(found.plan, backend_capabilities(checked.backend))
+    return found if out is None else Result(found.search, _write(found, Path(out)))
+
+
+def profile_device(problem: ProblemLike, *, progress: Progress = silent) -> MeasuredDevice:
+    """Measure on this machine what the problem's candidates are priced by; goes on where it was.
+
+    Raises:
+        UsageError: the problem is broken, naming its key.
+        MissingCapabilityError: running models needs an extra.
+    """
+    bench, facts = _bench(problem)
+    from specplan.measure.device import measure_device
+
+    return measure_device(bench, facts, progress=progress)
+
+
+def profile_acceptance(
+    problem: ProblemLike, *, limit: int | None = None, progress: Progress = silent
+) -> dict[str, AcceptanceProfile]:
+    """Measure what the target accepts from every proposer that the problem names no file for.
+
+    Args:
+        problem: with `workload.prompts`.
+        limit: use only so many prompts.
+        progress: told of every prompt.
+
+    Raises:
+        UsageError: the problem is broken, naming its key.
+        MissingCapabilityError: running models needs an extra.
+    """
+    bench, facts = _bench(problem)
+    from specplan.measure.acceptance import measure_acceptance
+
+    return measure_acceptance(bench, facts, progress=progress, limit=limit)
+
+
+def generate(
+    bundle: Bundle | Path | str,
+    prompts: Sequence[Prompt],
+    settings: Settings | None = None,
+    on_text: OnText | None = None,
+) -> Generation:
+    """Continue prompts with a bundle's plan; `Decoder` keeps it open for more than one call.
+
+    Raises:
+        UsageError: the bundle or a checkpoint has changed, or a prompt or setting is wrong.
+        MissingCapabilityError: running models needs an extra.
+    """
+    from specplan.decoder import Decoder, Settings
+
+    return Decoder(bundle).generate(prompts, settings or Settings(), on_text)
+
+
+def bench(
+    bundle: Bundle | Path | str,
+    *,
+    prompts: Path | str | None = None,
+    batch: int = 1,
+    limit: int | None = None,
+    repeats: int = 3,
+    kinds: bool = False,
+    stock: bool = True,
+    progress: Progress = silent,
+) -> Comparison:
+    """Compare a bundle's plan with plain decoding and stock `transformers`, in interleaved runs.
+
+    Args:
+        bundle: a bundle or its folder.
+        prompts: JSON Lines of prompts instead of those of the bundle's problem.
+        batch: requests decoded together; one of the problem's batch sizes has a prediction.
+        limit: use only so many prompts.
+        repeats: runs of each group of prompts by each contender.
+        kinds: run the best candidate of every other family too.
+        stock: run `transformers.generate` too.
+        progress: told of every run.
+
+    Raises:
+        UsageError: the bundle or a checkpoint has changed, or has no prompts.
+        NothingToCompareError: there are fewer prompts than `batch`.
+        MissingCapabilityError: running models needs an extra.
+    """
+    from specplan.backends.bundle import Bundle, load_bundle
+    from specplan.contest import contestants, problem_of
+    from specplan.runtime import require_torch
+
+    require_torch()
+    from specplan.measure.bench import compare
+    from specplan.measure.workbench import Workbench
+
+    opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    opened.check_models()
+    return compare(
+        Workbench(problem_of(opened, prompts)),
+        contestants(opened, batch, kinds=kinds),
+        batch=batch,
+        limit=limit,
+        repeats=repeats,
+        stock=stock,
+        progress=progress,
+    )
+
+
+def explain(bundle: Bundle | Path | str) -> str:
+    """Why a bundle's plan was chosen, in words.
+
+    Raises:
+        UsageError: the folder is no bundle, or a file has changed; says which.
+    """
+    from specplan.backends.bundle import Bundle, load_bundle
+    from specplan.planner.explain_words import explain_words
+
+    opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    return "\n".join(explain_words(opened.report["explanation"]))
 
 
 def problem_schema() -> dict[str, Any]:
@@ -36,3 +197,62 @@ def list_devices() -> tuple[Device, ...]:
     from specplan.cost_models.device import list_devices, load_device
 
     return tuple(load_device(name) for name in list_devices())
+
+
+def _bench(problem: ProblemLike) -> tuple[Workbench, ProblemFacts]:
+    """What measuring needs; the device in these facts only fills a place."""
+    from specplan.problems import as_problem
+
+    checked = as_problem(problem)
+    from specplan.runtime import require_torch
+
+    require_torch()
+    from specplan.cost_models.device import load_device
+    from specplan.measure.workbench import Workbench
+    from specplan.planner.facts import gather_facts
+
+    return Workbench(checked), gather_facts(checked, device=load_device("cpu-generic"))
+
+
+def _gather(problem: Problem, progress: Progress) -> ProblemFacts:
+    """Everything that planning needs to know, measured where the problem leaves it open."""
+    from specplan.planner.facts import gather_facts
+    from specplan.planner.problem_checks import needs_running
+
+    device: Device | None = None
+    profiles: Mapping[str, AcceptanceProfile] = {}
+    if needs_running(problem):
+        bench, known = _bench(problem)
+        from specplan.measure.acceptance import measure_acceptance
+        from specplan.measure.device import measure_device
+
+        if problem.device == "measured":
+            device = measure_device(bench, known, progress=progress)
+        if problem.workload.prompts is not None:
+            profiles = measure_acceptance(bench, known, progress=progress)
+    return gather_facts(problem, device=device, profiles=profiles)
+
+
+def _write(result: Result, folder: Path) -> Bundle:
+    from specplan.backends.bundle import write_bundle
+    from specplan.measure.machine import versions
+    from specplan.problems import portable
+
+    problem = result.problem
+    models = {"target": problem.models.target}
+    models.update({draft.name: draft for draft in problem.models.drafts})
+    data = portable(problem, folder.resolve())
+    report = result.search.as_dict() | {"problem": data, "explanation": result.explanation()}
+    return write_bundle(
+        folder,
+        plan=result.plan,
+        problem=data,
+        report=report,
+        models={
+            name: (model.path, model.dtype)
+            for name, model in models.items()
+            if name in result.plan.models_run
+        },
+        backend=problem.backend,
+        versions=versions(),
+    )

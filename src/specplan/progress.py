@@ -1,8 +1,8 @@
 """Progress of long-running work, told to whoever cares to show it.
 
 Functions that take long accept ``progress: Progress | None`` and call it as
-``progress(description, done, total)``. They know nothing of terminals; `terminal_progress` is the
-listener that the command line gives them.
+``progress(description, done, total)``, in steps. They know nothing of terminals;
+`terminal_progress` is the listener that the command line gives them.
 """
 
 from __future__ import annotations
@@ -10,21 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
-
-class Progress(Protocol):
-    """A listener: `done` of `total` steps of the work named `description` are finished.
-
-    A new description starts a new bar; `done` counts from 0 to `total`, both in steps.
-    """
-
-    def __call__(self, description: str, done: int, total: int) -> None:
-        """Take note."""
-
-
-def silent(description: str, done: int, total: int) -> None:
-    """The listener that shows nothing."""
+from specplan.measure.progress import Progress, silent
 
 
 @contextmanager

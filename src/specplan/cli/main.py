@@ -54,6 +54,8 @@ def _global_options(
 
 def run() -> None:
     """Run the program on `sys.argv` and exit; the entry point of the `specplan` script."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched at run time
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the bars are our own
     try:
         app()
     except KeyboardInterrupt:
@@ -96,8 +98,13 @@ def _fail(message: str, exit_code: int) -> None:
 
 
 def _add_commands() -> None:
-    from specplan.cli import devices, methods, schema
+    from specplan.cli import bench, devices, explain, methods, optimize, profile, run, schema
 
+    app.command("optimize")(optimize.optimize)
+    app.command("run")(run.run)
+    app.command("bench")(bench.bench)
+    app.command("explain")(explain.explain)
+    app.add_typer(profile.profile, name="profile")
     app.command("methods")(methods.methods)
     app.command("devices")(devices.devices)
     app.command("schema")(schema.schema)

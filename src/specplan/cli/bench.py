@@ -1,0 +1,117 @@
+"""`specplan bench`: a bundle's plan against plain decoding and stock `transformers`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specplan.cli.options import BundleArgument, JsonOption
+from specplan.cli.output import print_json, print_table
+from specplan.ir.errors import RegressionError
+
+if TYPE_CHECKING:
+    from specplan.measure.bench import Comparison
+
+
+def bench(
+    bundle: BundleArgument,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON Lines of prompts instead of the problem's."),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Requests decoded together.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only so many prompts.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each prompt by each contender.")] = 3,
+    kinds: Annotated[
+        bool, typer.Option("--kinds", help="Also run the best candidate of every other family.")
+    ] = False,
+    stock: Annotated[
+        bool, typer.Option("--stock/--no-stock", help="Run stock transformers too.")
+    ] = True,
+    require_speedup: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATIO", min=0.0, help="Exit with 1 unless the plan is this much faster."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure a bundle's plan against plain decoding and stock transformers."""
+    from specplan import api
+    from specplan.backends.bundle import load_bundle
+    from specplan.progress import terminal_progress
+
+    opened = load_bundle(bundle)
+    with terminal_progress() as progress:
+        result = api.bench(
+            opened,
+            prompts=prompts,
+            batch=batch,
+            limit=limit,
+            repeats=repeats,
+            kinds=kinds,
+            stock=stock,
+            progress=progress,
+        )
+    if json:
+        print_json(asdict(result))
+    else:
+        _print(result)
+    _check_speedup(result, require_speedup)
+
+
+def _print(result: Comparison) -> None:
+    print_table(
+        (
+            "decoding",
+            ">tokens/s",
+            ">quartiles",
+            ">tokens/round",
+            ">x plain",
+            ">x transformers",
+            ">predicted",
+            ">error",
+            ">outputs differing",
+        ),
+        [
+            (
+                line.name,
+                f"{line.tokens_per_second:.1f}",
+                f"{line.low:.1f} - {line.high:.1f}",
+                _number(line.tokens_per_round, ".2f"),
+                f"{line.against_baseline:.2f}",
+                _number(line.against_stock, ".2f"),
+                _number(line.predicted, ".1f"),
+                _number(line.error, "+.1%"),
+                f"{line.differing} of {result.prompts}",
+            )
+            for line in result.lines
+        ],
+        title=f"{result.prompts} prompts, {result.output_tokens} tokens each, "
+        f"batch {result.batch}, {result.repeats} runs",
+    )
+    print(f"{result.hardware}; " + ", ".join(f"{k} {v}" for k, v in result.versions.items()))
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _check_speedup(result: Comparison, required: float | None) -> None:
+    """Raise when the chosen plan, second line of the comparison, is not fast enough."""
+    from specplan.contest import BASELINE
+
+    if required is None:
+        return
+    plans = [line for line in result.lines if line.tokens_per_round is not None]
+    chosen = next((line for line in plans if line.name != BASELINE), plans[0])
+    if chosen.against_baseline < required:
+        raise RegressionError(
+            f"{chosen.name} is {chosen.against_baseline:.2f} times as fast as plain decoding, "
+            f"{required:.2f} is required",
+            where="specplan bench",
+            remedy="Look at `specplan explain`, and measure again on a quiet machine.",
+        )

@@ -1,0 +1,148 @@
+"""`specplan run`: generate with a bundle."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from specplan.cli.options import BundleArgument, JsonOption
+from specplan.cli.output import print_json
+from specplan.ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from specplan.decoder import Prompt
+    from specplan.runtime.generate import Generation
+
+_AS_PROBLEM = "Left out, as in the bundle's problem."
+
+
+def run(
+    bundle: BundleArgument,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", metavar="TEXT", help="A text to continue; repeat for a batch."),
+    ] = None,
+    prompt_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--prompt-file", metavar="F", help="A file to continue; - is stdin; may be repeated."
+        ),
+    ] = None,
+    max_new_tokens: Annotated[
+        int, typer.Option(min=0, help="Most tokens to generate per prompt.")
+    ] = 128,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help=f"0 is greedy. {_AS_PROBLEM}")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(min=0, help=f"0 is off. {_AS_PROBLEM}")] = None,
+    top_p: Annotated[float | None, typer.Option(help=f"1 is off. {_AS_PROBLEM}")] = None,
+    seed: Annotated[int, typer.Option(help="Of the first prompt; each further prompt adds 1.")] = 0,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option("--stop", metavar="TEXT", help="End before this text; may be repeated."),
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")
+    ] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print text as it comes (one prompt only).")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Continue one or more prompts with a bundle's plan."""
+    texts = [*(prompt or ()), *map(_read, prompt_file or ())]
+    _check(texts, stream=stream and not json)
+    from specplan.decoder import Decoder, Settings
+
+    settings = Settings(
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        stop=tuple(stop or ()),
+    )
+    prompts: list[Prompt] = list(texts)
+    if chat:
+        prompts = [[{"role": "user", "content": text}] for text in texts]
+    listener = _show if stream and not json else None
+    result = Decoder(bundle).generate(prompts, settings, listener)
+    if json:
+        print_json(_document(texts, result))
+        return
+    if listener is None:
+        _print_texts(result)
+    else:
+        print()
+    print(_summary(result), file=sys.stderr)
+
+
+def _read(path: Path) -> str:
+    if str(path) == "-":
+        return sys.stdin.read()
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "the prompt is not UTF-8 text", where=str(path), remedy="Save it as UTF-8."
+        ) from error
+
+
+def _check(texts: Sequence[str], *, stream: bool) -> None:
+    if not texts:
+        raise UsageError(
+            "there is no prompt",
+            where="specplan run",
+            remedy="Give one with --prompt TEXT or --prompt-file FILE.",
+        )
+    if stream and len(texts) > 1:
+        raise UsageError(
+            f"{len(texts)} texts cannot be printed while they come",
+            where="--stream",
+            remedy="Give one prompt, or leave --stream out.",
+        )
+
+
+def _show(row: int, text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def _print_texts(result: Generation) -> None:
+    """One text as it is; several under headings."""
+    for number, completion in enumerate(result.completions, start=1):
+        if len(result.completions) > 1:
+            print(f"--- {number} ---")
+        print(completion.text)
+
+
+def _summary(result: Generation) -> str:
+    return (
+        f"{result.emitted} tokens, {result.tokens_per_second:.1f} tokens/s, "
+        f"{result.tokens_per_round:.2f} tokens per round"
+    )
+
+
+def _document(texts: Sequence[str], result: Generation) -> dict[str, Any]:
+    """The outcome as JSON data; times in seconds."""
+    return {
+        "completions": [
+            {
+                "prompt": text,
+                "text": completion.text,
+                "tokens": list(completion.tokens),
+                "finish_reason": completion.finish_reason,
+                "rounds": completion.rounds,
+                "tokens_per_round": completion.tokens_per_round,
+            }
+            for text, completion in zip(texts, result.completions, strict=True)
+        ],
+        "rounds": result.rounds_by_name,
+        "prefill_seconds": result.prefill_seconds,
+        "decode_seconds": result.decode_seconds,
+        "tokens_per_second": result.tokens_per_second,
+        "tokens_per_round": result.tokens_per_round,
+    }

@@ -1,0 +1,72 @@
+"""What a benchmark of a bundle compares: plans from its report, with their predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specplan.ir.parser import parse_plan
+
+if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
+    from specplan.ir.plan import Plan
+    from specplan.planner.problem import Problem
+
+BASELINE = "autoregressive"
+
+
+def problem_of(bundle: Bundle, prompts: Path | str | None = None) -> Problem:
+    """The problem that a bundle answers, perhaps with other prompts.
+
+    Raises:
+        UsageError: something that the problem names is no longer there; names the key.
+    """
+    from specplan.planner.loading import problem_from_dict
+
+    data = dict(bundle.problem)
+    if prompts is not None:
+        data["workload"] = data["workload"] | {"prompts": str(Path(prompts).resolve())}
+    return problem_from_dict(data, bundle.folder)
+
+
+def contestants(
+    bundle: Bundle, batch: int, *, kinds: bool = False
+) -> dict[str, tuple[Plan, float | None]]:
+    """Plans to compare and their predicted tokens per second at `batch`, by name.
+
+    Args:
+        bundle: with its report.
+        batch: requests decoded together; None is predicted where the report has no such batch.
+        kinds: take the best candidate of every other family too.
+
+    Returns:
+        `autoregressive` first, then the chosen plan, then the others.
+    """
+    candidates = bundle.report["candidates"]
+    chosen = candidates[bundle.report["chosen"]]
+    found = {BASELINE: _entry(candidates[bundle.report["plain"]], batch)}
+    if chosen["method"] != BASELINE:
+        found[_name(chosen)] = _entry(chosen, batch)
+    if kinds:
+        for summary in bundle.report["explanation"]["runners_up"]:
+            (candidate,) = (c for c in candidates if _same(c, summary))
+            if candidate["method"] != BASELINE:
+                found[_name(candidate)] = _entry(candidate, batch)
+    return found
+
+
+def _name(candidate: dict[str, Any]) -> str:
+    return f"{candidate['method']}: {candidate['words']}"
+
+
+def _same(candidate: dict[str, Any], summary: dict[str, Any]) -> bool:
+    return all(candidate[key] == summary[key] for key in ("method", "family", "options"))
+
+
+def _entry(candidate: dict[str, Any], batch: int) -> tuple[Plan, float | None]:
+    predicted = [
+        estimate["tokens_per_second_end_to_end"]["mean"]
+        for estimate in candidate["estimates"]
+        if estimate["batch"] == batch
+    ]
+    return parse_plan(candidate["plan"]), predicted[0] if predicted else None

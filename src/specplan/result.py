@@ -1,0 +1,76 @@
+"""What `optimize` gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
+    from specplan.cost_models.estimate import Estimate
+    from specplan.cost_models.intervals import Interval
+    from specplan.ir.plan import Plan
+    from specplan.planner.candidates import Candidate
+    from specplan.planner.problem import Problem
+    from specplan.planner.search import SearchResult
+
+
+@dataclass(frozen=True)
+class Result:
+    """The chosen plan, and everything that it was chosen from.
+
+    Attributes:
+        search: every candidate with its price or its refusal.
+        bundle: what was written, or None when nothing was asked for.
+    """
+
+    search: SearchResult
+    bundle: Bundle | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem, every path absolute."""
+        return self.search.facts.problem
+
+    @property
+    def plan(self) -> Plan:
+        """The chosen plan."""
+        assert self.search.chosen.plan is not None, "a chosen candidate has a plan"
+        return self.search.chosen.plan
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """Predictions for the chosen plan, one per batch size of the workload."""
+        return self.search.chosen.estimates
+
+    @property
+    def speedup(self) -> Interval:
+        """How many times as fast as autoregressive decoding the chosen plan is predicted to be."""
+        return self.search.speedup
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every candidate, chosen, beaten or refused."""
+        return self.search.candidates
+
+    def explanation(self) -> dict[str, Any]:
+        """Why this plan, as JSON data."""
+        from specplan.planner.explain import explain
+
+        return explain(self.search)
+
+    def explain(self) -> str:
+        """Why this plan, in words."""
+        from specplan.planner.explain_words import explain_words
+
+        return "\n".join(explain_words(self.explanation()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as JSON data: the plan as text, and why."""
+        from specplan.ir.printer import print_plan
+
+        return {
+            "plan": print_plan(self.plan),
+            "bundle": None if self.bundle is None else str(self.bundle.folder),
+            "explanation": self.explanation(),
+        }

@@ -1,0 +1,236 @@
+"""The commands that run models, on tiny random checkpoints: a problem goes in, text comes out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import specplan as package
+from tests.cli.test_program import no_torch, specplan, specplan_here
+from tests.planner.checkpoints import VOCABULARY, write_checkpoint
+
+__all__ = ["no_torch"]
+LETTERS = VOCABULARY[:26]
+PAIRS = [[first, second] for first in LETTERS[:8] for second in LETTERS[:8]]
+
+
+def problem(**changes: Any) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "models": {
+            "target": {"path": "target", "dtype": "float32"},
+            "drafts": [{"name": "draft", "path": "draft", "dtype": "float32"}],
+        },
+        "device": "cpu-generic",
+        "workload": {
+            "batch_sizes": [1],
+            "prompt_tokens": 12,
+            "output_tokens": 16,
+            "task": "code",
+            "prompts": "prompts.jsonl",
+        },
+        "profiles": "profiles",
+    } | changes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two checkpoints, prompts and a problem file."""
+    folder = tmp_path_factory.mktemp("problem")
+    vocabulary = [*LETTERS, *("".join(pair) for pair in PAIRS)]
+    for name, seed in (("target", 0), ("draft", 1)):
+        write_checkpoint(folder / name, vocabulary=vocabulary, merges=PAIRS, seed=seed)
+    lines = [
+        {"id": f"p{i}", "task": "code", "text": "abcdefg" * 3 + LETTERS[i] * 5} for i in range(8)
+    ]
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "problem.yaml").write_text(yaml.safe_dump(problem()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> Path:
+    """The bundle of the problem."""
+    done = specplan_here("optimize", str(folder / "problem.yaml"), "--out", str(folder / "bundle"))
+    assert done.returncode == 0, done.stderr
+    assert "plan " in done.stdout and "Chosen: " in done.stdout
+    assert done.stderr == ""
+    return folder / "bundle"
+
+
+def test_optimize_json(folder: Path, bundle: Path) -> None:
+    done = specplan_here("optimize", str(folder / "problem.yaml"), "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert package.parse_plan(answer["plan"]) == package.load_bundle(bundle).plan
+    assert answer["bundle"] is None
+
+
+def test_api_says_the_same(folder: Path, bundle: Path) -> None:
+    result = package.optimize(folder / "problem.yaml")
+    assert package.load_bundle(bundle).plan == result.plan
+    assert package.explain(bundle) == result.explain()
+    assert result.candidates and result.estimates and result.speedup.mean >= 1.0
+
+
+def test_bundle_moves_with_its_models(folder: Path, bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "moved")
+    moved = package.load_bundle(tmp_path / "moved" / bundle.name)
+    moved.check_models()
+    text = "".join(path.read_text() for path in moved.folder.iterdir())
+    assert str(folder) not in text
+    done = specplan_here("run", str(moved.folder), "--prompt", "abc", "--max-new-tokens", "2")
+    assert done.returncode == 0, done.stderr
+
+
+def test_explain(bundle: Path, no_torch: str) -> None:
+    done = specplan("explain", str(bundle), PYTHONPATH=no_torch)
+    assert done.returncode == 0, done.stderr
+    assert "Chosen: " in done.stdout
+    short = json.loads(specplan_here("explain", str(bundle), "--json").stdout)
+    assert short["verdict"]
+    whole = json.loads(specplan_here("explain", str(bundle), "--json", "--candidates").stdout)
+    assert len(whole["candidates"]) > 10
+
+
+def test_run_prints_text_streams_it_and_gives_json(bundle: Path) -> None:
+    arguments = ("run", str(bundle), "--prompt", "abcabc", "--max-new-tokens", "6")
+    plain, streamed = specplan_here(*arguments), specplan_here(*arguments, "--stream")
+    assert plain.returncode == streamed.returncode == 0, plain.stderr + streamed.stderr
+    answer = json.loads(specplan_here(*arguments, "--json").stdout)
+    (completion,) = answer["completions"]
+    assert plain.stdout == streamed.stdout == completion["text"] + "\n"
+    assert len(completion["tokens"]) == 6 and completion["finish_reason"] == "length"
+
+
+def test_run_continues_a_batch_and_files(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("abcabc")
+    arguments = ("run", str(bundle), "--max-new-tokens", "5", "--json", "--prompt", "abcabc")
+    done = specplan_here(*arguments, "--prompt-file", str(tmp_path / "prompt.txt"))
+    first, second = json.loads(done.stdout)["completions"]
+    assert first["text"] == second["text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "no prompt"),
+        (("--prompt", "abc", "--prompt", "abc", "--stream"), "--stream"),
+        (("--prompt", "abc", "--top-p", "2"), "top_p"),
+        (("--prompt", "abc", "--chat"), "chat template"),
+        (("--prompt-file", "/no/such/file"), "/no/such/file"),
+        (("--prompt", ""), "prompt_tokens"),
+    ],
+)
+def test_run_refuses(bundle: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = specplan_here("run", str(bundle), *arguments)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr and done.stdout == ""
+
+
+def test_a_changed_bundle_is_refused_by_the_file(bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(bundle, tmp_path / "bundle")
+    plan = tmp_path / "bundle" / "plan.txt"
+    plan.write_text(plan.read_text() + "# more\n")
+    done = specplan_here("run", str(tmp_path / "bundle"), "--prompt", "abc")
+    assert done.returncode == 2
+    assert "plan.txt" in done.stderr
+
+
+def test_a_changed_checkpoint_is_refused_by_its_model(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    config = tmp_path / "copy" / "target" / "config.json"
+    config.write_text(config.read_text() + " ")
+    done = specplan_here("run", str(tmp_path / "copy" / "bundle"), "--prompt", "abc")
+    assert done.returncode == 2
+    assert "target" in done.stderr
+
+
+def test_bench(bundle: Path) -> None:
+    arguments = ("bench", str(bundle), "--limit", "1", "--repeats", "1", "--no-stock")
+    table = specplan_here(*arguments)
+    assert table.returncode == 0, table.stderr
+    assert "autoregressive" in table.stdout
+    missed = specplan_here(*arguments, "--require-speedup", "1000", "--json")
+    assert missed.returncode == 1
+    assert "1000.00 is required" in missed.stderr
+    assert json.loads(missed.stdout)["lines"][0]["name"] == "autoregressive"
+    assert specplan_here(*arguments, "--batch", "64").returncode == 5
+
+
+def test_bench_of_every_kind(bundle: Path) -> None:
+    arguments = ("--limit", "1", "--repeats", "1", "--kinds", "--no-stock", "--json")
+    done = specplan_here("bench", str(bundle), *arguments)
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)["lines"]
+    assert {line["name"].split(":")[0] for line in lines} == {
+        "autoregressive", "draft_model", "prompt_lookup",
+    }  # fmt: skip
+    assert all(line["predicted"] > 0 for line in lines)
+
+
+def test_profile_device(folder: Path, tmp_path: Path) -> None:
+    workload = problem()["workload"] | {"output_tokens": 1}
+    alone = {"target": problem()["models"]["target"] | {"path": str(folder / "target")}}
+    changed = problem(device="measured", models=alone, workload=workload, sources=[])
+    changed["workload"]["prompts"] = str(folder / "prompts.jsonl")
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(changed))
+    done = specplan_here("profile", "device", str(tmp_path / "p.yaml"), "--json")
+    assert done.returncode == 0, done.stderr
+    kinds = {row["kind"] for row in json.loads(done.stdout)["measurements"]}
+    assert kinds >= {"forward", "prefill", "op", "round"}
+    assert list((tmp_path / "profiles" / "device").glob("*.json"))
+    again = specplan_here("profile", "device", str(tmp_path / "p.yaml"))
+    assert again.returncode == 0 and "forward" in again.stdout
+
+
+def test_profile_acceptance(folder: Path) -> None:
+    done = specplan_here("profile", "acceptance", str(folder / "problem.yaml"), "--json")
+    assert done.returncode == 0, done.stderr
+    profiles = json.loads(done.stdout)["profiles"]
+    assert set(profiles) == {"draft", "text"}
+    table = specplan_here("profile", "acceptance", str(folder / "problem.yaml"))
+    assert "rank 0" in table.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [("optimize", "PROBLEM"), ("profile", "device", "PROBLEM"),
+                ("profile", "acceptance", "PROBLEM"), ("run", "BUNDLE", "--prompt", "abc"),
+                ("bench", "BUNDLE")], ids=lambda command: command[0] + command[1].lower(),
+)  # fmt: skip
+def test_a_missing_extra_is_told_with_its_command(
+    folder: Path, bundle: Path, no_torch: str, command: tuple[str, ...]
+) -> None:
+    named = {"PROBLEM": str(folder / "problem.yaml"), "BUNDLE": str(bundle)}
+    done = specplan(*(named.get(word, word) for word in command), PYTHONPATH=no_torch)
+    assert done.returncode == 4, done.stderr
+    assert "pip install 'specplan[run]'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_planning_from_ready_tables_needs_no_torch(
+    folder: Path, tmp_path: Path, no_torch: str
+) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    (path,) = (tmp_path / "copy" / "profiles" / "acceptance").glob("draft-*.json")
+    ready = problem(acceptance={"draft": str(path)}, sources=[])
+    (tmp_path / "copy" / "ready.yaml").write_text(yaml.safe_dump(ready))
+    done = specplan("optimize", str(tmp_path / "copy" / "ready.yaml"), PYTHONPATH=no_torch)
+    assert done.returncode == 0, done.stderr
+
+
+def test_exit_codes_of_broken_and_infeasible_problems(folder: Path, bundle: Path) -> None:
+    cases = {2: {"objectve": "latency"}, 3: {"limits": {"tpot": 1e-12}}}
+    for exit_code, changes in cases.items():
+        path = folder / f"exit_{exit_code}.yaml"
+        path.write_text(yaml.safe_dump(problem(**changes)))
+        done = specplan_here("optimize", str(path), "--out", str(folder / "other"))
+        assert done.returncode == exit_code, done.stderr
+        assert done.stdout == "" and not (folder / "other").exists()
+    full = specplan_here("optimize", str(folder / "problem.yaml"), "--out", str(folder))
+    assert full.returncode == 2 and "--out" in full.stderr
