@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 from specplan.measure.progress import Progress, silent
 
+__all__ = ["Progress", "silent", "terminal_progress"]
+
 
 @contextmanager
 def terminal_progress() -> Iterator[Progress]:
