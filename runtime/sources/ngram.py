@@ -15,26 +15,27 @@ Tokens = NDArray[np.int64]
 def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
     """Tokens that followed the most recent earlier occurrence of the text's longest known suffix.
 
-    Suffixes of `longest` tokens are tried first, then shorter ones down to `shortest`; of several
-    occurrences the most recent that is followed by `length` tokens is taken, and where none is, the
-    most recent of all. The stock implementation of transformers takes the first occurrence.
+    Suffixes of `longest` tokens are tried first, then shorter ones down to `shortest`. Where the
+    continuation reaches the end of the text it goes on with itself, as copies in LZ77 do (Ziv and
+    Lempel 1977): a text that repeats is proposed to go on repeating, and what is proposed first
+    does not depend on `length`. The stock implementation of transformers takes the first
+    occurrence and ends with the text.
 
     Args:
         text: int64 `[n]`, prompt and output so far.
         shortest: fewest tokens to match, at least 1.
         longest: most tokens to match.
-        length: most tokens to propose.
+        length: tokens to propose.
 
     Returns:
-        int64 `[m]`, 0 <= m <= length; empty when no suffix occurs earlier.
+        int64 `[length]`, or empty when no suffix occurs earlier.
     """
     size = len(text)
     for order in range(min(longest, size - 1), shortest - 1, -1):
         ends = _occurrences(text, order)
         if len(ends):
-            full = ends[ends <= size - length]
-            end = int(full[-1] if len(full) else ends[-1])
-            return text[end : end + length]
+            period = size - int(ends[-1])
+            return text[size - period + np.arange(length) % period]
     return text[:0]
 
 

@@ -14,9 +14,10 @@ def _slow(text: list[int], shortest: int, longest: int, length: int) -> list[int
         suffix = text[-order:]
         starts = [s for s in range(len(text) - order) if text[s : s + order] == suffix]
         if starts and len(suffix) == order:
-            full = [s for s in starts if s + order + length <= len(text)]
-            end = (full or starts)[-1] + order
-            return text[end : end + length]
+            grown = list(text)
+            for place in range(length):
+                grown.append(grown[starts[-1] + order + place])
+            return grown[len(text) :]
     return []
 
 
@@ -41,7 +42,21 @@ def test_prefers_long_matches_then_recent_ones() -> None:
 
 
 def test_repetition_proposes_whole_continuations() -> None:
-    assert lookup(np.array([5] * 6), shortest=1, longest=3, length=2).tolist() == [5, 5]
+    assert lookup(np.array([5] * 6), shortest=1, longest=3, length=4).tolist() == [5] * 4
+    found = lookup(np.array([1, 2, 3, 1, 2]), shortest=1, longest=2, length=5)
+    assert found.tolist() == [3, 1, 2, 3, 1]
+
+
+@given(
+    text=st.lists(st.integers(0, 3), min_size=1, max_size=30),
+    short=st.integers(1, 8),
+    more=st.integers(0, 8),
+)
+def test_longer_proposals_begin_like_shorter_ones(text: list[int], short: int, more: int) -> None:
+    def found(length: int) -> list[int]:
+        return lookup(np.array(text), shortest=1, longest=3, length=length).tolist()
+
+    assert found(short + more)[:short] == found(short)
 
 
 def test_batch_pads_and_leaves_out() -> None:
@@ -54,5 +69,5 @@ def test_batch_pads_and_leaves_out() -> None:
         length=3,
         done=np.array([False, True, False]),
     )
-    assert proposed.tolist() == [[2, 1, 0], [0, 0, 0], [0, 0, 0]]
-    assert counts.tolist() == [2, 0, 0]
+    assert proposed.tolist() == [[2, 1, 2], [0, 0, 0], [0, 0, 0]]
+    assert counts.tolist() == [3, 0, 0]

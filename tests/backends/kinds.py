@@ -1,0 +1,27 @@
+"""One plan, or some, of every family of every method, for models of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from specplan.ir.plan import Plan
+from specplan.planner.method import Family, discover_methods
+from tests.planner.example_facts import example_facts
+
+
+def every_kind(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
+    """(name, plan) of `per_family` settings, spread evenly over each family's."""
+    facts = example_facts(folder, temperature=temperature)
+    for method in discover_methods().values():
+        for family in method.choices(facts):
+            assert isinstance(family, Family), family
+            small = [item for item in family.settings if nodes_of(item) <= 16]
+            step = max(len(small) // per_family, 1)
+            for options in small[step - 1 :: step][:per_family]:
+                yield f"{method.name}, {family.name}: {options.words}", method.plan(facts, options)
+
+
+def nodes_of(options: object) -> int:
+    """Drafted nodes of a setting, 0 where it says nothing of them."""
+    return len(getattr(options, "parents", ()))

@@ -1,0 +1,69 @@
+"""Tiny pairs of models in float64 whose draft model is often, not always, right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from specplan.measure.workbench import plain_plan
+from specplan.runtime.generate import generate
+from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.requests import Request
+
+POSITIONS = 160
+
+
+def save_pair(folder: Path, vocabulary: int = 61, *, scale: float = 0.3) -> None:
+    """Save `target` and `draft`: the draft is the target's first two layers of three."""
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=POSITIONS,
+        initializer_range=scale,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(0)
+    target = transformers.LlamaForCausalLM(config)
+    target.save_pretrained(folder / "target")
+    small: Any = transformers.LlamaConfig(**{**config.to_dict(), "num_hidden_layers": 2})
+    draft = transformers.LlamaForCausalLM(small)
+    draft.load_state_dict(target.state_dict(), strict=False)
+    draft.save_pretrained(folder / "draft")
+
+
+def load_pair(folder: Path, dtype: str = "float64") -> dict[str, CausalModel]:
+    """The pair by the names that plans give them."""
+    return {name: load_model(folder / name, dtype=dtype) for name in ("target", "draft")}
+
+
+def run(
+    plan: Plan, models: dict[str, CausalModel], requests: Sequence[Request]
+) -> list[tuple[int, ...]]:
+    """Emitted tokens per request, all requests in one batch."""
+    executable = ReferenceBackend().compile(plan, models)
+    return [item.tokens for item in generate(executable, requests).completions]
+
+
+def in_batches(
+    plan: Plan, models: dict[str, CausalModel], requests: Sequence[Request], batch: int
+) -> list[tuple[int, ...]]:
+    """`run` over consecutive groups of `batch` requests."""
+    groups = [requests[i : i + batch] for i in range(0, len(requests), batch)]
+    return [tokens for group in groups for tokens in run(plan, models, group)]
+
+
+def plain(greedy: bool = True) -> Plan:
+    """Autoregressive decoding."""
+    return parse_plan(plain_plan(greedy))

@@ -1,0 +1,82 @@
+"""Greedy output of every plan kind is that of plain decoding, token by token, in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specplan.runtime.requests import Request
+from tests.backends.kinds import every_kind
+from tests.backends.pairs import in_batches, load_pair, plain
+
+NEW_TOKENS = 20
+
+
+@pytest.fixture(scope="module")
+def requests(held_out: list[str]) -> list[Request]:
+    """Held-out texts of 3 to 60 bytes, folded onto a vocabulary of 61."""
+    found = []
+    for index, text in enumerate(held_out):
+        size = 3 + index * 7 % 58
+        tokens = tuple(byte % 61 for byte in text.encode()[:size])
+        found.append(
+            Request(
+                prompt_tokens=tokens,
+                max_new_tokens=1 + (index * 5) % NEW_TOKENS + NEW_TOKENS // 2,
+                stop_tokens=(7,) if index % 3 == 0 else (),
+                seed=index,
+            )
+        )
+    return found
+
+
+def test_every_kind_on_200_prompts_at_batch_1_and_4(
+    pair_folder: Path, requests: list[Request], tmp_path: Path
+) -> None:
+    models = load_pair(pair_folder)
+    expected = in_batches(plain(), models, requests, 1)
+    assert in_batches(plain(), models, requests, 4) == expected
+    kinds = dict(every_kind(tmp_path, 0.0, 1))
+    assert len(kinds) >= 4
+    for name, plan in kinds.items():
+        for batch in (1, 4):
+            assert in_batches(plan, models, requests, batch) == expected, (name, batch)
+
+
+def test_more_settings_of_every_kind(
+    pair_folder: Path, requests: list[Request], tmp_path: Path
+) -> None:
+    models = load_pair(pair_folder)
+    some = requests[::9]
+    expected = in_batches(plain(), models, some, 1)
+    for name, plan in every_kind(tmp_path, 0.0, 4):
+        assert in_batches(plan, models, some, 3) == expected, name
+
+
+def test_sampling_plans_are_greedy_for_requests_of_temperature_0(
+    pair_folder: Path, requests: list[Request], tmp_path: Path
+) -> None:
+    models = load_pair(pair_folder)
+    some = requests[::11]
+    expected = in_batches(plain(), models, some, 1)
+    for name, plan in every_kind(tmp_path, 0.8, 2):
+        assert in_batches(plan, models, some, 4) == expected, name
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2_windows", "qwen3", "gpt2", "opt"])
+def test_other_architectures(
+    family: str, requests: list[Request], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from specplan.runtime.models import load_model
+    from tests.runtime.tiny_models import save_tiny
+
+    folder = tmp_path_factory.mktemp(family)
+    models = {
+        "target": load_model(save_tiny(family, folder / "target"), dtype="float64"),
+        "draft": load_model(save_tiny("llama", folder / "draft"), dtype="float64"),
+    }
+    some = requests[::20]
+    expected = in_batches(plain(), models, some, 1)
+    for name, plan in every_kind(tmp_path, 0.0, 1):
+        assert in_batches(plan, models, some, 4) == expected, name

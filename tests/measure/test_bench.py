@@ -1,0 +1,65 @@
+"""Comparisons: who runs, on what, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.ir.errors import NothingToCompareError  # noqa: E402
+from specplan.ir.parser import parse_plan  # noqa: E402
+from specplan.measure.bench import BASELINE, STOCK, compare  # noqa: E402
+from specplan.measure.workbench import BENCH, PROFILE, Workbench, plain_plan  # noqa: E402
+from specplan.planner import load_problem  # noqa: E402
+from tests.measure.problems import write_problem  # noqa: E402
+
+torch.set_num_threads(1)
+PLAIN = parse_plan(plain_plan(greedy=True))
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    path = write_problem(tmp_path_factory.mktemp("problem"), prompts=3, output_tokens=8)
+    return Workbench(load_problem(path))
+
+
+def test_all_contenders_say_the_same(bench: Workbench) -> None:
+    result = compare(bench, {BASELINE: (PLAIN, 100.0), "again": (PLAIN, None)}, repeats=2)
+    names = [line.name for line in result.lines]
+    assert names[:3] == [BASELINE, "again", STOCK] and len(names) == 5
+    assert result.prompts == 3 and result.batch == 1
+    for line in result.lines:
+        assert line.differing == 0, line
+        assert line.tokens_per_second > 0 and line.low <= line.high
+    plain = result.line(BASELINE)
+    assert plain.against_baseline == 1.0 and plain.tokens_per_round == 1.0
+    assert plain.error == pytest.approx(100.0 / plain.tokens_per_second - 1.0)
+    assert result.line("again").predicted is None
+
+
+def test_batches_fill_with_prompts_of_their_own(bench: Workbench) -> None:
+    result = compare(bench, {BASELINE: (PLAIN, None)}, batch=3, repeats=1)
+    assert [line.name for line in result.lines] == [BASELINE, STOCK]
+    assert all(line.differing == 0 for line in result.lines)
+    with pytest.raises(NothingToCompareError, match="do not fill a batch of 4"):
+        compare(bench, {BASELINE: (PLAIN, None)}, batch=4)
+    with pytest.raises(NothingToCompareError, match="no autoregressive plan"):
+        compare(bench, {"other": (PLAIN, None)})
+
+
+def test_prompts_of_the_two_splits_do_not_meet(bench: Workbench) -> None:
+    profile = {prompt.tokens for prompt in bench.prompts(PROFILE)}
+    assert not profile & {prompt.tokens for prompt in bench.prompts(BENCH)}
+
+
+def test_files_without_splits_are_shared_out(tmp_path: Path) -> None:
+    path = write_problem(tmp_path, prompts=2)
+    text = (tmp_path / "prompts.jsonl").read_text()
+    (tmp_path / "prompts.jsonl").write_text(text.replace('"split"', '"origin_split"'))
+    open_bench = Workbench(load_problem(path))
+    profile = [prompt.id for prompt in open_bench.prompts(PROFILE)]
+    other = [prompt.id for prompt in open_bench.prompts(BENCH)]
+    assert len(profile) == len(other) == 2 and not set(profile) & set(other)
