@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import date
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def _visit(
     spent = 0.0
 
     def observe(
-        op: str, model: str | None, size: int, width: int, used: int, seconds: float
+        op: str, model: str | None, batch: int, width: int, context: int, seconds: float
     ) -> None:
         nonlocal spent
         if op == "prefill":
@@ -160,14 +161,23 @@ def _rows(bench: Workbench, samples: Samples, batch: int, context: int) -> Itera
     """Median and quartiles of each kind of sample."""
     for (kind, what, width), values in samples.items():
         low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
-        time = {"seconds": middle, "low": low, "high": high, "runs": len(values), "batch": batch}
+        time: dict[str, Any] = {
+            "seconds": middle,
+            "low": low,
+            "high": high,
+            "runs": len(values),
+            "batch": batch,
+        }
         if kind == "round":
             yield RoundRow(**time)
         elif kind == "op":
             yield OpRow(op=str(what), width=width, **time)
         else:
             role = str(what)
-            model = {"model": bench.models[role].digest, "dtype": _dtype(bench, role)}
+            model: dict[str, Any] = {
+                "model": bench.models[role].digest,
+                "dtype": _dtype(bench, role),
+            }
             if kind == "prefill":
                 yield PrefillRow(tokens=width, **model, **time)
             else:

@@ -9,6 +9,7 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 REPOSITORY = Path(__file__).resolve().parent.parent

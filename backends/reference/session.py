@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -60,7 +60,9 @@ class ReferenceSession:
         speculative: int,
         capacity: int | None,
     ) -> None:
-        caches = {state.name: state.model for state in plan.states if isinstance(state, CacheState)}
+        caches: dict[str, str] = {
+            state.name: state.model for state in plan.states if isinstance(state, CacheState)
+        }
         self.plan = plan
         self.cache_models = caches
         self.batch = Batch(requests, models, caches, speculative, capacity)
@@ -125,7 +127,8 @@ class ReferenceSession:
         self.round_lengths = list(self.batch.lengths)
         self.emitted = None
         self.run(self.plan.round(round_name).ops, {})
-        kept = self.emitted.tokens if self.emitted is not None else [[]] * self.batch.size
+        nothing: list[list[int]] = [[]] * self.batch.size
+        kept = self.emitted.tokens if self.emitted is not None else nothing
         counts = [len(row) for row in kept]
         width = max(1, *counts)
         tokens = torch.tensor([row + [-1] * (width - len(row)) for row in kept])
@@ -219,7 +222,7 @@ class ReferenceSession:
         scope.update(zip(op.results, carried, strict=True))
 
 
-_OPS: dict[type, Callable[[ReferenceSession, Op, Scope], None]] = {
+_OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Root: ReferenceSession.root,
     Grow: ReferenceSession.grow,
     Lookup: ReferenceSession.lookup,
@@ -230,7 +233,7 @@ _OPS: dict[type, Callable[[ReferenceSession, Op, Scope], None]] = {
     Emit: ReferenceSession.emit,
     Commit: ReferenceSession.commit,
     Repeat: ReferenceSession.repeat,
-}  # type: ignore[dict-item]
+}
 
 
 def _get(scope: Scope, name: Value, kind: type[T]) -> T:
