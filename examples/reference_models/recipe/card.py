@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from recipe import data, measure, store
+from recipe.draft import TEXT_SHARE
 from recipe.stages import Plan, load_data
 
 WINDOWS = 64
@@ -60,7 +61,7 @@ def _main_table(r: dict[str, Any]) -> list[str]:
         ("draft: next token right", "text", "draft_right", "%"),
         ("draft's first choice is the target's, on held-out text", "text", "draft_same", "%"),
         ("the same, along the target's greedy continuations", "own", "draft_same", "%"),
-        ("overlap of the two distributions (acceptance at temperature 1)", "text", "overlap", "%"),
+        ("overlap of the two distributions (accepted at temperature 1)", "text", "overlap", "%"),
     ]
     lines = ["| | code | prose |", "|---|---:|---:|"]
     for label, kind, key, form in rows:
@@ -132,6 +133,7 @@ def render(plan: Plan, r: dict[str, Any]) -> str:
         "heldout": " and ".join(f"{r['text'][t]['tokens']:,} tokens of {t}" for t in TASKS),
         "own": " and ".join(f"{r['own'][t]['tokens']:,} of {t}" for t in TASKS),
         "train": ", ".join(f"{streams.get(n, 0) / 1e6:.2f} M {n}" for n in data.MIX),
+        "text_share": f"{100 * TEXT_SHARE:.0f} %",
         "python": json.loads(plan.manifest.read_text(encoding="utf-8"))["python"],
     }
     for name, value in fields.items():

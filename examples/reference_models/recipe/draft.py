@@ -22,7 +22,7 @@ from recipe.loop import Schedule
 from recipe.nets import CHUNK, Shape
 from recipe.stages import Plan, load_data, record, run_of
 
-TEXT_SHARE = 0.5
+TEXT_SHARE = 0.65
 """Share of the steps that learn from the text; the rest learn from the target."""
 FIRST_CHOICE = 0.3
 """Share of the distillation goal that is the target's first choice alone."""
@@ -66,10 +66,10 @@ def distil_loss(hidden: Tensor, head: Tensor, taught: Tensor, tutor: Tensor) -> 
 
 
 def initial(shape: Shape, embed: Tensor, seed: int) -> dict[str, Tensor]:
-    """Fresh draft weights whose embedding begins with the target's, as far as it is wide."""
+    """Fresh draft weights whose embedding begins with the target's (scaled down), if as wide."""
     masters = weights.initial(shape, seed + 1)
     width = min(shape.hidden, embed.shape[1])
-    masters["embed"][:, :width] = embed[:, :width]
+    masters["embed"][:, :width] = embed[:, :width] * (0.02 / embed.square().mean().sqrt())
     return masters
 
 
@@ -118,7 +118,7 @@ class DraftTask:
             both = distil_loss(hidden, leaves["embed"], taught, self.tutor["embed"])
             loss = both[0]
             figures = {"distil": float(both[0].detach()), "same": float(both[1].detach())}
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return weights.gather_grads(leaves, self.masters, self.shape.layers), figures
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,8 +105,14 @@ def prompt_batch(path: Path, tokenizer: Tokenizer) -> Tensor:
 
 
 @torch.no_grad()
-def step_times(models: dict[str, Any], context: int = 128, rounds: int = 60) -> dict[str, float]:
-    """Median seconds of one cached single-token step of each model, measured in turns."""
+def step_times(models: dict[str, Any], context: int = 128, rounds: int = 200) -> dict[str, float]:
+    """Seconds of one cached single-token step of each model, measured in turns on one thread.
+
+    The shortest, on one thread: other work on the machine only ever adds time, and with
+    more threads each operator waits for the slowest, which adds most to the deeper model.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     ids = torch.arange(context)[None] + 1
     caches = {n: m(ids, use_cache=True).past_key_values for n, m in models.items()}
     taken: dict[str, list[float]] = {n: [] for n in models}
@@ -117,4 +122,5 @@ def step_times(models: dict[str, Any], context: int = 128, rounds: int = 60) -> 
             model(ids[:, :1], past_key_values=caches[name], use_cache=True)
             taken[name].append(time.perf_counter() - begin)
             caches[name].crop(-1)
-    return {n: statistics.median(t[5:]) for n, t in taken.items()}
+    torch.set_num_threads(threads)
+    return {n: min(t) for n, t in taken.items()}

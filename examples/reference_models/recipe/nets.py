@@ -63,7 +63,8 @@ class _Norm(torch.autograd.Function):
         scale = square.div_(width).add_(EPS).rsqrt_().to(x.dtype)
         normed = x * scale
         ctx.save_for_backward(normed, scale, weight)
-        return normed * weight
+        out: Tensor = normed * weight
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, Tensor]:
@@ -72,7 +73,8 @@ class _Norm(torch.autograd.Function):
         d_weight = (grad * normed).reshape(-1, weight.numel()).sum(0)
         d_normed = grad * weight
         mean = (d_normed * normed).mean(-1, keepdim=True)
-        return torch.addcmul(d_normed, normed, mean, value=-1).mul_(scale), d_weight
+        d_x: Tensor = torch.addcmul(d_normed, normed, mean, value=-1).mul_(scale)
+        return d_x, d_weight
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:

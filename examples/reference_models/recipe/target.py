@@ -83,5 +83,5 @@ class TargetTask:
             total = total + loss * (1.0 if depth == layers else EXIT_WEIGHT * depth / layers)
             kind = "loss" if depth == layers else "low" if depth <= layers // 2 else "high"
             figures[kind] = float(loss.detach())
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         return weights.gather_grads(self.leaves, self.masters, layers), figures

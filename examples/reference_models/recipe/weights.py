@@ -64,8 +64,8 @@ def gather_grads(
     """fp32 gradients in the masters' layout; a leaf that took no part counts as zero."""
 
     def grad(name: str) -> Tensor:
-        leaf = leaves[name]
-        return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        found = leaves[name].grad
+        return torch.zeros_like(leaves[name]) if found is None else found
 
     out = {n: grad(n).float() for n in ("embed", "norm")}
     for name in ("o", "down", "norm1", "norm2"):
@@ -87,7 +87,8 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     for _ in range(5):
         gram = x @ x.transpose(-1, -2)
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.transpose(-1, -2) if tall else x
+    out: Tensor = x.transpose(-1, -2) if tall else x
+    return out
 
 
 class Optimiser:
