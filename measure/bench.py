@@ -40,6 +40,8 @@ class Line:
         predicted: tokens per second predicted beforehand, or None.
         error: predicted over measured, minus 1; None without a prediction.
         differing: prompts whose output is not that of autoregressive decoding.
+        ttft: seconds until the first token, median over groups; None if unknown.
+        tpot: seconds per further token of a request, median over groups; None if unknown.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Line:
     predicted: float | None
     error: float | None
     differing: int
+    ttft: float | None = None
+    tpot: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Comparison:
 
     Attributes:
         lines: one per contender.
+        chosen: name of the plan that the comparison is about.
         batch: requests per group.
         prompts: how many were continued.
         output_tokens: emitted per prompt.
@@ -69,6 +74,7 @@ class Comparison:
     """
 
     lines: tuple[Line, ...]
+    chosen: str
     batch: int
     prompts: int
     output_tokens: int
@@ -92,6 +98,7 @@ def compare(
     bench: Workbench,
     plans: Mapping[str, tuple[Plan, float | None]],
     *,
+    chosen: str = BASELINE,
     batch: int = 1,
     limit: int | None = None,
     repeats: int = 3,
@@ -103,6 +110,7 @@ def compare(
     Args:
         bench: the problem's models and prompts.
         plans: (plan, predicted tokens per second) by name; `autoregressive` among them.
+        chosen: which of the plans the comparison is about.
         batch: requests decoded together.
         limit: use only so many prompts.
         repeats: runs of each group by each contender.
@@ -131,7 +139,8 @@ def compare(
         contenders += [Contender(name, stock_timer(run)) for name, run in runners.items()]
     _run_all(contenders, groups, repeats, progress)
     return Comparison(
-        lines=tuple(_lines(contenders)),
+        lines=tuple(_lines(contenders, batch)),
+        chosen=chosen,
         batch=batch,
         prompts=len(groups) * batch,
         output_tokens=bench.output_tokens,
@@ -161,7 +170,7 @@ def _run_all(
     progress("comparing", total, total)
 
 
-def _lines(contenders: Sequence[Contender]) -> Iterator[Line]:
+def _lines(contenders: Sequence[Contender], batch: int) -> Iterator[Line]:
     named = {contender.name: contender for contender in contenders}
     baseline, stock = named[BASELINE], named.get(STOCK)
     for contender in contenders:
@@ -170,7 +179,7 @@ def _lines(contenders: Sequence[Contender]) -> Iterator[Line]:
             for tokens, seconds in zip(contender.tokens, contender.group_seconds, strict=True)
         ]
         low, high = quartiles(speeds)
-        predicted = contender.predicted
+        predicted, first = contender.predicted, contender.first_seconds
         yield Line(
             name=contender.name,
             tokens_per_second=contender.tokens_per_second,
@@ -185,7 +194,32 @@ def _lines(contenders: Sequence[Contender]) -> Iterator[Line]:
                 mine != theirs
                 for mine, theirs in zip(contender.outputs, baseline.outputs, strict=True)
             ),
+            ttft=median(first) if first else None,
+            tpot=median(_seconds_per_token(contender, batch)) if first else None,
         )
+
+
+def _seconds_per_token(contender: Contender, batch: int) -> Iterator[float]:
+    """Per group, seconds between two tokens of a request after the first."""
+    times = zip(contender.group_seconds, contender.first_seconds, contender.tokens, strict=True)
+    for seconds, first, tokens in times:
+        yield (seconds - first) / max(tokens / batch - 1.0, 1.0)
+
+
+def missed_limits(line: Line, ttft: float | None, tpot: float | None) -> list[str]:
+    """What a measured plan does not keep of a problem's limits, in words.
+
+    Args:
+        line: of the plan.
+        ttft: most seconds until the first token, None for no limit.
+        tpot: most seconds per further token of a request, None for no limit.
+    """
+    measured = {"ttft": (line.ttft, ttft), "tpot": (line.tpot, tpot)}
+    return [
+        f"limits.{name} is {limit:g} s, measured {seconds:.4g} s"
+        for name, (seconds, limit) in measured.items()
+        if seconds is not None and limit is not None and seconds > limit
+    ]
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:

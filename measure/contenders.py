@@ -20,11 +20,13 @@ class Outcome:
 
     Attributes:
         seconds: prompts included.
+        first: seconds until the first token; None where it is not known.
         outputs: emitted tokens per prompt.
         rounds: of each request, summed; 0 where rounds are not known.
     """
 
     seconds: float
+    first: float | None
     outputs: tuple[tuple[int, ...], ...]
     rounds: int
 
@@ -41,6 +43,7 @@ class Contender:
         run: one timed run over a group of prompts.
         predicted: tokens per second, prompt included, as predicted beforehand; None if not.
         seconds: per group of prompts, one entry per repeat.
+        first: seconds until the first token, per group, one entry per repeat.
         tokens: emitted per group.
         rounds: per request and group, summed over requests.
         outputs: tokens per prompt, in order.
@@ -50,6 +53,7 @@ class Contender:
     run: Timer
     predicted: float | None = None
     seconds: list[list[float]] = field(default_factory=list)
+    first: list[list[float]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
     outputs: list[tuple[int, ...]] = field(default_factory=list)
@@ -58,6 +62,11 @@ class Contender:
     def group_seconds(self) -> list[float]:
         """Median over repeats of each group's seconds."""
         return [median(times) for times in self.seconds]
+
+    @property
+    def first_seconds(self) -> list[float]:
+        """Median over repeats of each group's seconds until the first token; empty if unknown."""
+        return [median(times) for times in self.first if times]
 
     @property
     def tokens_per_second(self) -> float:
@@ -73,11 +82,14 @@ class Contender:
         """Note a run; outputs and rounds of a group are those of its first run."""
         if group == len(self.seconds):
             self.seconds.append([])
+            self.first.append([])
             self.tokens.append(sum(len(tokens) for tokens in outcome.outputs))
             self.outputs += outcome.outputs
             if outcome.rounds:
                 self.rounds.append(outcome.rounds)
         self.seconds[group].append(outcome.seconds)
+        if outcome.first is not None:
+            self.first[group].append(outcome.first)
 
 
 def plan_timer(bench: Workbench, plan: Plan) -> Timer:
@@ -97,11 +109,15 @@ def plan_timer(bench: Workbench, plan: Plan) -> Timer:
             )
             for prompt in prompts
         ]
+        heard: list[float] = []
         start = perf_counter()
-        result = generate(executable, requests)
+        result = generate(
+            executable, requests, on_tokens=lambda *_: heard.append(perf_counter() - start)
+        )
         seconds = perf_counter() - start
         outputs = tuple(item.tokens for item in result.completions)
-        return Outcome(seconds, outputs, sum(item.rounds for item in result.completions))
+        rounds = sum(item.rounds for item in result.completions)
+        return Outcome(seconds, heard[0] if heard else None, outputs, rounds)
 
     return run
 
@@ -112,6 +128,6 @@ def stock_timer(runner: Runner) -> Timer:
     def run(prompts: Sequence[TokenPrompt]) -> Outcome:
         start = perf_counter()
         outputs = tuple(runner(prompts))
-        return Outcome(perf_counter() - start, outputs, 0)
+        return Outcome(perf_counter() - start, None, outputs, 0)
 
     return run

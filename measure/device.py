@@ -58,7 +58,7 @@ def measure_device(
     table, path = _table(bench)
     drafts = tuple(name for name in bench.models if name != "target")
     todo = [cell for cell in cells(facts) if _lacks(table, bench, *cell)]
-    every = tuple(probes(drafts, facts.greedy))
+    every = tuple(probes(drafts, facts.greedy, bench.models["target"].vocab_size))
     compiled = [(probe, bench.compile(probe.plan)) for probe in every] if todo else []
     for number, (batch, context) in enumerate(todo):
         samples: Samples = defaultdict(list)
@@ -95,12 +95,13 @@ def _table(bench: Workbench) -> tuple[MeasuredTable, Path]:
         memory_bytes=memory_bytes(),
         versions=versions(),
     )
-    greedy = "greedy" if bench.problem.workload.greedy else "sampled"
-    name = bench.fingerprint(provenance.hardware, provenance.threads, provenance.versions, greedy)
+    workload = bench.problem.workload
+    sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
+    name = bench.fingerprint(provenance.hardware, provenance.threads, provenance.versions, sampling)
     path = bench.problem.profiles / "device" / f"{name}.json"
     if path.is_file():
         return MeasuredTable.load(path), path
-    return MeasuredTable("measured here", provenance), path
+    return MeasuredTable("this machine", provenance), path
 
 
 def _lacks(table: MeasuredTable, bench: Workbench, batch: int, context: int) -> bool:
@@ -133,11 +134,14 @@ def _visit(
         else:
             samples["forward", model, width].append(seconds)
 
+    workload = bench.problem.workload
     requests = [
         Request(
             prompt_tokens=tokens,
             max_new_tokens=EMITTED,
-            temperature=bench.problem.workload.temperature,
+            temperature=workload.temperature,
+            top_k=workload.top_k,
+            top_p=workload.top_p,
             seed=seed,
         )
         for tokens in _texts(bench, batch, context, seed)

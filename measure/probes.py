@@ -16,27 +16,26 @@ LOOKUPS = (2, 4, 8, 12, 16)
 
 @dataclass(frozen=True)
 class Probe:
-    """A plan to time, and for how many rounds per visit."""
+    """A plan to time."""
 
     name: str
     plan: Plan
-    rounds: int
 
 
-def probes(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
+def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Probe]:
     """Autoregressive decoding, lookups, and per draft model chains and two-level bushes.
 
     A chain of n times drafting one node n times and verifying n + 1 tokens; a bush of w times
     drafting at w nodes at once and verifying 2 w + 1 tokens.
     """
-    yield Probe("autoregressive", parse_plan(plain_plan(greedy)), 10)
+    yield Probe("autoregressive", parse_plan(plain_plan(greedy)))
     for length in LOOKUPS:
-        yield Probe(f"lookup {length}", _lookup(length, greedy), 8)
+        yield Probe(f"lookup {length}", _lookup(length, greedy))
     for draft in drafts:
         for length in CHAINS:
-            yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy), 8)
-        for width in BUSHES:
-            yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy), 6)
+            yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy))
+        for width in (width for width in BUSHES if width <= vocabulary):
+            yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy))
 
 
 def _head(name: str, drafts: Sequence[str]) -> str:

@@ -128,7 +128,9 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
     digest = model_digest(folder)
     check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(folder),
         dtype=dtype if dtype == "auto" else getattr(torch, dtype),

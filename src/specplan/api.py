@@ -141,7 +141,7 @@ def bench(
         MissingCapabilityError: running models needs an extra.
     """
     from specplan.backends.bundle import Bundle, load_bundle
-    from specplan.contest import contestants, problem_of
+    from specplan.contest import chosen_name, contestants, problem_of
     from specplan.runtime import require_torch
 
     require_torch()
@@ -153,6 +153,7 @@ def bench(
     return compare(
         Workbench(problem_of(opened, prompts)),
         contestants(opened, batch, kinds=kinds),
+        chosen=chosen_name(opened),
         batch=batch,
         limit=limit,
         repeats=repeats,

@@ -45,17 +45,23 @@ def contestants(
     candidates = bundle.report["candidates"]
     chosen = candidates[bundle.report["chosen"]]
     found = {BASELINE: _entry(candidates[bundle.report["plain"]], batch)}
-    if chosen["method"] != BASELINE:
-        found[_name(chosen)] = _entry(chosen, batch)
+    found[_name(chosen)] = _entry(chosen, batch)
     if kinds:
         for summary in bundle.report["explanation"]["runners_up"]:
             (candidate,) = (c for c in candidates if _same(c, summary))
-            if candidate["method"] != BASELINE:
+            if candidate["family"] != chosen["family"]:
                 found[_name(candidate)] = _entry(candidate, batch)
     return found
 
 
+def chosen_name(bundle: Bundle) -> str:
+    """What `contestants` calls the chosen plan."""
+    return _name(bundle.report["candidates"][bundle.report["chosen"]])
+
+
 def _name(candidate: dict[str, Any]) -> str:
+    if candidate["method"] == BASELINE:
+        return BASELINE
     return f"{candidate['method']}: {candidate['words']}"
 
 

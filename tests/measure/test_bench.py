@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 from specplan.ir.errors import NothingToCompareError  # noqa: E402
 from specplan.ir.parser import parse_plan  # noqa: E402
-from specplan.measure.bench import BASELINE, STOCK, compare  # noqa: E402
+from specplan.measure.bench import BASELINE, STOCK, compare, missed_limits  # noqa: E402
 from specplan.measure.workbench import BENCH, PROFILE, Workbench, plain_plan  # noqa: E402
 from specplan.planner import load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
@@ -63,3 +63,14 @@ def test_files_without_splits_are_shared_out(tmp_path: Path) -> None:
     profile = [prompt.id for prompt in open_bench.prompts(PROFILE)]
     other = [prompt.id for prompt in open_bench.prompts(BENCH)]
     assert len(profile) == len(other) == 2 and not set(profile) & set(other)
+
+
+def test_limits_that_are_missed_are_told(bench: Workbench) -> None:
+    result = compare(bench, {BASELINE: (PLAIN, None)}, repeats=1, stock=False)
+    line = result.line(result.chosen)
+    assert line.ttft is not None and line.tpot is not None
+    assert 0 < line.ttft < 60 and 0 < line.tpot < 60
+    assert missed_limits(line, None, None) == []
+    assert missed_limits(line, 60.0, 60.0) == []
+    told = missed_limits(line, 1e-9, 1e-9)
+    assert [item.split(" ")[0] for item in told] == ["limits.ttft", "limits.tpot"]
