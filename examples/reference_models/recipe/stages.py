@@ -39,7 +39,7 @@ class Plan:
     target: Shape = TARGET
     draft: Shape = DRAFT
     target_steps: int = 1050
-    draft_steps: int = 850
+    draft_steps: int = 2400
     rows: int = 8
     length: int = 512
     seed: int = 0
