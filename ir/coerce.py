@@ -8,7 +8,18 @@ import types
 import typing
 from typing import Any, Literal
 
-from specplan.ir.values import Atom, Entry, Range, Span, State, Text, Value, print_atom
+from specplan.ir.values import (
+    NOT_WORDS,
+    WORD,
+    Atom,
+    Entry,
+    Range,
+    Span,
+    State,
+    Text,
+    Value,
+    print_atom,
+)
 
 
 class CoercionError(Exception):
@@ -50,15 +61,26 @@ def coerce(hint: Any, atom: Atom) -> Any:
             return atom
     elif origin is tuple:
         if isinstance(atom, tuple):
-            item = typing.get_args(hint)[0]
-            return tuple(coerce(item, part) for part in atom)
+            return _coerce_tuple(hint, atom)
     elif hint is float and type(atom) in (int, float):
         return float(typing.cast(float, atom))
     elif hint is Entry and type(atom) is str:
         return Entry(atom)
+    elif hint is str and type(atom) is str:
+        if WORD.fullmatch(atom) and atom not in NOT_WORDS:
+            return atom
     elif type(atom) is hint:
         return atom
-    raise CoercionError(f"{print_atom(atom)} is not {describe(hint)}")
+    raise CoercionError(f"{_shown(atom)} is not {describe(hint)}")
+
+
+def _coerce_tuple(hint: Any, atom: tuple[Atom, ...]) -> tuple[Any, ...]:
+    items = typing.get_args(hint)
+    if items[-1] is Ellipsis:
+        return tuple(coerce(items[0], part) for part in atom)
+    if len(items) != len(atom):
+        raise CoercionError(f"{_shown(atom)} does not have {len(items)} items")
+    return tuple(coerce(item, part) for item, part in zip(items, atom, strict=True))
 
 
 def _coerce_union(options: tuple[Any, ...], atom: Atom) -> Any:
@@ -70,7 +92,7 @@ def _coerce_union(options: tuple[Any, ...], atom: Atom) -> Any:
         except CoercionError:
             continue
     wanted = " or ".join(describe(option) for option in options if option is not type(None))
-    raise CoercionError(f"{print_atom(atom)} is not {wanted}")
+    raise CoercionError(f"{_shown(atom)} is not {wanted}")
 
 
 def describe(hint: Any) -> str:
@@ -82,4 +104,13 @@ def describe(hint: Any) -> str:
         return "one of " + ", ".join(typing.get_args(hint))
     if origin is tuple:
         return f"a list of which each is {describe(typing.get_args(hint)[0])}"
-    return _NAMES.get(hint, str(hint))
+    return _NAMES.get(hint) or f"of the kind {getattr(hint, '__name__', hint)}"
+
+
+def _shown(item: object) -> str:
+    """What was given, in words: JSON may hold whole ops and statements in place of atoms."""
+    if isinstance(item, tuple):
+        return "[" + ", ".join(_shown(part) for part in item) + "]"
+    if dataclasses.is_dataclass(item) and not isinstance(item, Span | Range | Entry):
+        return f"a {type(item).__name__}"
+    return print_atom(typing.cast(Atom, item))

@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from specplan.ir.errors import UsageError
+from specplan.ir.values import storable
 
 _LONGEST = 1000
+_DEEPEST = 50
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -53,8 +55,8 @@ def parse_formula(text: str) -> ast.expr:
         raise UsageError(f"a formula is at most {_LONGEST} characters long", where=f'"{text[:40]}"')
     try:
         tree = ast.parse(text, mode="eval").body
-        _check(tree)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        _check(tree, _DEEPEST)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.args[0] if error.args else "not a formula"
         raise UsageError(
             f"not a formula ({reason})",
@@ -67,11 +69,14 @@ def parse_formula(text: str) -> ast.expr:
 
 def formula_names(text: str) -> frozenset[str]:
     """Names the formula reads."""
-    called = {id(n.func) for n in ast.walk(parse_formula(text)) if isinstance(n, ast.Call)}
+    return names_in(parse_formula(text))
+
+
+def names_in(tree: ast.expr) -> frozenset[str]:
+    """Names a syntax tree of the grammar reads."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return frozenset(
-        node.id
-        for node in ast.walk(parse_formula(text))
-        if isinstance(node, ast.Name) and id(node) not in called
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called
     )
 
 
@@ -89,15 +94,23 @@ def evaluate(text: str, names: Mapping[str, float]) -> float | bool:
     Raises:
         UsageError: when a name is missing or the arithmetic fails.
     """
+    return evaluate_tree(parse_formula(text), names)
+
+
+def evaluate_tree(tree: ast.expr, names: Mapping[str, float]) -> float | bool:
+    """`evaluate` for a syntax tree of the grammar."""
     try:
-        return _value(parse_formula(text), names)  # type: ignore[no-any-return]
+        return _value(tree, names)  # type: ignore[no-any-return]
     except (KeyError, ArithmeticError, ValueError) as error:
-        raise UsageError(f"the formula has no value ({error})", where=f'"{text}"') from error
+        where = f'"{ast.unparse(tree)}"'
+        raise UsageError(f"the formula has no value ({error})", where=where) from error
 
 
-def _check(node: ast.expr) -> None:
+def _check(node: ast.expr, levels: int) -> None:
+    if levels == 0:
+        raise ValueError(f"nested deeper than {_DEEPEST}")
     match node:
-        case ast.Constant(value=value) if type(value) in (int, float):
+        case ast.Constant(value=int() | float() as value) if _is_number(value):
             return
         case ast.Name():
             return
@@ -114,9 +127,13 @@ def _check(node: ast.expr) -> None:
                 raise ValueError(f"{name} takes {_FUNCTIONS[name][0]} arguments")
             children = args
         case _:
-            raise ValueError(f"'{ast.unparse(node)}' is outside the grammar")
+            raise ValueError(f"'{ast.unparse(node)[:40]}' is outside the grammar")
     for child in children:
-        _check(child)
+        _check(child, levels - 1)
+
+
+def _is_number(value: float) -> bool:
+    return not isinstance(value, bool) and storable(value)
 
 
 def _value(node: ast.expr, names: Mapping[str, float]) -> Any:

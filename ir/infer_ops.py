@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from specplan.ir import infer_models
 from specplan.ir import infer_trees as trees
+from specplan.ir.errors import UsageError
 from specplan.ir.formula import formula_names, is_condition
+from specplan.ir.infer_picks import pick
+from specplan.ir.infer_states import check_effect, loaded_type
 from specplan.ir.ops import (
     Accept,
     Adopt,
@@ -35,9 +40,9 @@ from specplan.ir.ops import (
     Update,
     When,
 )
-from specplan.ir.plan import CacheState, Plan, ValueState
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.scope import expect, look, nodes_of, operands
+from specplan.ir.scope import expect, look, nodes_of
 from specplan.ir.types import (
     FlagType,
     NumberType,
@@ -49,10 +54,10 @@ from specplan.ir.types import (
 )
 from specplan.ir.values import Value
 
-LARGEST_TREE = 1 << 14
 
-
-def infer_op(plan: Plan, op: Op, scope: dict[Value, Type]) -> tuple[Type, ...]:
+def infer_op(
+    plan: Plan, op: Op, scope: dict[Value, Type], ends: Mapping[str, int]
+) -> tuple[Type, ...]:
     """Types of an op's results; regions are the walk's business.
 
     Raises:
@@ -64,10 +69,11 @@ def infer_op(plan: Plan, op: Op, scope: dict[Value, Type]) -> tuple[Type, ...]:
         case Prune() | Reroot() | Adopt():
             result = _reshaped(op, scope)
         case Forward():
-            return _forward(plan, op, scope)
+            return infer_models.forward(plan, op, scope, ends)
         case Mix():
             rows = expect(scope, op.rows, RowsType, "mix")
-            expect(scope, op.over, TreeType, "over")
+            over = expect(scope, op.over, TreeType, "over")
+            trees.check_rows(over, rows, op.rows)
             result = replace(rows, exact=False)
         case Measure():
             if isinstance(op.operand, Value):
@@ -80,21 +86,18 @@ def infer_op(plan: Plan, op: Op, scope: dict[Value, Type]) -> tuple[Type, ...]:
                 raise RuleError("size", "uniform needs a count of at least 1")
             result = UniformsType(op.count)
         case Accept():
-            result = _accept(op, scope)
+            result = infer_models.accept(op, scope)
         case Emit():
             result = replace(expect(scope, op.path, PathType, "emit"), emitted=True)
         case Load():
-            result = _load(plan, op)
+            result = loaded_type(plan.state(op.state), op.state)
         case Commit() | Store() | Update() | Refresh():
-            for name in operands(op):
-                look(scope, name, op.keyword)
+            check_effect(plan, op, scope)
             return ()
         case Repeat() | When() | Segment():
             raise RuleError("type", f"{op.keyword} holds a region")
         case _:
             assert_never(op)
-    if isinstance(result, TreeType) and result.nodes > LARGEST_TREE:
-        raise RuleError("size", f"a tree of {result.nodes} nodes; at most {LARGEST_TREE}")
     return (result,)
 
 
@@ -103,7 +106,7 @@ def _tree_op(
 ) -> Type:
     match op:
         case Root():
-            return TreeType(rows=op.rows, lineage=frozenset())
+            return TreeType(rows=op.rows)
         case Grow():
             tree = expect(scope, op.tree, TreeType, "grow")
             rows = expect(scope, op.rows, RowsType, "rows")
@@ -118,12 +121,10 @@ def _tree_op(
             return trees.place(op, tree, nodes_of(scope, op.at, "at"))
         case Relabel():
             tree = expect(scope, op.tree, TreeType, "relabel")
-            if op.rows is not None:
-                expect(scope, op.rows, RowsType, "rows")
-            if op.at is not None:
-                nodes_of(scope, op.at, "at")
+            new = None if op.rows is None else expect(scope, op.rows, RowsType, "rows")
+            at = None if op.at is None else nodes_of(scope, op.at, "at")
             other = None if op.other is None else expect(scope, op.other, TreeType, "other")
-            return trees.relabel(op, tree, other)
+            return trees.relabel(op, tree, new, at, other)
         case Graft():
             if not op.trees:
                 raise RuleError("arity", "graft needs a tree")
@@ -133,7 +134,7 @@ def _tree_op(
             if op.count is not None:
                 expect(scope, op.count, NumberType, "count")
             at = None if op.at is None else nodes_of(scope, op.at, "at")
-            return trees.pick(op, tree, at)
+            return pick(op, tree, at)
 
 
 def _reshaped(op: Prune | Reroot | Adopt, scope: dict[Value, Type]) -> TreeType:
@@ -149,79 +150,16 @@ def _reshaped(op: Prune | Reroot | Adopt, scope: dict[Value, Type]) -> TreeType:
             return trees.adopt(op, tree, path, expect(scope, op.rows, RowsType, "rows"))
 
 
-def _forward(plan: Plan, op: Forward, scope: dict[Value, Type]) -> tuple[Type, ...]:
-    if not op.nodes:
-        raise RuleError("arity", "forward needs nodes to run on")
-    if isinstance(op.pending, tuple) and len(op.pending) != len(op.nodes):
-        raise RuleError("arity", f"{len(op.pending)} pending counts for {len(op.nodes)} operands")
-    given = op.gives if op.gives is not None else ("logits",)
-    exact = _whole_stack(plan, op)
-    rows: list[Type] = []
-    for name in op.nodes:
-        nodes = nodes_of(scope, name, "forward")
-        rows += [RowsType(nodes.width, nodes.indices, nodes.lineage, op.model, exact)] * len(given)
-    return tuple(rows)
-
-
-def _whole_stack(plan: Plan, op: Forward) -> bool:
-    """True when the rows are those of the model's whole stack on its full cache."""
-    if op.write != "exact" or op.skip or op.only is not None or op.attend != "ancestors":
-        return False
-    if op.cache is not None:
-        cache = plan.state(op.cache)
-        if isinstance(cache, CacheState) and cache.view is not None:
-            return False
-    if op.layers:
-        reached = len(op.layers) == 1 and op.layers[0].start < op.layers[0].stop
-        return op.features is not None and reached
-    return op.cache is not None
-
-
 def _compute(op: Compute, scope: dict[Value, Type]) -> Type:
     given = {key for key, _ in op.operands}
-    missing = formula_names(op.formula) - given
-    if missing:
-        raise RuleError("formula", f"the formula reads {', '.join(sorted(missing))}, not given")
+    try:
+        read = formula_names(op.formula)
+    except UsageError as error:
+        raise RuleError("formula", str(error)) from error
+    if read != given:
+        named = ", ".join(sorted(read ^ given))
+        raise RuleError("formula", f"operands are what the formula reads; {named} is not both")
     for _, name in op.operands:
         if not isinstance(look(scope, name, "compute"), NumberType | FlagType):
             raise RuleError("type", f"compute %{name} is not a number")
     return FlagType() if is_condition(op.formula) else NumberType()
-
-
-def _accept(op: Accept, scope: dict[Value, Type]) -> PathType:
-    tree = expect(scope, op.tree, TreeType, "accept")
-    exact = False
-    if op.target is not None:
-        rows = expect(scope, op.target, RowsType, "target")
-        trees.check_lineage(tree, rows.lineage, f"rows %{op.target}")
-        exact = rows.exact and rows.model == "target"
-    if op.by is not None:
-        expect(scope, op.by, UniformsType, "by")
-    nodes, depth = tree.nodes, tree.depth
-    if op.at is not None:
-        at = nodes_of(scope, op.at, "at")
-        nodes -= at.seen
-        depth = min(depth, nodes)
-    return PathType(
-        depth=depth, nodes=nodes, rule=op.rule, exact=exact, chain=tree.is_chain is True,
-        dropped_draws=tree.dropped_draws, laws=tree.laws, rows=tree.rows,
-    )  # fmt: skip
-
-
-def _load(plan: Plan, op: Load) -> Type:
-    state = plan.state(op.state)
-    if not isinstance(state, ValueState):
-        raise RuleError("state", f"@{op.state} is not a value state")
-    if state.kind.name == "number":
-        return NumberType()
-    nodes = state.kind.integer("nodes", 0)
-    given = state.kind.get("parents", ())
-    parents = tuple(int(p) for p in given if isinstance(p, int)) if isinstance(given, tuple) else ()
-    depth = state.kind.integer("depth", nodes)
-    if not parents and depth == nodes:
-        parents = tuple(range(-1, nodes - 1))
-    law = state.kind.get("law", "point")
-    return TreeType(
-        nodes=nodes, depth=depth, parents=parents or (None if nodes else ()), newest=None,
-        newest_count=nodes, ragged=True, laws=frozenset({"draw" if law == "drawn" else "given"}),
-    )  # fmt: skip

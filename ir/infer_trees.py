@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specplan.ir.ops import Adopt, Graft, Grow, Lookup, Pick, Place, Prune, Relabel, Reroot
+from specplan.ir.bounds import check_tree_size
+from specplan.ir.ops import Adopt, Graft, Grow, Lookup, Place, Prune, Relabel, Reroot
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import ROOT, NodesType, PathType, RowsType, TreeType
+from specplan.ir.values import Value
 
 
 def grow(op: Grow, tree: TreeType, at: NodesType, rows: RowsType) -> TreeType:
-    """Children below nodes; draws need their uniforms (checked by the caller)."""
-    check_lineage(tree, at.lineage, f"nodes %{op.at}")
-    check_lineage(tree, rows.lineage, f"rows %{op.rows}")
+    """Children below nodes."""
+    check_nodes(tree, at, op.at)
+    check_rows(tree, rows, op.rows)
     _check_covered(op, tree, at, rows)
     counts = child_counts(op.children, at)
     grown = _attach(tree, at, counts, 1, op.keep)
@@ -24,7 +26,9 @@ def grow(op: Grow, tree: TreeType, at: NodesType, rows: RowsType) -> TreeType:
 
 def lookup(op: Lookup, tree: TreeType, at: NodesType) -> TreeType:
     """Chains found in a source; any of them may be missing."""
-    check_lineage(tree, at.lineage, f"nodes %{op.at}")
+    check_nodes(tree, at, op.at)
+    if op.match and (len(op.match) != 2 or op.match[0] > op.match[1]):
+        raise RuleError("size", "match is [shortest, longest]")
     counts = child_counts(op.children, at)
     grown = _attach(tree, at, counts, op.length, op.nodes)
     return replace(grown, laws=tree.laws | {"given"}, ragged=True)
@@ -32,50 +36,66 @@ def lookup(op: Lookup, tree: TreeType, at: NodesType) -> TreeType:
 
 def place(op: Place, tree: TreeType, at: NodesType) -> TreeType:
     """Constant tokens below nodes, as a chain each; `upto` fills up to that depth."""
-    check_lineage(tree, at.lineage, f"nodes %{op.at}")
-    length = len(op.tokens)
-    if op.upto is not None:
-        if at.width != 1:
-            raise RuleError("children", "place upto= works below one node")
-        if tree.nodes == 0 and at.indices == (ROOT,):
-            grown = _attach(tree, at, (1,), op.upto, None)
-        else:
-            size = max(op.upto, tree.nodes)
-            grown = replace(
-                tree, nodes=size, depth=max(op.upto, tree.depth), parents=None, newest=None,
-                newest_count=op.upto, ragged=True,
-            )  # fmt: skip
+    check_nodes(tree, at, op.at)
+    if op.upto is None:
+        grown = _attach(tree, at, (1,) * at.width, len(op.tokens), None)
+    elif at.width != 1:
+        raise RuleError("children", "place upto= works below one node")
+    elif tree.nodes == 0 and at.indices == (ROOT,):
+        grown = _attach(tree, at, (1,), op.upto, None)
     else:
-        grown = _attach(tree, at, (1,) * at.width, length, None)
+        size = max(op.upto, tree.nodes)
+        check_tree_size(size)
+        grown = replace(
+            tree, nodes=size, depth=max(op.upto, tree.depth), parents=None, newest=None,
+            newest_count=op.upto, ragged=True, chain=tree.is_chain and _is_tip(tree, at),
+        )  # fmt: skip
     new = tuple(range(tree.nodes, grown.nodes))
     return replace(
         grown, probes=tree.probes or op.probe, placed=tree.placed + new, laws=tree.laws | {"given"}
     )
 
 
-def relabel(op: Relabel, tree: TreeType, other: TreeType | None) -> TreeType:
-    """The same shape with new tokens."""
+def relabel(
+    op: Relabel, tree: TreeType, rows: RowsType | None, at: NodesType | None, other: TreeType | None
+) -> TreeType:
+    """The same shape with new tokens; rows of the old ones say nothing about them."""
+    if sum(given is not None for given in (op.rows, op.other, op.token)) != 1:
+        raise RuleError("arity", "relabel takes one of rows=, other= and token=")
+    if rows is not None:
+        check_rows(tree, rows, op.rows)
+    if at is not None:
+        check_nodes(tree, at, op.at)
     if op.map and len(op.map) != tree.nodes:
         raise RuleError("children", f"map has {len(op.map)} entries for {tree.nodes} nodes")
-    if other is not None and any(not ROOT <= index < other.nodes for index in op.map):
-        raise RuleError("children", f"map points outside the {other.nodes} nodes of %{op.other}")
-    return replace(tree, laws=tree.laws | {"given"}, probes=False)
+    if other is not None:
+        if any(index >= other.nodes for index in op.map):
+            raise RuleError(
+                "children", f"map points outside the {other.nodes} nodes of %{op.other}"
+            )
+        if not op.map and other.nodes != tree.nodes:
+            raise RuleError("children", f"%{op.other} has {other.nodes} nodes, not {tree.nodes}")
+    covered = at is None or (at.indices is not None and set(tree.placed) <= set(at.indices))
+    return replace(
+        tree, laws=tree.laws | {"given"}, probes=tree.probes and not covered, lineage=None,
+        dropped_draws=tree.dropped_draws or (tree.drawn and at is not None),
+    )  # fmt: skip
 
 
 def graft(op: Graft, trees: tuple[TreeType, ...]) -> TreeType:
-    """Trees joined at the root."""
+    """Trees joined at the root; the nodes of the first keep their numbers."""
+    if len({tree.rows for tree in trees}) > 1:
+        raise RuleError("lineage", "trees of different row groups have different roots")
+    nodes = sum(tree.nodes for tree in trees)
+    check_tree_size(nodes)
     parents: list[int] | None = []
-    lineage: frozenset[str] = frozenset()
-    laws: frozenset[str] = frozenset()
     for tree in trees:
         if parents is not None and tree.parents is not None and op.same == "keep":
             offset = len(parents)
             parents += [ROOT if p == ROOT else p + offset for p in tree.parents]
         else:
             parents = None
-        lineage, laws = lineage | tree.lineage, laws | tree.laws
-    nodes = sum(tree.nodes for tree in trees)
-    merged_draws = op.same == "merge" and any(_drew(tree.laws) for tree in trees)
+    merged_draws = op.same == "merge" and any(tree.drawn for tree in trees)
     return TreeType(
         nodes=nodes,
         depth=max(tree.depth for tree in trees),
@@ -83,82 +103,61 @@ def graft(op: Graft, trees: tuple[TreeType, ...]) -> TreeType:
         newest=None,
         newest_count=sum(tree.newest_count for tree in trees),
         ragged=any(tree.ragged for tree in trees),
-        laws=laws,
+        chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
+        laws=frozenset().union(*(tree.laws for tree in trees)),
         dropped_draws=merged_draws or any(tree.dropped_draws for tree in trees),
         probes=any(tree.probes for tree in trees),
         rows=trees[0].rows,
-        lineage=lineage,
+        lineage=trees[0].lineage,
     )
-
-
-def pick(op: Pick, tree: TreeType, at: NodesType | None) -> NodesType:
-    """Nodes by place, index or score."""
-    indices, width = _placed_at(op, tree, at)
-    if op.nodes is not None:
-        if indices is None:
-            if any(not 0 <= index < width for index in op.nodes):
-                raise RuleError("children", f"nodes={list(op.nodes)} of at most {width}")
-            return NodesType(len(op.nodes), None, tree.lineage)
-        if any(not 0 <= index < len(indices) for index in op.nodes):
-            raise RuleError("children", f"nodes={list(op.nodes)} of {len(indices)} nodes")
-        indices = tuple(indices[index] for index in op.nodes)
-        width = len(indices)
-    bound = op.best if op.best is not None else op.worst
-    if bound is not None:
-        closed = op.of == "all" and op.best is not None and op.by == "path"
-        if width == 1 and indices is not None:
-            return NodesType(1, indices, tree.lineage, ROOT in indices)
-        return NodesType(min(bound, width), None, tree.lineage, closed=closed)
-    if op.count is not None:
-        return NodesType(width, None, tree.lineage)
-    holds_root = indices is not None and ROOT in indices
-    seen = tree.nodes if op.of == "leaves" else 0
-    return NodesType(width, indices, tree.lineage, holds_root, seen=seen)
 
 
 def prune(op: Prune, tree: TreeType, to: NodesType) -> TreeType:
     """Some nodes and their ancestors."""
-    check_lineage(tree, to.lineage, f"nodes %{op.to}")
-    dropped = tree.dropped_draws or _drew(tree.laws)
+    check_nodes(tree, to, op.to)
+    probes = tree.probes
     if tree.parents is not None and to.indices is not None:
         kept = sorted(_closure(tree.parents, to.indices))
         place_of = {ROOT: ROOT, **{old: new for new, old in enumerate(kept)}}
         parents = tuple(place_of[tree.parents[old]] for old in kept)
         nodes = len(kept)
+        probes = probes and not set(tree.placed).isdisjoint(kept)
     else:
         parents = None
         nodes = min(tree.nodes, to.width if to.closed else to.width * max(tree.depth, 1))
     return replace(
         tree, nodes=nodes, depth=min(tree.depth, nodes), parents=parents, newest=None,
-        newest_count=nodes, placed=(), dropped_draws=dropped,
+        newest_count=nodes, placed=(), chain=tree.is_chain, probes=probes, lineage=None,
+        dropped_draws=tree.dropped_draws or tree.drawn,
     )  # fmt: skip
 
 
 def reroot(op: Reroot, tree: TreeType) -> TreeType:
     """What survives below the emitted path."""
     nodes = op.nodes if op.nodes is not None else tree.nodes
-    chain = tree.is_chain is True or nodes <= 1
-    parents = tuple(range(-1, nodes - 1)) if chain else None
-    depth = nodes if chain else min(tree.depth, nodes)
+    check_tree_size(nodes)
+    chain = nodes <= 1 or (_placed_chains(tree) if op.take == "placed" else tree.is_chain)
     return replace(
-        tree, nodes=nodes, depth=depth, parents=parents, newest=None, newest_count=nodes,
-        placed=(), ragged=True, probes=False,
+        tree, nodes=nodes, depth=nodes if chain else min(tree.depth, nodes),
+        parents=tuple(range(-1, nodes - 1)) if chain else None, newest=None, newest_count=nodes,
+        placed=(), ragged=True, chain=chain, probes=False, lineage=None,
     )  # fmt: skip
 
 
 def adopt(op: Adopt, tree: TreeType, path: PathType, rows: RowsType) -> TreeType:
     """A judged path and its bonus as drafted nodes, in place of the nodes that were judged."""
-    check_lineage(tree, rows.lineage, f"rows %{op.rows}")
-    base = tree.nodes - path.nodes
+    check_rows(tree, rows, op.rows)
+    if tree.lineage is None or not tree.lineage.related(path.lineage):
+        raise RuleError("lineage", f"the path %{op.path} was judged in another tree")
+    base = max(tree.nodes - path.nodes, 0)
     nodes = base + path.depth + 1
-    depth = tree.depth - path.depth + path.depth + 1
-    chain = tree.is_chain is True
-    parents = tuple(range(-1, nodes - 1)) if chain else None
-    newest = tuple(range(base, nodes)) if chain else None
+    check_tree_size(nodes)
+    chain = tree.is_chain
     return TreeType(
-        nodes=nodes, depth=min(depth, nodes), parents=parents, newest=newest,
-        newest_count=path.depth + 1, ragged=True, laws=frozenset({"draw"}), rows=tree.rows,
-        dropped_draws=tree.dropped_draws, lineage=tree.lineage,
+        nodes=nodes, depth=min(tree.depth + 1, nodes), newest_count=path.depth + 1,
+        parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
+        newest=tuple(range(base, nodes)) if chain else None, ragged=True, probes=tree.probes,
+        laws=tree.laws | {"draw"}, rows=tree.rows, dropped_draws=tree.dropped_draws,
     )  # fmt: skip
 
 
@@ -166,29 +165,42 @@ def child_counts(children: int | tuple[int, ...], at: NodesType) -> tuple[int, .
     """Children per node of `at`.
 
     Raises:
-        RuleError: `children`, when the list has another length or a negative count.
+        RuleError: `children`, when the list has another length.
     """
     counts = (children,) * at.width if isinstance(children, int) else children
     if len(counts) != at.width:
         raise RuleError("children", f"{len(counts)} child counts for {at.width} nodes")
-    if any(count < 0 for count in counts):
-        raise RuleError("children", "a child count is negative")
     return counts
 
 
-def check_lineage(tree: TreeType, lineage: frozenset[str], what: str) -> None:
-    """Refuse nodes or rows of an unrelated tree."""
-    if not tree.related(lineage):
-        raise RuleError("lineage", f"{what} belong to another tree")
+def check_rows(tree: TreeType, rows: RowsType, name: Value | None) -> None:
+    """Refuse rows of an unrelated tree; those of an extended one are rows of this one too.
+
+    Raises:
+        RuleError: `lineage`.
+    """
+    if tree.lineage is None or not tree.lineage.related(rows.lineage):
+        raise RuleError("lineage", f"rows %{name} belong to another tree")
+
+
+def check_nodes(tree: TreeType, nodes: NodesType, name: Value | None) -> None:
+    """Refuse nodes that were not picked from the tree or from one it extends.
+
+    Raises:
+        RuleError: `lineage`.
+    """
+    if tree.lineage is None or nodes.lineage is None or not tree.lineage.extends(nodes.lineage):
+        raise RuleError("lineage", f"nodes %{name} belong to another tree")
 
 
 def _check_covered(op: Grow, tree: TreeType, at: NodesType, rows: RowsType) -> None:
     """Every node needs a row of its own or of an ancestor (heads look ahead from the root)."""
     if at.indices is None or rows.indices is None or tree.parents is None:
         return
+    covered = set(rows.indices)
     for node in at.indices:
         above = node
-        while above not in rows.indices:
+        while above not in covered:
             if above == ROOT:
                 raise RuleError("lineage", f"rows %{op.rows} have none for node {node} or above")
             above = tree.parents[above]
@@ -202,52 +214,39 @@ def _attach(
     if total == 0:
         return tree
     added = total if limit is None else min(total, limit)
+    check_tree_size(tree.nodes + added)
     static = tree.parents is not None and at.indices is not None and added == total
     if not static or tree.parents is None or at.indices is None:
+        chain = tree.is_chain and counts == (1,) and _is_tip(tree, at)
         return replace(
             tree, nodes=tree.nodes + added, depth=tree.depth + min(length, added), parents=None,
-            newest=None, newest_count=added,
+            newest=None, newest_count=added, chain=chain,
         )  # fmt: skip
-    parents = list(tree.parents)
+    parents, depths = list(tree.parents), [*(tree.depths or ()), 0]
+    deepest = tree.depth
     for node, count in zip(at.indices, counts, strict=True):
         for _ in range(count):
-            parent = node
-            for _ in range(length):
-                parents.append(parent)
-                parent = len(parents) - 1
-    grown = replace(tree, nodes=len(parents), parents=tuple(parents))
+            parents += [node, *range(len(parents), len(parents) + length - 1)]
+        deepest = max(deepest, depths[node] + length if count else 0)
     return replace(
-        grown, depth=max(grown.depths or (0,)), newest=tuple(range(tree.nodes, len(parents))),
-        newest_count=added,
+        tree, nodes=len(parents), parents=tuple(parents), depth=deepest,
+        newest=tuple(range(tree.nodes, len(parents))), newest_count=added,
     )  # fmt: skip
 
 
-def _placed_at(
-    op: Pick, tree: TreeType, at: NodesType | None
-) -> tuple[tuple[int, ...] | None, int]:
-    match op.of:
-        case "newest":
-            return tree.newest, tree.newest_count
-        case "all":
-            everything = tuple(range(tree.nodes)) or (ROOT,)
-            return everything, len(everything)
-        case "placed":
-            return tree.placed, len(tree.placed)
-        case "leaves":
-            leaves = tree.leaves
-            if leaves is None:
-                return None, 1 if tree.is_chain else tree.nodes
-            return (None if tree.ragged else leaves), len(leaves)
-        case "from":
-            if at is None:
-                raise RuleError("type", "pick of=from needs at=")
-            if tree.parents is None or at.indices is None:
-                return None, tree.nodes + 1
-            below = set(at.indices)
-            for node, parent in enumerate(tree.parents):
-                if parent in below:
-                    below.add(node)
-            return tuple(sorted(below)), len(below)
+def _is_tip(tree: TreeType, at: NodesType) -> bool:
+    """True when `at` is the one node of a chain that has no child."""
+    if at.indices is not None and tree.parents is not None:
+        return at.indices == tree.leaves
+    return at.width == 1 and at.seen == tree.nodes
+
+
+def _placed_chains(tree: TreeType) -> bool:
+    """True when the placed nodes form at most one chain below each other node."""
+    if tree.parents is None:
+        return False
+    above = [tree.parents[node] for node in tree.placed]
+    return len(set(above)) == len(above)
 
 
 def _closure(parents: tuple[int, ...], nodes: tuple[int, ...]) -> set[int]:
@@ -258,7 +257,3 @@ def _closure(parents: tuple[int, ...], nodes: tuple[int, ...]) -> set[int]:
             kept.add(node)
             node = parents[node]
     return kept
-
-
-def _drew(laws: frozenset[str]) -> bool:
-    return bool(laws & {"draw", "draw_distinct", "shared"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from typing import Any
 
@@ -22,7 +23,19 @@ from specplan.ir.plan import (
     TrackState,
     ValueState,
 )
-from specplan.ir.values import Atom, Entry, Range, Span, State, Text, Value
+from specplan.ir.values import (
+    NAME,
+    NOT_WORDS,
+    WORD,
+    Atom,
+    Entry,
+    Range,
+    Span,
+    State,
+    Text,
+    Value,
+    storable,
+)
 
 SCHEMA_VERSION = 1
 _STATES = {cls.keyword: cls for cls in (CacheState, TrackState, SourceState, ValueState)}
@@ -51,6 +64,8 @@ def plan_from_json(data: Any) -> Plan:
     fields = {key: value for key, value in data.items() if key != "schema_version"}
     try:
         return typing.cast(Plan, _build(Plan, fields))
+    except RecursionError as error:
+        raise UsageError("nested too deeply", where="plan JSON") from error
     except (CoercionError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"not a plan ({error})", where="plan JSON") from error
 
@@ -97,21 +112,45 @@ def _decode(data: Any) -> Any:
             return _build(_STATES[keyword], _keyed(fields))
         case {"is": name, **fields}:
             return _build(_PLAIN[name], _keyed(fields))
-        case {"value": name}:
-            return Value(name)
-        case {"state": name}:
-            return State(name)
-        case {"text": text}:
-            return Text(text)
-        case {"span": [start, stop]}:
-            return Span(int(start), int(stop))
-        case {"range": [low, high]}:
-            return Range(low, high)
-        case {"entry": name, "arguments": arguments}:
-            return Entry(name, tuple((str(k), _decode(v)) for k, v in arguments))
         case list():
             return tuple(_decode(item) for item in data)
+    return _decode_atom(data)
+
+
+def _decode_atom(data: Any) -> Atom:
+    match data:
+        case {"value": name}:
+            return Value(_matching(NAME, name))
+        case {"state": name}:
+            return State(_matching(NAME, name))
+        case {"text": str(text)}:
+            return Text(text)
+        case {"span": [int(start), int(stop)]}:
+            return Span(int(_number(start)), int(_number(stop)))
+        case {"range": [int() | float() as low, int() | float() as high]}:
+            return Range(_number(low), _number(high))
+        case {"entry": name, "arguments": arguments}:
+            keys = [_matching(WORD, key) for key, _ in arguments]
+            if len(set(keys)) != len(keys):
+                raise CoercionError(f"{name} is given an argument twice")
+            return Entry(_matching(WORD, name), tuple((str(k), _decode(v)) for k, v in arguments))
+        case bool():
+            return data
+        case int() | float():
+            return _number(data)
+    return _matching(WORD, data)
+
+
+def _matching(pattern: re.Pattern[str], data: Any) -> str:
+    if not isinstance(data, str) or not pattern.fullmatch(data) or data in NOT_WORDS:
+        raise CoercionError(f"{str(data)[:40]!r} is no name")
     return data
+
+
+def _number(number: float) -> float:
+    if not storable(number):
+        raise CoercionError("a number is too large")
+    return number
 
 
 def _keyed(fields: dict[Any, Any]) -> dict[str, Any]:
@@ -124,20 +163,5 @@ def _build(cls: type, fields: dict[str, Any]) -> Any:
     for key, raw in fields.items():
         if key not in types:
             raise CoercionError(f"{cls.__name__} has no field '{key}'")
-        value = _decode(raw)
-        values[key] = _checked(types[key], value)
+        values[key] = coerce(types[key], _decode(raw))
     return cls(**values)
-
-
-def _checked(hint: Any, value: Any) -> Any:
-    """Atoms are checked against the field's type; dataclasses were checked when built."""
-    nested = dataclasses.is_dataclass(value) and not isinstance(value, Span | Range | Entry)
-    if nested or (isinstance(value, tuple) and any(_is_structure(item) for item in value)):
-        return value
-    return coerce(hint, typing.cast(Atom, value))
-
-
-def _is_structure(item: Any) -> bool:
-    if isinstance(item, tuple):
-        return True
-    return dataclasses.is_dataclass(item) and not isinstance(item, Span | Range | Entry)

@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from specplan.ir.errors import UsageError
-from specplan.ir.values import WORD
+from specplan.ir.values import NAME, WORD
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TOKEN = re.compile(
     "|".join(
         (
             r"(?P<skip>[ \t\r]+|\#[^\n]*)",
             r"(?P<newline>\n)",
-            rf"(?P<value>%{_NAME})",
-            rf"(?P<state>@{_NAME})",
+            rf"(?P<value>%{NAME.pattern})",
+            rf"(?P<state>@{NAME.pattern})",
             r'(?P<text>"(?:[^"\\\n]|\\.)*")',
             r"(?P<float>-?\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+))",
             r"(?P<integer>-?\d+)",
             rf"(?P<word>{WORD.pattern})",
             r"(?P<mark>\.\.|[=()\[\]{},:])",
         )
-    )
+    ),
+    re.ASCII,
 )
 
 

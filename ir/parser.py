@@ -6,7 +6,6 @@ import typing
 from typing import Any
 
 from specplan.ir.coerce import CoercionError, coerce, field_types
-from specplan.ir.errors import UsageError
 from specplan.ir.lexer import Token
 from specplan.ir.ops import OPS, Compute, Op, Region, Repeat, Segment, When
 from specplan.ir.plan import (
@@ -37,14 +36,15 @@ def parse_plan(text: str) -> Plan:
     """
     reader = Reader(text)
     reader.take("word", "plan")
-    parts: dict[str, Any] = {"name": reader.take("word").text}
+    parts: dict[str, Any] = {"name": reader.name("a plan")}
     reader.take("newline")
     lists: dict[str, list[Any]] = {}
     while not reader.at("end"):
+        start = reader.next
         key, value = _statement(reader)
         if key in ("assumptions", "schedule"):
             if key in parts:
-                raise reader.error(f"a second statement of the plan's {key}")
+                raise reader.error(f"a second statement of the plan's {key}", at=start)
             parts[key] = value
         else:
             lists.setdefault(key, []).append(value)
@@ -65,7 +65,7 @@ def _statement(reader: Reader) -> tuple[str, Any]:
     keyword = reader.take("word")
     match keyword.text:
         case "model":
-            name = reader.take("word").text
+            name = reader.name("a model")
             result: tuple[str, Any] = (
                 "models",
                 reader.build(Model, reader.keywords(), "model", name=name),
@@ -73,23 +73,25 @@ def _statement(reader: Reader) -> tuple[str, Any]:
         case "assume":
             result = "assumptions", reader.build(Assumptions, reader.keywords(), "assume")
         case "rows":
-            name = reader.take("word").text
-            result = "row_groups", RowGroup(name=name, count=int(reader.take("integer").text))
+            name, count = reader.name("a row group"), reader.atom()
+            if type(count) is not int:
+                raise reader.error("a row group has a number of rows", at=keyword)
+            result = "row_groups", RowGroup(name=name, count=count)
         case "state":
             result = "states", _state(reader)
         case "round":
-            name = reader.take("word").text
+            name = reader.name("a round")
             region = _region(reader, 0)
             if region.yields or region.until is not None:
-                raise reader.error("a round does not yield")
+                raise reader.error("a round does not yield", at=keyword)
             return "rounds", Round(name=name, ops=region.ops)
         case "schedule":
             return "schedule", _schedule(reader)
         case _:
-            raise UsageError(
+            raise reader.error(
                 f"'{keyword.text}' starts no statement",
-                where=f"plan text, {keyword.where}",
-                remedy="Statements are model, assume, rows, state, round and schedule.",
+                "Statements are model, assume, rows, state, round and schedule.",
+                at=keyword,
             )
     reader.take("newline")
     return result
@@ -101,20 +103,18 @@ def _state(reader: Reader) -> StateDeclaration:
     kind = reader.take("word")
     if kind.text in ("cache", "track"):
         cls: Any = CacheState if kind.text == "cache" else TrackState
-        model = reader.take("word").text
+        model = reader.name("a model")
         given = reader.keywords()
         return typing.cast(
-            StateDeclaration, reader.build(cls, given, kind.text, name=name, model=model)
+            StateDeclaration, reader.build(cls, given, kind.text, kind, name=name, model=model)
         )
     if kind.text in ("source", "value"):
         cls = SourceState if kind.text == "source" else ValueState
         token = reader.next
         given = {"kind": (reader.atom(), token), **reader.keywords()}
-        return typing.cast(StateDeclaration, reader.build(cls, given, kind.text, name=name))
-    raise UsageError(
-        f"'{kind.text}' is no kind of state",
-        where=f"plan text, {kind.where}",
-        remedy="Kinds are cache, track, source and value.",
+        return typing.cast(StateDeclaration, reader.build(cls, given, kind.text, kind, name=name))
+    raise reader.error(
+        f"'{kind.text}' is no kind of state", "Kinds are cache, track, source and value.", at=kind
     )
 
 
@@ -127,11 +127,11 @@ def _schedule(reader: Reader) -> Schedule:
         token = reader.next
         formula = reader.atom()
         if not isinstance(formula, Text):
-            raise UsageError("a guard is a quoted formula", where=f"plan text, {token.where}")
-        guards.append(Guard(formula=formula, round=reader.take("word").text))
+            raise reader.error("a guard is a quoted formula", at=token)
+        guards.append(Guard(formula=formula, round=reader.name("a round")))
         reader.take("newline")
     reader.take("word", "otherwise")
-    otherwise = reader.take("word").text
+    otherwise = reader.name("a round")
     reader.take("newline")
     _close(reader)
     return reader.build(Schedule, given, "schedule", guards=tuple(guards), otherwise=otherwise)
@@ -178,23 +178,21 @@ def _op(reader: Reader, depth: int) -> Op:
     token = reader.take("word")
     cls = OPS.get(token.text)
     if cls is None:
-        raise UsageError(
-            f"'{token.text}' is no op",
-            where=f"plan text, {token.where}",
-            remedy=f"Ops are {', '.join(sorted(OPS))}.",
+        raise reader.error(
+            f"'{token.text}' is no op", f"Ops are {', '.join(sorted(OPS))}.", at=token
         )
     ready: dict[str, Any] = {"results": results, **_positional(reader, cls, token)}
     if cls is Repeat:
         ready["carried"] = _carried(reader)
     given = reader.keywords()
     if cls is Compute:
-        ready["operands"] = _operands(given)
+        ready["operands"] = _operands(reader, given)
         given = {}
     if cls in (Repeat, When, Segment):
         ready["body"] = _region(reader, depth + 1)
     else:
         reader.take("newline")
-    return reader.build(cls, given, token.text, **ready)
+    return reader.build(cls, given, token.text, token, **ready)
 
 
 def _positional(reader: Reader, cls: type[Op], token: Token) -> dict[str, Any]:
@@ -208,9 +206,7 @@ def _positional(reader: Reader, cls: type[Op], token: Token) -> dict[str, Any]:
             else:
                 found[name] = coerce(types[name], reader.atom())
         except CoercionError as error:
-            raise UsageError(
-                f"{token.text} {name}: {error}", where=f"plan text, {place.where}"
-            ) from error
+            raise reader.error(f"{token.text} {name}: {error}", at=place) from error
     return found
 
 
@@ -234,10 +230,10 @@ def _carried(reader: Reader) -> tuple[tuple[Value, Value], ...]:
     return tuple(pairs)
 
 
-def _operands(given: dict[str, tuple[Atom, Token]]) -> tuple[tuple[str, Value], ...]:
+def _operands(
+    reader: Reader, given: dict[str, tuple[Atom, Token]]
+) -> tuple[tuple[str, Value], ...]:
     for key, (atom, token) in given.items():
         if not isinstance(atom, Value):
-            raise UsageError(
-                f"compute {key}: an operand is a value (%name)", where=f"plan text, {token.where}"
-            )
+            raise reader.error(f"compute {key}: an operand is a value (%name)", at=token)
     return tuple((key, typing.cast(Value, atom)) for key, (atom, _) in given.items())

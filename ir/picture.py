@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import networkx as nx
 
-from specplan.ir.ops import Op, Repeat, Segment, When
+from specplan.ir.ops import Op, Repeat
 from specplan.ir.plan import Plan, Round
 from specplan.ir.printer import print_op
-from specplan.ir.scope import operands, states
+from specplan.ir.scope import operands, region_of, states
 from specplan.ir.values import Value
+
+_MERMAID = str.maketrans(
+    {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "[": "#91;", "]": "#93;"}
+)
 
 
 def round_graph(item: Round) -> nx.MultiDiGraph[str]:
     """One node per op (`label`: its first line of text, `region`: the op that holds it).
 
-    Edges carry `label`: the value that flows, or the state that orders two ops.
+    Edges carry `label`, the value that flows or the state that orders two ops, and `kind`, value or
+    state. They show one trip of a loop: what is carried flows from the op that gives it first, and
+    what is yielded flows into the loop's own node. The graph has no cycle.
     """
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(name=item.name)
     _add(graph, item.ops, None, {}, {})
@@ -26,34 +32,36 @@ def round_graph(item: Round) -> nx.MultiDiGraph[str]:
 def to_mermaid(plan: Plan) -> str:
     """All rounds as one Mermaid flowchart."""
     lines = ["flowchart TD"]
-    for item in plan.rounds:
+    for index, item in enumerate(plan.rounds):
         graph = round_graph(item)
-        lines.append(f"  subgraph {item.name}")
+        lines.append(f'  subgraph r{index}["{_mermaid(item.name)}"]')
         for node, data in graph.nodes(data=True):
-            label = _quoted(str(data["label"])).replace("[", "#91;").replace("]", "#93;")
-            lines.append(f'    {item.name}_{node}["{label}"]')
+            lines.append(f'    r{index}{node}["{_mermaid(data["label"])}"]')
         lines.append("  end")
-        for source, target, data in graph.edges(data=True):
-            arrow = "-.->" if data["kind"] == "state" else "-->"
-            label = data["label"]
-            lines.append(f'  {item.name}_{source} {arrow}|"{label}"| {item.name}_{target}')
+        for source, target, label, kind in _edges(graph):
+            arrow = "-.->" if kind == "state" else "-->"
+            lines.append(f'  r{index}{source} {arrow}|"{_mermaid(label)}"| r{index}{target}')
     return "\n".join(lines) + "\n"
 
 
 def to_dot(plan: Plan) -> str:
     """All rounds as one Graphviz digraph."""
-    lines = [f'digraph "{plan.name}" {{', "  node [shape=box, fontname=monospace];"]
-    for item in plan.rounds:
+    lines = [f"digraph {_dot(plan.name)} {{", "  node [shape=box, fontname=monospace];"]
+    for index, item in enumerate(plan.rounds):
         graph = round_graph(item)
-        lines += [f'  subgraph "cluster_{item.name}" {{', f'    label="{item.name}";']
+        lines += [f"  subgraph cluster_{index} {{", f"    label={_dot(item.name)};"]
         for node, data in graph.nodes(data=True):
-            lines.append(f'    {item.name}_{node} [label="{_quoted(str(data["label"]), "dot")}"];')
+            lines.append(f"    r{index}{node} [label={_dot(data['label'])}];")
         lines.append("  }")
-        for source, target, data in graph.edges(data=True):
-            style = ", style=dashed" if data["kind"] == "state" else ""
-            edge = f"{item.name}_{source} -> {item.name}_{target}"
-            lines.append(f'  {edge} [label="{data["label"]}"{style}];')
+        for source, target, label, kind in _edges(graph):
+            style = ", style=dashed" if kind == "state" else ""
+            lines.append(f"  r{index}{source} -> r{index}{target} [label={_dot(label)}{style}];")
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _edges(graph: nx.MultiDiGraph[str]) -> Iterator[tuple[str, str, str, str]]:
+    for source, target, data in graph.edges(data=True):
+        yield source, target, data["label"], data["kind"]
 
 
 def _add(
@@ -74,17 +82,23 @@ def _add(
             if state in touched:
                 graph.add_edge(touched[state], node, label=f"@{state}", kind="state")
             touched[state] = node
-        if isinstance(op, Repeat | When | Segment):
+        region = region_of(op)
+        if region is not None:
             inner = dict(defined)
             if isinstance(op, Repeat):
-                inner.update({parameter: node for parameter, _ in op.carried})
-            _add(graph, op.body.ops, node, inner, touched)
-            for name in op.body.yields:
-                if name in inner and inner[name] != node:
+                inner.update({to: defined[of] for to, of in op.carried if of in defined})
+            _add(graph, region.ops, node, inner, touched)
+            given = (*region.yields, *(() if region.until is None else (region.until,)))
+            for name in dict.fromkeys(given):
+                if name in inner:
                     graph.add_edge(inner[name], node, label=f"yield %{name}", kind="value")
         defined.update({name: node for name in op.results})
 
 
-def _quoted(text: str, form: str = "mermaid") -> str:
-    replaced: dict[str, Any] = {"mermaid": "#quot;", "dot": '\\"'}
-    return text.replace('"', replaced[form])
+def _mermaid(text: str) -> str:
+    """Text for a quoted label."""
+    return text.translate(_MERMAID)
+
+
+def _dot(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -13,11 +13,15 @@ from specplan.ir.values import Entry, Range, State, Text
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model by its role; where its files are is the business of the bundle."""
+    """A model by its role; where its files are is the business of the bundle.
+
+    The weights of a `live` model may change between rounds.
+    """
 
     name: str
     digest: Text | None = None
     dtype: str | None = None
+    revision: Literal["fixed", "live"] = "fixed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,21 @@ from typing import Any, TypeVar
 from specplan.ir.coerce import CoercionError, coerce, field_types
 from specplan.ir.errors import UsageError
 from specplan.ir.lexer import Token, tokenize
-from specplan.ir.values import Atom, Entry, Range, Span, State, Text, Value
+from specplan.ir.values import (
+    NOT_WORDS,
+    Atom,
+    Entry,
+    Range,
+    Span,
+    State,
+    Text,
+    Value,
+    storable,
+)
 
 T = TypeVar("T")
+_LONGEST_NUMBER = 64
+_DEEPEST = 32
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
 
 
@@ -21,6 +33,7 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.tokens = tokenize(text)
         self.index = 0
+        self.depth = 0
 
     @property
     def next(self) -> Token:
@@ -50,9 +63,16 @@ class Reader:
         self.index += 1
         return True
 
-    def error(self, what: str, remedy: str = "") -> UsageError:
-        """A refusal at the next token."""
-        return UsageError(what, where=f"plan text, {self.next.where}", remedy=remedy)
+    def error(self, what: str, remedy: str = "", *, at: Token | None = None) -> UsageError:
+        """A refusal at the next token, or at the one given."""
+        place = self.next if at is None else at
+        return UsageError(what, where=f"plan text, {place.where}", remedy=remedy)
+
+    def name(self, of: str) -> str:
+        """Read the name of something."""
+        if self.next.text in NOT_WORDS:
+            raise self.error(f"{of} cannot be called '{self.next.text}'")
+        return self.take("word").text
 
     def at_key(self) -> bool:
         """True when `word =` comes next."""
@@ -82,35 +102,51 @@ class Reader:
         raise self.error(f"expected a value, found {token.text.strip() or token.kind!r}")
 
     def _number(self, token: Token) -> Atom:
-        number = _number(token.text)
+        number = self._value(token)
         if self.at("mark", "..") and self.peek().kind in ("integer", "float"):
-            self.index += 1
-            high = _number(self.tokens[self.index].text)
-            self.index += 1
-            return Range(number, high)
+            self.index += 2
+            return Range(number, self._value(self.tokens[self.index - 1]))
         if isinstance(number, int) and self.at("mark", ":"):
             self.index += 1
-            return Span(number, int(self.take("integer").text))
+            return Span(number, int(self._value(self.take("integer"))))
         return number
 
+    def _value(self, token: Token) -> int | float:
+        if len(token.text) <= _LONGEST_NUMBER:
+            number = int(token.text) if token.kind == "integer" else float(token.text)
+            if storable(number):
+                return number
+        raise self.error("the number is too large", at=token)
+
+    def _deeper(self) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.error(f"lists are nested deeper than {_DEEPEST}")
+
     def _list(self) -> tuple[Atom, ...]:
+        self._deeper()
         self.take("mark", "[")
         items: list[Atom] = []
         while not self.accept("mark", "]"):
             items.append(self.atom())
             if not self.at("mark", "]"):
                 self.take("mark", ",")
+        self.depth -= 1
         return tuple(items)
 
     def _entry(self, name: str) -> Entry:
+        self._deeper()
         self.take("mark", "(")
         arguments: list[tuple[str, Atom]] = []
         while not self.accept("mark", ")"):
-            key = self.take("word").text
+            token = self.take("word")
+            if any(token.text == key for key, _ in arguments):
+                raise self.error(f"'{token.text}' is given twice", at=token)
             self.take("mark", "=")
-            arguments.append((key, self.atom()))
+            arguments.append((token.text, self.atom()))
             if not self.at("mark", ")"):
                 self.take("mark", ",")
+        self.depth -= 1
         return Entry(name, tuple(arguments))
 
     def keywords(self) -> dict[str, tuple[Atom, Token]]:
@@ -119,45 +155,48 @@ class Reader:
         while self.at_key():
             token = self.take("word")
             if token.text in found:
-                raise UsageError(
-                    f"'{token.text}' is given twice", where=f"plan text, {token.where}"
-                )
+                raise self.error(f"'{token.text}' is given twice", at=token)
             self.take("mark", "=")
             found[token.text] = (self.atom(), token)
         return found
 
     def build(
-        self, cls: type[T], given: dict[str, tuple[Atom, Token]], what: str, **ready: Any
+        self,
+        cls: type[T],
+        given: dict[str, tuple[Atom, Token]],
+        what: str,
+        place: Token | None = None,
+        **ready: Any,
     ) -> T:
-        """An instance of a dataclass from atoms, each checked against its field's type."""
+        """An instance of a dataclass from atoms, each checked against its field's type.
+
+        Args:
+            cls: the dataclass.
+            given: attributes as read, with their places.
+            what: the name of the op or statement, for messages.
+            place: where it stands, for attributes that are missing.
+            ready: fields that are known already.
+        """
         types = field_types(typing.cast(type, cls))
         values = dict(ready)
         for key, (atom, token) in given.items():
             if key not in types or key in ready:
-                allowed = ", ".join(k for k in types if k not in ready)
-                raise UsageError(
-                    f"{what} has no attribute '{key}'",
-                    where=f"plan text, {token.where}",
-                    remedy=f"It takes: {allowed}.",
+                allowed = ", ".join(k for k in types if k not in ready) or "none"
+                raise self.error(
+                    f"{what} has no attribute '{key}'", f"It takes: {allowed}.", at=token
                 )
             try:
                 values[key] = coerce(types[key], atom)
             except CoercionError as error:
-                raise UsageError(
-                    f"{what} {key}: {error}", where=f"plan text, {token.where}"
-                ) from error
+                raise self.error(f"{what} {key}: {error}", at=token) from error
         for field in dataclasses.fields(typing.cast(Any, cls)):
             required = (
                 field.default is dataclasses.MISSING
                 and field.default_factory is dataclasses.MISSING
             )
             if required and field.name not in values:
-                raise self.error(f"{what} lacks '{field.name}'")
+                raise self.error(f"{what} lacks '{field.name}='", at=place)
         return cls(**values)
-
-
-def _number(text: str) -> int | float:
-    return float(text) if any(mark in text for mark in ".eE") else int(text)
 
 
 def _unquote(text: str) -> Text:

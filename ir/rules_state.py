@@ -1,27 +1,22 @@
-"""Rules about names and states: what is declared, written, committed and shared."""
+"""Rules about names and states: what is declared, written and committed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from specplan.ir.infer import RoundTypes
+from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import (
-    Accept,
     Commit,
-    Emit,
     Forward,
-    Grow,
     Load,
     Lookup,
     Measure,
-    Mix,
     Op,
     Refresh,
     Repeat,
     Root,
     Store,
-    Uniform,
     Update,
 )
 from specplan.ir.plan import (
@@ -33,9 +28,10 @@ from specplan.ir.plan import (
     ValueState,
     walk,
 )
-from specplan.ir.tables import Table, Tables
-from specplan.ir.types import PathType
-from specplan.ir.values import TEXT_STATE, Entry, State
+from specplan.ir.rule_error import RuleError
+from specplan.ir.rules_tables import state_entries
+from specplan.ir.tables import Tables
+from specplan.ir.values import TEXT_STATE, State
 
 Finding = tuple[Op | None, str]
 _KINDS: dict[tuple[type[Op], str], tuple[type, ...]] = {
@@ -74,7 +70,7 @@ def declared(plan: Plan, item: Round) -> Iterator[Finding]:
             yield op, f"row group {op.rows} is not declared"
         for field in vars(op):
             name = getattr(op, field)
-            if isinstance(name, State) and not (field == "source" and name == TEXT_STATE):
+            if isinstance(name, State) and not (isinstance(op, Lookup) and name == TEXT_STATE):
                 found = plan.state(name)
                 wanted = _KINDS.get((type(op), field), ())
                 if found is None:
@@ -87,41 +83,15 @@ def declared(plan: Plan, item: Round) -> Iterator[Finding]:
                 yield op, f"@{op.cache} is a cache of {cache.model}, not of {op.model}"
 
 
-def entries(plan: Plan, item: Round, tables: Tables) -> Iterator[Finding]:
-    """Entries of open tables exist and take the parameters given."""
-    for op in walk(item.ops):
-        pairs: list[tuple[Table, Entry]] = []
-        match op:
-            case Accept():
-                pairs = [("rule", op.rule), ("law", op.law)]
-            case Grow() | Mix():
-                pairs = [("law", op.law)]
-            case Measure():
-                pairs = [("measure", op.kind)]
-        for table, entry in pairs:
-            for what in tables.problems(table, entry):
-                yield op, what
-
-
-def streams(types: RoundTypes) -> Iterator[Finding]:
-    """No two draws of a round read the same number of a stream."""
-    taken: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for step in types.steps:
-        op = step.op
-        if not isinstance(op, Uniform):
-            continue
-        start = op.offset + step.trip * op.count
-        stop = start + op.count
-        mine = taken.setdefault((op.stream, op.key), [])
-        if any(start < other_stop and other < stop for other, other_stop in mine):
-            yield op, f"numbers {start} to {stop - 1} of stream {op.stream} are read twice"
-        mine.append((start, stop))
-
-
 def written(plan: Plan, item: Round) -> Iterator[Finding]:
-    """States that a forward writes for good are committed in the same round."""
-    committed = {op.state for op in walk(item.ops) if isinstance(op, Commit)}
+    """States that a forward writes for good are committed in the same round, once per path."""
+    commits = Counter(
+        (op.state, op.path, op.layers) for op in walk(item.ops) if isinstance(op, Commit)
+    )
+    committed = {state for state, _, _ in commits}
     for op in walk(item.ops):
+        if isinstance(op, Commit) and commits[op.state, op.path, op.layers] > 1:
+            yield op, f"@{op.state} is committed twice"
         if not isinstance(op, Forward) or op.write == "scratch":
             continue
         for state in (op.cache, op.keep):
@@ -129,81 +99,38 @@ def written(plan: Plan, item: Round) -> Iterator[Finding]:
                 yield op, f"@{state} is written and never committed"
 
 
-def committed_paths(types: RoundTypes) -> Iterator[Finding]:
-    """Only an emitted path is committed; a row group emits once."""
-    emitted: Counter[str | None] = Counter()
-    for step in types.steps:
-        op = step.op
-        if isinstance(op, Commit):
-            path = step.reads[op.path]
-            if not (isinstance(path, PathType) and path.emitted):
-                yield op, f"%{op.path} was not emitted; only emit writes the text"
-        if isinstance(op, Emit):
-            path = step.reads[op.path]
-            group = path.rows if isinstance(path, PathType) else None
-            emitted[group] += 1
-            if emitted[group] == 2:
-                yield op, "emits a second time for the same requests"
-            if step.trips > 1:
-                yield op, "emits inside a loop"
-    if not emitted:
-        yield None, "the round never emits"
-
-
 def views(plan: Plan, item: Round) -> Iterator[Finding]:
-    """A view of another cache is written as scratch only."""
+    """What skips blocks or sees a view of another cache is written as scratch only."""
     for op in walk(item.ops):
         if not isinstance(op, Forward) or op.cache is None or op.write == "scratch":
             continue
         cache = plan.state(op.cache)
         if isinstance(cache, CacheState) and cache.view is not None:
             yield op, f"@{cache.name} is a view: it takes write=scratch"
+        if op.skip:
+            yield op, f"skipped blocks leave holes in @{op.cache}: it takes write=scratch"
 
 
-def resident(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
-    """The first forward on a cache in a round says how much text it may catch up."""
-    caught: set[State] = set()
-    for step in types.steps:
-        op = step.op
-        if not isinstance(op, Forward) or op.cache is None:
-            continue
-        pending = op.pending if isinstance(op.pending, tuple) else (op.pending,)
-        if min(pending) < 0:
-            yield op, "pending is negative"
-        if max(pending) == 0 and op.cache not in caught:
-            yield op, f"@{op.cache} trails the text and nothing catches it up; give pending="
-        caught.add(op.cache)
-
-
-def lanes(item: Round, types: RoundTypes) -> Iterator[Finding]:
-    """Two lanes do not write the same layers of a cache."""
-    seen: dict[State, list[tuple[str, Forward]]] = {}
-    for step in types.steps:
-        op = step.op
-        if step.lane is None or not isinstance(op, Forward) or op.cache is None:
-            continue
-        for lane, other in seen.setdefault(op.cache, []):
-            if lane != step.lane and _overlap(op, other):
-                yield op, f"@{op.cache} is written by lanes {lane} and {step.lane}"
-        seen[op.cache].append((step.lane, op))
-
-
-def _overlap(first: Forward, second: Forward) -> bool:
-    if not first.layers or not second.layers:
-        return True
-    return any(a.start < b.stop and b.start < a.stop for a in first.layers for b in second.layers)
-
-
-def unused_states(plan: Plan) -> Iterator[Finding]:
-    """A declared state belongs to a declared model, and views to declared caches."""
+def states(plan: Plan, tables: Tables) -> Iterator[str]:
+    """States are declared once, of declared models, with entries that exist."""
     models = {model.name for model in plan.models}
     for state in plan.states:
         if isinstance(state, CacheState | TrackState) and state.model not in models:
-            yield None, f"@{state.name} belongs to model {state.model}, which is not declared"
-        view = state.view if isinstance(state, CacheState) else None
-        if view is not None and not isinstance(plan.state(view), CacheState):
-            yield None, f"@{state.name} is a view of @{view}, which is no cache"
+            yield f"@{state.name} belongs to model {state.model}, which is not declared"
+        if isinstance(state, CacheState) and state.view is not None:
+            viewed = plan.state(state.view)
+            if not isinstance(viewed, CacheState) or viewed.view is not None:
+                yield f"@{state.name} is a view of @{state.view}, which is no whole cache"
+            elif viewed.model != state.model:
+                yield f"@{state.name} is a view of a cache of model {viewed.model}"
+        problems = list(state_entries(state, tables))
+        yield from (f"@{state.name}: {what}" for what in problems)
+        if isinstance(state, ValueState) and not problems:
+            try:
+                loaded_type(state, state.name)
+            except RuleError as error:
+                yield error.what
     names = Counter(state.name for state in plan.states)
     for name, count in names.items():
         if count > 1 or name == TEXT_STATE:
-            yield None, f"@{name} is declared twice"
+            yield f"@{name} is declared twice"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 
-from specplan.ir.formula import evaluate, parse_formula
+from specplan.ir.formula import evaluate, evaluate_tree, names_in, parse_formula
 from specplan.ir.plan import Plan
+
+_OUTWARDS = {ast.Lt: 1, ast.LtE: 1, ast.Gt: -1, ast.GtE: -1}
 
 
 def select_round(
@@ -37,32 +40,43 @@ def select_round(
         formula = str(guard.formula)
         if evaluate(formula, names):
             return guard.round
-        if guard.round == current and evaluate(_widened(formula, plan.schedule.hysteresis), names):
-            return guard.round
+        if guard.round == current:
+            wider = widened(formula, plan.schedule.hysteresis)
+            if evaluate_tree(wider, names):
+                return guard.round
     return plan.schedule.otherwise
 
 
-class _Widen(ast.NodeTransformer):
-    def __init__(self, fraction: float) -> None:
-        self.fraction = fraction
+@functools.lru_cache(maxsize=256)
+def widened(formula: str, fraction: float) -> ast.expr:
+    """The formula with the bound of every comparison moved outwards by a fraction of its size.
 
-    def visit_Compare(self, node: ast.Compare) -> ast.Compare:
-        """Move a bound outwards: up for `<`, down for `>`."""
-        factors = {
-            ast.Lt: 1.0 + self.fraction,
-            ast.LtE: 1.0 + self.fraction,
-            ast.Gt: 1.0 - self.fraction,
-            ast.GtE: 1.0 - self.fraction,
-        }
-        node.comparators = [
-            ast.BinOp(bound, ast.Mult(), ast.Constant(factors[type(op)]))
-            if type(op) in factors
-            else bound
-            for op, bound in zip(node.ops, node.comparators, strict=True)
-        ]
-        return node
+    `batch <= 4` becomes `batch <= 4 + fraction*abs(4)`; under a `not`, bounds move inwards.
+    """
+    return _widened(parse_formula(formula), fraction)
 
 
-def _widened(formula: str, fraction: float) -> str:
-    tree = ast.parse(ast.unparse(parse_formula(formula)), mode="eval").body
-    return ast.unparse(ast.fix_missing_locations(_Widen(fraction).visit(tree)))
+def _widened(node: ast.expr, fraction: float) -> ast.expr:
+    match node:
+        case ast.BoolOp(op, values):
+            return ast.BoolOp(op, [_widened(value, fraction) for value in values])
+        case ast.UnaryOp(ast.Not() as op, operand):
+            return ast.UnaryOp(op, _widened(operand, -fraction))
+        case ast.Compare(left, ops, comparators):
+            sides = [left, *comparators]
+            pairs = zip(sides, ops, sides[1:], strict=False)
+            return ast.BoolOp(ast.And(), [_moved(a, op, b, fraction) for a, op, b in pairs])
+    return node
+
+
+def _moved(left: ast.expr, op: ast.cmpop, right: ast.expr, fraction: float) -> ast.expr:
+    """One comparison with its bound moved: the side without names, else the right one."""
+    outwards = _OUTWARDS.get(type(op), 0) * fraction
+    if names_in(right) and not names_in(left):
+        return ast.Compare(_shifted(left, -outwards), [op], [right])
+    return ast.Compare(left, [op], [_shifted(right, outwards)])
+
+
+def _shifted(bound: ast.expr, fraction: float) -> ast.expr:
+    size = ast.Call(ast.Name("abs"), [bound], [])
+    return ast.BinOp(bound, ast.Add(), ast.BinOp(ast.Constant(fraction), ast.Mult(), size))

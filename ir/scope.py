@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 from specplan.ir.ops import Op, Region, Repeat, Segment, When
@@ -11,6 +10,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.types import (
     ROOT,
     FlagType,
+    Lineage,
     NodesType,
     NumberType,
     PathType,
@@ -91,22 +91,55 @@ def nodes_of(scope: dict[Value, Type], name: Value, what: str) -> NodesType:
 
 
 def join(first: Type, second: Type) -> Type:
-    """The type that holds both."""
+    """The type that holds both.
+
+    Raises:
+        RuleError: `type`, when no value can be either.
+    """
     if first == second:
         return first
     match first, second:
-        case TreeType(), TreeType():
-            bigger = first if first.nodes >= second.nodes else second
-            return replace(
-                bigger, depth=max(first.depth, second.depth),
-                parents=bigger.parents if first.parents == second.parents else None, ragged=True,
-                laws=first.laws | second.laws, lineage=first.lineage | second.lineage,
-            )  # fmt: skip
+        case TreeType(), TreeType() if first.rows == second.rows:
+            return _join_trees(first, second)
+        case NodesType(), NodesType():
+            return NodesType(
+                max(first.width, second.width), None, _common(first.lineage, second.lineage)
+            )
         case RowsType(), RowsType():
-            return replace(
-                first, width=max(first.width, second.width), exact=first.exact and second.exact,
-                indices=first.indices if first.indices == second.indices else None,
-            )  # fmt: skip
+            return RowsType(
+                max(first.width, second.width),
+                first.indices if first.indices == second.indices else None,
+                _common(first.lineage, second.lineage),
+                first.model if first.model == second.model else "",
+                first.exact and second.exact and first.model == second.model,
+            )
+        case UniformsType(), UniformsType():
+            raise RuleError("type", "uniforms are drawn outside the region")
+        case PathType(), PathType():
+            raise RuleError("type", "a path is judged outside the region")
         case _ if type(first) is type(second):
             return first
     raise RuleError("type", f"{WORDS[type(first)]} otherwise {WORDS[type(second)]}")
+
+
+def _join_trees(first: TreeType, second: TreeType) -> TreeType:
+    alike = first.parents == second.parents
+    return TreeType(
+        nodes=max(first.nodes, second.nodes),
+        depth=max(first.depth, second.depth),
+        parents=first.parents if alike else None,
+        newest=None,
+        newest_count=max(first.newest_count, second.newest_count),
+        placed=first.placed if first.placed == second.placed else (),
+        ragged=True,
+        chain=first.is_chain and second.is_chain,
+        laws=first.laws | second.laws,
+        dropped_draws=first.dropped_draws or second.dropped_draws,
+        probes=first.probes or second.probes,
+        rows=first.rows,
+        lineage=_common(first.lineage, second.lineage),
+    )
+
+
+def _common(first: Lineage | None, second: Lineage | None) -> Lineage | None:
+    return None if first is None else first.common(second)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from specplan.ir.values import Atom, Entry
+from specplan.ir.coerce import CoercionError, coerce
+from specplan.ir.values import Atom, Entry, Span
 
 Table: TypeAlias = Literal["rule", "law", "measure", "source", "policy", "value"]
 
@@ -20,18 +21,22 @@ Table: TypeAlias = Literal["rule", "law", "measure", "source", "policy", "value"
 class Declaration:
     """One entry.
 
-    `parameters` maps each name to its default, None where it must be given. `lossless` says at
-    which sampling temperatures a rule keeps the target's law. `chain_only` rules judge trees in
-    which no node has two children. `uniforms_per_node` is None where none are drawn; otherwise a
-    tree of n nodes takes that many per node and one more.
+    `parameters` maps each name to its default, or to the type of what must be given. `lossless`
+    says at which sampling temperatures a rule keeps the target's law. `chain_only` rules judge
+    trees in which no node has two children; `needs_rows` those that read the target's rows.
+    `uniforms_per_node` is None where none are drawn; otherwise a tree of n nodes takes that many
+    per node and one more. `of` is what a measure is taken of, empty for anything. `source` is the
+    paper.
     """
 
     table: Table
     name: str
-    parameters: tuple[tuple[str, Atom | None], ...] = ()
+    parameters: tuple[tuple[str, Atom | type], ...] = ()
     lossless: Literal["always", "greedy", "never"] = "always"
     chain_only: bool = False
+    needs_rows: bool = True
     uniforms_per_node: int | None = None
+    of: Literal["rows", "tree", "path", "cache", ""] = ""
     source: str = ""
 
 
@@ -60,13 +65,19 @@ class Tables:
             yield f"no {table} is called '{entry.name}'; there are {', '.join(self.names(table))}"
             return
         known = dict(found.parameters)
-        for key, _ in entry.arguments:
+        for key, atom in entry.arguments:
             if key not in known:
                 takes = ", ".join(known) or "nothing"
                 yield f"{table} {entry.name} takes no '{key}'; it takes {takes}"
+                continue
+            default = known[key]
+            try:
+                coerce(default if isinstance(default, type) else type(default), atom)
+            except CoercionError as error:
+                yield f"{table} {entry.name} {key}: {error}"
         given = dict(entry.arguments)
         for key, default in found.parameters:
-            if default is None and key not in given:
+            if isinstance(default, type) and key not in given:
                 yield f"{table} {entry.name} needs '{key}='"
 
 
@@ -95,7 +106,11 @@ BUILTIN = Tables(
             source="Kim et al. 2023, arXiv 2302.07863",
         ),
         Declaration(
-            table="rule", name="all", lossless="never", source="Ghazvininejad et al., 1904.09324"
+            table="rule",
+            name="all",
+            lossless="never",
+            needs_rows=False,
+            source="Ghazvininejad et al. 2019, arXiv 1904.09324",
         ),
         Declaration(table="law", name="request"),
         Declaration(
@@ -105,22 +120,34 @@ BUILTIN = Tables(
             lossless="never",
             source="Yuan et al. 2023, arXiv 2311.08981",
         ),
-        Declaration(table="measure", name="top1"),
-        Declaration(table="measure", name="margin"),
-        Declaration(table="measure", name="entropy"),
-        Declaration(table="measure", name="value", parameters=(("best", None),)),
-        Declaration(table="measure", name="count"),
-        Declaration(table="measure", name="accepted"),
-        Declaration(table="measure", name="lag", parameters=(("layers", None),)),
+        Declaration(table="measure", name="top1", of="rows"),
+        Declaration(table="measure", name="margin", of="rows"),
+        Declaration(table="measure", name="entropy", of="rows"),
+        Declaration(
+            table="measure",
+            name="score",
+            of="rows",
+            source="Huang et al. 2024, arXiv 2405.19715",
+        ),
+        Declaration(table="measure", name="value", of="tree", parameters=(("best", int),)),
+        Declaration(table="measure", name="count", of="tree"),
+        Declaration(table="measure", name="accepted", of="path"),
+        Declaration(table="measure", name="lag", of="cache", parameters=(("layers", Span),)),
         Declaration(table="source", name="ngram", parameters=(("order", 3), ("capacity", 65536))),
         Declaration(table="source", name="adjacency", parameters=(("width", 8),)),
         Declaration(table="source", name="datastore", parameters=(("order", 16),)),
+        Declaration(
+            table="source",
+            name="log",
+            parameters=(("capacity", 65536),),
+            source="Liu et al. 2023, arXiv 2310.07177",
+        ),
         Declaration(table="policy", name="sink_recent", parameters=(("sink", 16),)),
         Declaration(table="policy", name="retrieved", parameters=(("chunk", 8),)),
         Declaration(
             table="value",
             name="tree",
-            parameters=(("nodes", None), ("depth", None), ("parents", ()), ("law", "point")),
+            parameters=(("nodes", int), ("depth", int), ("parents", ()), ("law", "point")),
         ),
         Declaration(table="value", name="number", parameters=(("init", 0.0),)),
     )

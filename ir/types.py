@@ -5,12 +5,49 @@ Node indices count drafted nodes from 0, parents before children; -1 is the root
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from specplan.ir.values import Entry
+from specplan.ir.values import Entry, Value
 
 ROOT = -1
+
+
+class Lineage:
+    """Identity and shape of a tree; the tree that it extends, node for node, stands `above` it."""
+
+    __slots__ = ("above", "height", "nodes", "parents")
+
+    def __init__(self, above: Lineage | None, nodes: int, parents: tuple[int, ...] | None) -> None:
+        self.above = above
+        self.nodes = nodes
+        self.parents = parents
+        self.height: int = 0 if above is None else above.height + 1
+
+    def ancestor(self, height: int) -> Lineage:
+        """The tree of that height among those this one extends, or this one if it is lower."""
+        found = self
+        while found.height > height and found.above is not None:
+            found = found.above
+        return found
+
+    def extends(self, other: Lineage) -> bool:
+        """True when the other tree is this one or stands above it."""
+        return self.ancestor(other.height) is other
+
+    def related(self, other: Lineage | None) -> bool:
+        """True when one of the two trees extends the other."""
+        return other is not None and (self.extends(other) or other.extends(self))
+
+    def common(self, other: Lineage | None) -> Lineage | None:
+        """The largest tree that both extend, None when there is none."""
+        if other is None:
+            return None
+        mine: Lineage | None = self.ancestor(other.height)
+        yours: Lineage | None = other.ancestor(self.height)
+        while mine is not yours and mine is not None and yours is not None:
+            mine, yours = mine.above, yours.above
+        return mine
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +56,8 @@ class TreeType:
 
     `parents` is the static shape, None where it depends on data; `newest` the nodes the last op
     added (None where data decides which), `newest_count` at most how many; `ragged` trees may be
-    shorter for some requests; `laws` says how children came about; `lineage` names the trees this
-    one extends, itself included.
+    shorter for some requests; in a `chain` no node has two children; `laws` says how children came
+    about; `lineage` is what nodes and rows of the tree are known by.
     """
 
     nodes: int = 0
@@ -30,11 +67,12 @@ class TreeType:
     newest_count: int = 1
     placed: tuple[int, ...] = ()
     ragged: bool = False
+    chain: bool = True
     laws: frozenset[str] = frozenset()
     dropped_draws: bool = False
     probes: bool = False
     rows: str | None = None
-    lineage: frozenset[str] = frozenset()
+    lineage: Lineage | None = None
 
     @property
     def depths(self) -> tuple[int, ...] | None:
@@ -67,19 +105,16 @@ class TreeType:
         return tuple(i for i in range(self.nodes) if i not in inner) or (ROOT,)
 
     @property
-    def is_chain(self) -> bool | None:
-        """True when no node has two children; None when data decides."""
+    def is_chain(self) -> bool:
+        """True when no node can have two children."""
         if self.parents is None:
-            return True if self.nodes <= self.depth else None
+            return self.chain
         return len(set(self.parents)) == len(self.parents)
 
-    def related(self, other: frozenset[str]) -> bool:
-        """True when one of the two trees extends the other."""
-        return bool(self.lineage & other)
-
-    def renamed(self, name: str) -> TreeType:
-        """The same tree under one more name."""
-        return replace(self, lineage=self.lineage | {name})
+    @property
+    def drawn(self) -> bool:
+        """True when some node was drawn from a law."""
+        return bool(self.laws & {"draw", "draw_distinct", "shared"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +127,7 @@ class NodesType:
 
     width: int
     indices: tuple[int, ...] | None
-    lineage: frozenset[str]
+    lineage: Lineage | None
     root: bool = False
     closed: bool = False
     seen: int = 0
@@ -104,7 +139,7 @@ class RowsType:
 
     width: int
     indices: tuple[int, ...] | None
-    lineage: frozenset[str]
+    lineage: Lineage | None
     model: str
     exact: bool
 
@@ -128,17 +163,23 @@ class UniformsType:
 
 @dataclass(frozen=True, slots=True)
 class PathType:
-    """Judged nodes in order, at most `depth`, and a bonus token; out of `nodes` judged nodes."""
+    """Judged nodes in order, at most `depth`, and a bonus token; out of `nodes` judged nodes.
+
+    `whole` paths start at the root; `exact` ones were judged against the target's own rows under
+    `law`; `target` names those rows; `rows` is the row group.
+    """
 
     depth: int
     nodes: int
     rule: Entry
     exact: bool
+    law: Entry = Entry("request")
+    target: Value | None = None
+    whole: bool = True
     emitted: bool = False
-    chain: bool = False
     dropped_draws: bool = False
-    laws: frozenset[str] = frozenset()
     rows: str | None = None
+    lineage: Lineage | None = None
 
 
 Type: TypeAlias = TreeType | NodesType | RowsType | NumberType | FlagType | UniformsType | PathType

@@ -6,11 +6,19 @@ a word (`str`), `Text` (quoted), `Span`, `Range`, `Entry`, `Value`, `State`, or 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
+NOT_WORDS = frozenset({"true", "false"})
+
+
+def storable(number: float) -> bool:
+    """True for integers of 64 bits and finite floats: the numbers a plan may hold."""
+    return -(1 << 63) <= number < 1 << 63 if isinstance(number, int) else math.isfinite(number)
 
 
 class Value(str):

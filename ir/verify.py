@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from specplan.ir import rules_law, rules_state
+from specplan.ir import rules_flow, rules_law, rules_residency, rules_state, rules_tables
 from specplan.ir.errors import UsageError
-from specplan.ir.formula import formula_names
 from specplan.ir.infer import InferenceError, RoundTypes, infer_round
 from specplan.ir.ops import Op
 from specplan.ir.plan import Plan, Round
 from specplan.ir.printer import print_op
+from specplan.ir.rules_plan import plan_findings
 from specplan.ir.tables import BUILTIN, Tables
 
-GUARD_NAMES = frozenset({"batch", "context", "emitted", "phase"})
 _TypedRule = Callable[[Plan, Round, RoundTypes, Tables], Iterable[rules_state.Finding]]
-_TYPED: dict[str, _TypedRule] = {
-    "stream": lambda plan, item, types, tables: rules_state.streams(types),
-    "emit": lambda plan, item, types, tables: rules_state.committed_paths(types),
-    "residency": lambda plan, item, types, tables: rules_state.resident(plan, types),
-    "lanes": lambda plan, item, types, tables: rules_state.lanes(item, types),
-    "lossless": lambda plan, item, types, tables: rules_law.lossless(plan, types, tables),
-    "law": lambda plan, item, types, tables: rules_law.rule_fits(types, tables),
-    "draws": lambda plan, item, types, tables: rules_law.draws(types),
-    "probe": lambda plan, item, types, tables: rules_law.probes(types),
-}
-RULES = (
-    "plan", "schedule", "formula", "state", "ssa", "declared", "entry", "commit", "view",
-    "type", "arity", "lineage", "children", "size", *_TYPED,
+_TYPED: tuple[tuple[str, _TypedRule], ...] = (
+    ("type", lambda plan, item, types, tables: rules_tables.measured(types, tables)),
+    ("stream", lambda plan, item, types, tables: rules_flow.streams(types)),
+    ("emit", lambda plan, item, types, tables: rules_flow.emits(types)),
+    ("progress", lambda plan, item, types, tables: rules_flow.progress(types)),
+    ("residency", lambda plan, item, types, tables: rules_residency.resident(types)),
+    ("starvation", lambda plan, item, types, tables: rules_residency.starvation(plan, types)),
+    ("features", lambda plan, item, types, tables: rules_tables.features(plan, types)),
+    ("capacity", lambda plan, item, types, tables: rules_flow.capacity(plan, types)),
+    ("lanes", lambda plan, item, types, tables: rules_flow.lanes(types)),
+    ("lossless", lambda plan, item, types, tables: rules_law.lossless(plan, types, tables)),
+    ("law", lambda plan, item, types, tables: rules_law.rule_fits(types, tables)),
+    ("draws", lambda plan, item, types, tables: rules_law.draws(types)),
+    ("probe", lambda plan, item, types, tables: rules_law.probes(types)),
+)
+RULES = tuple(
+    dict.fromkeys(
+        ("plan", "schedule", "formula", "state", "reproducible", "ssa", "declared", "entry",
+         "commit", "view", "type", "arity", "lineage", "children", "size",
+         *(rule for rule, _ in _TYPED))
+    )
 )  # fmt: skip
 
 
@@ -46,7 +53,7 @@ class Diagnostic:
 
 def verify_plan(plan: Plan, tables: Tables = BUILTIN) -> tuple[Diagnostic, ...]:
     """All rules that the plan breaks; empty when it is well formed."""
-    return tuple(_plan_findings(plan, tables))
+    return tuple(dict.fromkeys(_findings(plan, tables)))
 
 
 def check_plan(plan: Plan, tables: Tables = BUILTIN) -> Plan:
@@ -66,45 +73,23 @@ def check_plan(plan: Plan, tables: Tables = BUILTIN) -> Plan:
     return plan
 
 
-def _plan_findings(plan: Plan, tables: Tables) -> Iterator[Diagnostic]:
-    names = [item.name for item in plan.rounds]
-    if not names:
-        yield Diagnostic("plan", "plan", "has no round")
-    if len(set(names)) != len(names):
-        yield Diagnostic("plan", "plan", "two rounds have the same name")
-    yield from _schedule(plan, names)
-    for _, what in rules_state.unused_states(plan):
-        yield Diagnostic("state", "plan", what)
-    for item in plan.rounds:
-        yield from _round_findings(plan, item, tables)
-
-
-def _schedule(plan: Plan, names: list[str]) -> Iterator[Diagnostic]:
-    if plan.schedule is None:
-        if len(names) > 1:
-            yield Diagnostic("schedule", "plan", "several rounds and no schedule")
-        return
-    used = [guard.round for guard in plan.schedule.guards] + [plan.schedule.otherwise]
-    for name in used:
-        if name not in names:
-            yield Diagnostic("schedule", "schedule", f"no round is called '{name}'")
-    if not 0.0 <= plan.schedule.hysteresis < 1.0:
-        yield Diagnostic("schedule", "schedule", "hysteresis lies between 0 and 1")
-    for guard in plan.schedule.guards:
-        try:
-            unknown = formula_names(guard.formula) - GUARD_NAMES
-        except UsageError as error:
-            yield Diagnostic("formula", "schedule", str(error))
-            continue
-        if unknown:
-            yield Diagnostic("formula", "schedule", f"a guard knows no {', '.join(unknown)}")
+def _findings(plan: Plan, tables: Tables) -> Iterator[Diagnostic]:
+    broken = False
+    for rule, where, what in plan_findings(plan, tables):
+        broken = True
+        yield Diagnostic(rule, where, what)
+    for op, what in rules_tables.reproducible(plan, tables):
+        yield Diagnostic("reproducible", "plan" if op is None else f"plan, {_text(op)}", what)
+    if not broken:
+        for item in plan.rounds:
+            yield from _round_findings(plan, item, tables)
 
 
 def _round_findings(plan: Plan, item: Round, tables: Tables) -> Iterator[Diagnostic]:
     untyped: dict[str, Iterable[rules_state.Finding]] = {
         "ssa": rules_state.ssa(item),
         "declared": rules_state.declared(plan, item),
-        "entry": rules_state.entries(plan, item, tables),
+        "entry": rules_tables.entries(item, tables),
         "commit": rules_state.written(plan, item),
         "view": rules_state.views(plan, item),
     }
@@ -120,19 +105,14 @@ def _round_findings(plan: Plan, item: Round, tables: Tables) -> Iterator[Diagnos
     except InferenceError as error:
         yield Diagnostic(error.error.rule, _where(item, error.op), error.error.what)
         return
-    except UsageError as error:
-        yield Diagnostic("formula", f"round {item.name}", str(error))
-        return
-    for rule, check in _TYPED.items():
-        seen: set[tuple[str, str]] = set()
+    for rule, check in _TYPED:
         for op, what in check(plan, item, types, tables):
-            place = _where(item, op)
-            if (place, what) not in seen:
-                seen.add((place, what))
-                yield Diagnostic(rule, place, what)
+            yield Diagnostic(rule, _where(item, op), what)
 
 
 def _where(item: Round, op: Op | None) -> str:
-    if op is None:
-        return f"round {item.name}"
-    return f"round {item.name}, `{print_op(op).splitlines()[0]}`"
+    return f"round {item.name}" if op is None else f"round {item.name}, {_text(op)}"
+
+
+def _text(op: Op) -> str:
+    return f"`{print_op(op).splitlines()[0]}`"

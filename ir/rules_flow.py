@@ -1,0 +1,126 @@
+"""Rules about rounds: what is drawn, emitted and stored, that text grows, and lanes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from specplan.ir.infer import RoundTypes
+from specplan.ir.infer_states import loaded_type
+from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Op, Store, Uniform, Update
+from specplan.ir.plan import Plan
+from specplan.ir.scope import states
+from specplan.ir.types import ROOT, PathType, RowsType, TreeType
+from specplan.ir.values import State
+
+Finding = tuple[Op | None, str]
+
+
+def streams(types: RoundTypes) -> Iterator[Finding]:
+    """No number of a stream is read twice in a round, and no drawn number is used twice."""
+    spans: dict[tuple[str, str], list[tuple[int, int, Op]]] = {}
+    used: set[int] = set()
+    for step in types.steps:
+        op = step.op
+        if isinstance(op, Uniform):
+            start = op.offset + step.trip * op.count
+            spans.setdefault((op.stream, op.key), []).append((start, start + op.count, op))
+        elif isinstance(op, Grow | Accept) and op.by is not None:
+            given = id(step.reads[op.by])  # each uniform op gives an object of its own
+            if given in used:
+                yield op, f"the numbers %{op.by} are used twice"
+            used.add(given)
+    for (stream, _), taken in spans.items():
+        taken.sort(key=lambda span: span[:2])
+        for (_, stop, _), (start, _, op) in pairwise(taken):
+            if start < stop:
+                yield op, f"number {start} of stream {stream} is read twice"
+
+
+def emits(types: RoundTypes) -> Iterator[Finding]:
+    """Each row group emits one whole path, outside of loops; only what is emitted is committed."""
+    emitted: Counter[str | None] = Counter()
+    for step in types.steps:
+        op = step.op
+        path = step.reads[op.path] if isinstance(op, Commit | Emit) else None
+        if not isinstance(path, PathType):
+            continue
+        if isinstance(op, Commit):
+            if not path.emitted:
+                yield op, f"%{op.path} was not emitted; only emit writes the text"
+            continue
+        emitted[path.rows] += 1
+        if emitted[path.rows] == 2:
+            yield op, "emits a second time for the same requests"
+        if step.trips > 1:
+            yield op, "emits inside a loop"
+        if not path.whole:
+            yield op, "the path was judged below a node, not from the root; adopt it first"
+    if not emitted:
+        yield None, "the round never emits"
+
+
+def progress(types: RoundTypes) -> Iterator[Finding]:
+    """What is emitted holds a token: the root has a row, or nodes are accepted without rows."""
+    judged = {step.op.results: step for step in types.steps if isinstance(step.op, Accept)}
+    for step in types.steps:
+        accept = judged.get((step.op.path,)) if isinstance(step.op, Emit) else None
+        if accept is None or not isinstance(accept.op, Accept):
+            continue
+        tree = accept.reads[accept.op.tree]
+        rows = None if accept.op.target is None else accept.reads[accept.op.target]
+        if isinstance(rows, RowsType) and rows.indices is not None and ROOT not in rows.indices:
+            yield accept.op, f"%{accept.op.target} has no row for the root: nothing is ever emitted"
+        if rows is None and isinstance(tree, TreeType) and tree.nodes == 0:
+            yield accept.op, "an empty tree judged without rows emits nothing"
+
+
+def capacity(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
+    """A stored tree fits the state that it is stored in."""
+    for step in types.steps:
+        op = step.op
+        if not isinstance(op, Store):
+            continue
+        tree, room = step.reads[op.value], loaded_type(plan.state(op.state), op.state)
+        if not isinstance(tree, TreeType) or not isinstance(room, TreeType):
+            continue
+        if tree.nodes > room.nodes or tree.depth > room.depth:
+            yield (
+                op,
+                f"%{op.value} may have {tree.nodes} nodes in {tree.depth} levels; "
+                f"@{op.state} holds {room.nodes} in {room.depth}",
+            )
+        elif room.is_chain and not tree.is_chain:
+            yield op, f"@{op.state} holds chains, and %{op.value} may branch"
+        elif room.parents and not room.is_chain and tree.parents != room.parents:
+            yield op, f"@{op.state} holds trees of one shape, and %{op.value} has another"
+        elif tree.probes:
+            yield op, f"%{op.value} still holds probes; relabel or prune them first"
+
+
+def lanes(types: RoundTypes) -> Iterator[Finding]:
+    """Two lanes do not write the same state, or the same layers of a cache."""
+    writers: dict[State, dict[Op, str]] = {}
+    for step in types.steps:
+        op, lane = step.op, step.lane
+        if lane is None or not isinstance(op, Forward | Commit | Store | Update):
+            continue
+        for state in states(op):
+            if isinstance(op, Forward) and state == op.features != op.keep:
+                continue
+            mine = writers.setdefault(state, {})
+            if op not in mine:
+                for other, theirs in mine.items():
+                    if theirs != lane and _overlap(state, op, other):
+                        yield op, f"@{state} is written by lanes {theirs} and {lane}"
+                mine[op] = lane
+
+
+def _overlap(state: State, first: Op, second: Op) -> bool:
+    forwards = isinstance(first, Forward) and isinstance(second, Forward)
+    if not forwards or not isinstance(first, Forward) or not isinstance(second, Forward):
+        return True
+    if first.cache != state or second.cache != state or not first.layers or not second.layers:
+        return True
+    return any(a.start < b.stop and b.start < a.stop for a in first.layers for b in second.layers)

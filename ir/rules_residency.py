@@ -1,0 +1,118 @@
+"""Rules about caches: what a forward attends to is there, and the next round can catch up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from specplan.ir.infer import RoundTypes, Step
+from specplan.ir.ops import Accept, Commit, Emit, Forward, Op
+from specplan.ir.plan import CacheState, Plan
+from specplan.ir.residency import CacheRuns, Layers, operands_of
+from specplan.ir.types import ROOT, RowsType, TreeType
+from specplan.ir.values import State
+
+Finding = tuple[Op | None, str]
+
+
+def resident(types: RoundTypes) -> Iterator[Finding]:
+    """What a forward attends to was computed before, or is computed with it.
+
+    The first forward on a cache, or on some of its layers, says how much text it may catch up;
+    drafted nodes run after their drafted ancestors or together with them. What is written for good
+    is not computed from what was written as scratch.
+    """
+    caches: defaultdict[State, CacheRuns] = defaultdict(CacheRuns)
+    for step in types.steps:
+        op = step.op
+        if not isinstance(op, Forward) or op.cache is None:
+            continue
+        runs = caches[op.cache]
+        if runs.crowded:
+            yield op, f"@{op.cache} serves too many unrelated trees in one round"
+            return
+        if _pending(op) == 0 and not runs.caught_up(op.layers):
+            yield op, f"@{op.cache} trails the text and nothing catches it up; give pending="
+        for lost, parent in _orphans(runs, step, op):
+            yield op, f"@{op.cache} lacks node {parent}, the parent of node {lost}"
+        runs.add(step, op)
+
+
+def _orphans(runs: CacheRuns, step: Step, op: Forward) -> Iterator[tuple[int, int]]:
+    """The first node of each operand whose parent is nowhere, and that parent."""
+    for lineage, given in operands_of(step, op):
+        present = runs.present(
+            lineage, op.layers, exact=op.write == "exact", conditional=step.conditional
+        )
+        if given is None or present is None or lineage.parents is None:
+            continue
+        nodes = set(given)
+        for node in sorted(nodes - {ROOT}):
+            parent = lineage.parents[node]
+            if parent != ROOT and parent not in nodes and parent not in present:
+                yield node, parent
+                break
+
+
+def starvation(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
+    """`pending` covers the text that a round may leave behind in a cache it commits."""
+    accepts = {step.op.results: step for step in types.steps if isinstance(step.op, Accept)}
+    emits = {step.op.results: step.op for step in types.steps if isinstance(step.op, Emit)}
+    for step in types.steps:
+        commit = step.op
+        if not isinstance(commit, Commit) or not isinstance(plan.state(commit.state), CacheState):
+            continue
+        emit = emits.get((commit.path,))
+        judged = accepts.get((emit.path,)) if emit is not None else None
+        if judged is not None:
+            yield from _starved(types, commit, judged)
+
+
+def _starved(types: RoundTypes, commit: Commit, judged: Step) -> Iterator[Finding]:
+    forwards = [
+        (step, step.op)
+        for step in types.steps
+        if isinstance(step.op, Forward) and step.op.cache == commit.state
+    ]
+    runs = CacheRuns()
+    for step, op in forwards:
+        runs.add(step, op)
+        if runs.crowded:
+            return
+    for layers in dict.fromkeys(op.layers for _, op in forwards if op.write == "exact"):
+        ops = [op for _, op in forwards if op.layers == layers and op.write == "exact"]
+        bound = _left_behind(runs, layers, commit, judged)
+        most = max(_pending(op) for op in ops)
+        if bound > most > 0:  # residency speaks of none at all
+            yield (
+                ops[0],
+                f"@{commit.state} may lack {bound} tokens of text after a round; "
+                f"give pending={bound}",
+            )
+
+
+def _left_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) -> int:
+    """Most emitted tokens that a cache does not hold, as far as shapes are static."""
+    accept = judged.op
+    assert isinstance(accept, Accept)
+    tree = judged.reads[accept.tree]
+    rows = None if accept.target is None else judged.reads[accept.target]
+    if not isinstance(tree, TreeType) or tree.lineage is None or accept.at is not None:
+        return 1
+    if commit.keep == "text":
+        return tree.depth + 1
+    present = runs.present(tree.lineage, layers, exact=True)
+    if tree.parents is None or present is None or runs.apart(tree.lineage):
+        return 1
+    indices = rows.indices if isinstance(rows, RowsType) else None
+    judging = set(range(ROOT, tree.nodes)) if indices is None else set(indices)
+    behind, most = {ROOT: 0}, 1
+    for node, parent in enumerate(tree.parents):
+        if parent in behind and parent in judging:  # a node without a row ends its path
+            behind[node] = 0 if node in present else behind[parent] + 1
+            most = max(most, behind[node] + (node in judging))
+    return most
+
+
+def _pending(op: Forward) -> int:
+    return max(op.pending) if isinstance(op.pending, tuple) else op.pending
