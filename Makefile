@@ -52,7 +52,7 @@ $(STAMP): pyproject.toml
 quickstart: $(STAMP) ## Optimise, run and benchmark the reference models
 	$(BIN)/specplan optimize examples/quickstart/problem.yaml --out $(QUICKSTART)/bundle
 	$(BIN)/specplan run $(QUICKSTART)/bundle --prompt-file examples/quickstart/prompt.txt --stream
-	$(BIN)/specplan bench $(QUICKSTART)/bundle --limit 12 --repeats 2
+	$(BIN)/specplan bench $(QUICKSTART)/bundle --limit 10 --repeats 2
 
 test: $(STAMP) ## Run the tests (ARGS="tests/ir -k parse")
 	$(BIN)/python -m pytest $(ARGS)

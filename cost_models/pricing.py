@@ -12,10 +12,10 @@ from specplan.cost_models.intervals import NO_TIME, Seconds, total
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.round_types import round_types
 from specplan.ir.infer import InferenceError, Step
-from specplan.ir.ops import Accept, Forward, Grow, Lookup, Repeat
+from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Repeat
 from specplan.ir.plan import CacheState, Plan, Round, walk
 from specplan.ir.printer import print_op
-from specplan.ir.types import NodesType, TreeType
+from specplan.ir.types import NodesType, PathType, TreeType
 from specplan.ir.values import State
 
 Span = tuple[int, int] | None
@@ -147,7 +147,7 @@ class _Walk:
         try:
             return self.device.op_seconds(name, self.batch, width)
         except UnpricedError:
-            if name in GLUE_OPS and self.device.kind == "measured":
+            if name.partition(":")[0] in GLUE_OPS and self.device.kind == "measured":
                 return NO_TIME
             raise
 
@@ -253,6 +253,10 @@ def op_size(step: Step) -> tuple[str, int]:
             return f"accept:{op.rule.name}", judged.nodes
         case Lookup():
             return op.keyword, op.length
+        case Commit():
+            path = step.reads[op.path]
+            assert isinstance(path, PathType)
+            return "commit:chain" if path.nodes <= path.depth else "commit:tree", 1
     if isinstance(given, TreeType):
         return op.keyword, max(1, given.nodes)
     return op.keyword, 1

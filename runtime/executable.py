@@ -21,7 +21,8 @@ class Observer(Protocol):
         """Take note of one op.
 
         Args:
-            op: keyword of the op, for `accept` and `grow` with `:rule` or `:how`.
+            op: keyword of the op, for `accept`, `grow` and `commit` with
+                `:rule`, `:how`, and `:chain` or `:tree`.
             model: name of the model it runs, or None.
             batch: rows.
             width: tokens or nodes per row.

@@ -42,6 +42,7 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
     return Path(
         nodes,
         [[tokens[row][node] for node in path] + [bonuses[row]] for row, path in enumerate(nodes)],
+        len(set(tree.parents)) == tree.size,
     )
 
 
@@ -49,7 +50,7 @@ def emit(batch: Batch, path: Path) -> Path:
     """Append paths to the texts, cut at stop tokens and limits; gives the cut paths."""
     kept = [batch.append(row, tokens) for row, tokens in enumerate(path.tokens)]
     nodes = [path.nodes[row][: len(tokens)] for row, tokens in enumerate(kept)]
-    return Path(nodes, kept)
+    return Path(nodes, kept, path.chain)
 
 
 def commit(cache: CacheUse, path: Path) -> None:

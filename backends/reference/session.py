@@ -206,7 +206,9 @@ class ReferenceSession:
 
     def commit(self, op: Commit, scope: Scope) -> None:
         """Keep what was emitted."""
-        judging.commit(self.batch.caches[op.state], _get(scope, op.path, Path))
+        path = _get(scope, op.path, Path)
+        self.observed = Observed(variant="chain" if path.chain else "tree")
+        judging.commit(self.batch.caches[op.state], path)
 
     def repeat(self, op: Repeat, scope: Scope) -> None:
         """A fixed number of trips."""

@@ -79,10 +79,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Path:
-    """A judged path: accepted nodes per request, and the tokens they and the bonus carry."""
+    """A judged path: accepted nodes per request, and the tokens they and the bonus carry.
+
+    `chain` paths come from trees in which no node has two children.
+    """
 
     nodes: list[list[int]]
     tokens: list[list[int]]
+    chain: bool
 
 
 Held = Tree | Nodes | Rows | Path | Tensor
