@@ -54,7 +54,7 @@ def read_json(path: Path | str, what: str = "JSON file") -> Any:
             where=str(path),
             remedy="Check the path and its permissions.",
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"the {what} is not valid JSON ({error})",
             where=str(path),

@@ -59,15 +59,15 @@ def infer_round(plan: Plan, item: Round) -> RoundTypes:
     Raises:
         InferenceError: at the first op whose operands do not fit; carries the rule's name.
     """
-    walk = _Walk(plan)
+    walk = _Walk(plan, item)
     walk.ops(item.ops, {})
     return RoundTypes(walk.seen, tuple(walk.steps))
 
 
 class _Walk:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, item: Round) -> None:
         self.plan = plan
-        self.ends = stack_ends(plan)
+        self.ends = stack_ends(plan, item)
         self.seen: dict[Value, Type] = {}
         self.steps: list[Step] = []
         self.work, self.unrolled = 0, 0

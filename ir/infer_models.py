@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from specplan.ir import infer_trees as trees
 from specplan.ir.ops import Accept, Forward
-from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
+from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import expect, nodes_of
 from specplan.ir.types import PathType, RowsType, TreeType, Type, UniformsType
 from specplan.ir.values import Value
 
 
-def stack_ends(plan: Plan) -> dict[str, int]:
+def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
     """Per model, the last layer that some forward names: taken to be the end of its stack."""
     ends: dict[str, int] = {}
-    for op in walk_plan(plan):
+    for op in chain(walk_plan(plan), walk(item.ops)):
         if isinstance(op, Forward):
             stops = [span.stop for span in op.layers]
             ends[op.model] = max([ends.get(op.model, 0), *stops])
@@ -98,6 +99,6 @@ def accept(op: Accept, scope: dict[Value, Type]) -> PathType:
         depth = min(depth, nodes)
     return PathType(
         depth=depth, nodes=nodes, rule=op.rule, exact=exact, law=op.law, target=op.target,
-        whole=op.at is None, dropped_draws=tree.dropped_draws, rows=tree.rows,
+        whole=op.at is None, chain=tree.is_chain, dropped_draws=tree.dropped_draws, rows=tree.rows,
         lineage=tree.lineage,
     )  # fmt: skip

@@ -133,7 +133,8 @@ def _decode_atom(data: Any) -> Atom:
             keys = [_matching(WORD, key) for key, _ in arguments]
             if len(set(keys)) != len(keys):
                 raise CoercionError(f"{name} is given an argument twice")
-            return Entry(_matching(WORD, name), tuple((str(k), _decode(v)) for k, v in arguments))
+            given = tuple((str(key), _decode(value)) for key, value in arguments)
+            return Entry(_matching(WORD, name), given) if given else _matching(WORD, name)
         case bool():
             return data
         case int() | float():

@@ -25,6 +25,14 @@ T = TypeVar("T")
 _LONGEST_NUMBER = 64
 _DEEPEST = 32
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+_KINDS = {
+    "word": "a word",
+    "value": "a value (%name)",
+    "state": "a state (@name)",
+    "integer": "an integer",
+    "newline": "the end of the line",
+    "end": "the end of the text",
+}
 
 
 class Reader:
@@ -48,7 +56,8 @@ class Reader:
         """Read a token of that kind (and text), or refuse."""
         token = self.next
         if token.kind != kind or (text is not None and token.text != text):
-            raise self.error(f"expected {text or kind}, found {token.text.strip() or token.kind!r}")
+            wanted = f"'{text}'" if text is not None else _KINDS[kind]
+            raise self.error(f"expected {wanted}, found {_shown(token)}")
         self.index += 1
         return token
 
@@ -99,7 +108,7 @@ class Reader:
             case "word":
                 return {"true": True, "false": False}.get(token.text, token.text)
         self.index -= 1
-        raise self.error(f"expected a value, found {token.text.strip() or token.kind!r}")
+        raise self.error(f"expected a value, found {_shown(token)}")
 
     def _number(self, token: Token) -> Atom:
         number = self._value(token)
@@ -134,7 +143,7 @@ class Reader:
         self.depth -= 1
         return tuple(items)
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> Entry | str:
         self._deeper()
         self.take("mark", "(")
         arguments: list[tuple[str, Atom]] = []
@@ -147,7 +156,7 @@ class Reader:
             if not self.at("mark", ")"):
                 self.take("mark", ",")
         self.depth -= 1
-        return Entry(name, tuple(arguments))
+        return Entry(name, tuple(arguments)) if arguments else name
 
     def keywords(self) -> dict[str, tuple[Atom, Token]]:
         """Read `key=atom` pairs up to the end of the line or a brace."""
@@ -197,6 +206,10 @@ class Reader:
             if required and field.name not in values:
                 raise self.error(f"{what} lacks '{field.name}='", at=place)
         return cls(**values)
+
+
+def _shown(token: Token) -> str:
+    return _KINDS[token.kind] if token.kind in ("newline", "end") else f"'{token.text}'"
 
 
 def _unquote(text: str) -> Text:

@@ -166,7 +166,8 @@ class PathType:
     """Judged nodes in order, at most `depth`, and a bonus token; out of `nodes` judged nodes.
 
     `whole` paths start at the root; `exact` ones were judged against the target's own rows under
-    `law`; `target` names those rows; `rows` is the row group.
+    `law`; `target` names those rows; in a `chain` no node has two children; `rows` is the row
+    group.
     """
 
     depth: int
@@ -176,6 +177,7 @@ class PathType:
     law: Entry = Entry("request")
     target: Value | None = None
     whole: bool = True
+    chain: bool = False
     emitted: bool = False
     dropped_draws: bool = False
     rows: str | None = None
