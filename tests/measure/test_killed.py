@@ -1,0 +1,68 @@
+"""Killed at any moment, `specplan optimize` leaves whole files only, and goes on from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.backends.bundle import load_bundle  # noqa: E402
+from tests.measure.problems import write_problem  # noqa: E402
+
+KILLS = 5
+
+
+def _start(problem: Path, out: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "specplan.cli", "optimize", str(problem), "--out", str(out)]
+    return subprocess.Popen(
+        command,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def _check_files(folder: Path, out: Path) -> dict[str, int]:
+    """Every file under its final name is whole; returns traces and rows by file."""
+    found = {}
+    for path in sorted(folder.rglob("*.json")):
+        if path.name.startswith("."):
+            continue  # a temporary name: the process died while it wrote
+        document = json.loads(path.read_text())
+        held = document.get("ranks") or document.get("lengths") or document.get("forward") or ()
+        found[path.name] = len(held)
+    if out.exists():
+        load_bundle(out)
+    return found
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    problem, out = write_problem(tmp_path, prompts=12), tmp_path / "bundle"
+    profiles = tmp_path / ".specplan"
+    chance = random.Random(7)
+    known: dict[str, int] = {}
+    for kill in range(KILLS):
+        process = _start(problem, out)
+        try:
+            process.communicate(timeout=3.0 + 2.0 * kill + chance.uniform(0.0, 3.0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        now = _check_files(profiles, out) if profiles.exists() else {}
+        assert all(now.get(name, 0) >= size for name, size in known.items()), "nothing is lost"
+        known = now
+    process = _start(problem, out)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors.decode()
+    finished = _check_files(profiles, out)
+    assert all(finished[name] >= size for name, size in known.items())
+    assert load_bundle(out).report["candidates"]
