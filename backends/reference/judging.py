@@ -21,7 +21,7 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
         op: names the rule.
         tree: what was drafted.
         target: logits of the root and of all nodes.
-        by: `[B, N + 1]` uniforms for rules that draw.
+        by: at least `[B, N + 1]` uniforms for rules that draw.
     """
     rule = RULES[op.rule.name]
     rows = target.of((ROOT, *range(tree.size)))
@@ -35,7 +35,7 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
         law_index=tree.law_index,
         distinct=tree.distinct,
     )
-    judged = rule.accept(drafted, rows, by)
+    judged = rule.accept(drafted, rows, by if by is None else by[:, : tree.size + 1])
     paths, accepted = judged.path.tolist(), judged.accepted.tolist()
     bonuses, tokens = judged.bonus.tolist(), tree.tokens.tolist()
     nodes = [path[:count] for path, count in zip(paths, accepted, strict=True)]

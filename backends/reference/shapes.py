@@ -1,0 +1,109 @@
+"""Shapes of trees that the reference backend does not run, found before it runs; no torch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from specplan.backends.base import Refusal
+from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.infer import Step, infer_round
+from specplan.ir.infer_trees import child_counts
+from specplan.ir.ops import Accept, Forward, Grow, Lookup
+from specplan.ir.plan import Plan
+from specplan.ir.printer import print_op
+from specplan.ir.scope import nodes_of
+from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType
+from specplan.ir.values import State
+
+
+def shape_refusals(plan: Plan) -> Iterator[Refusal]:
+    """Ops of a verified plan whose trees or rows the interpreter cannot hold.
+
+    It numbers the nodes of a round once, runs each in a cache once, looks text up below the root
+    only, and reads one row for every node.
+    """
+    for item in plan.rounds:
+        walk = _Walk()
+        for step in infer_round(plan, item).steps:
+            reason = walk.reason(step)
+            if reason is not None:
+                yield Refusal("reference", print_op(step.op), reason)
+
+
+def require_shapes(plan: Plan) -> None:
+    """Refuse a plan by the first op whose shape does not run here.
+
+    Raises:
+        MissingCapabilityError: names the op and the reason.
+    """
+    found = next(shape_refusals(plan), None)
+    if found is not None:
+        raise MissingCapabilityError(
+            str(found), where=f"plan {plan.name}", remedy="Choose another plan or another backend."
+        )
+
+
+class _Walk:
+    """What a round has drafted and run so far."""
+
+    def __init__(self) -> None:
+        self.tree: Lineage | None = None
+        self.ran: defaultdict[State | None, set[int]] = defaultdict(set)
+        self.drawn: set[int] = set()
+        self.kinds: set[str] = set()
+
+    def reason(self, step: Step) -> str | None:
+        """Why the step cannot run, or None; goes on with the step."""
+        for held in step.reads.values():
+            if isinstance(held, TreeType | NodesType) and held.lineage is not None:
+                if self.tree is not None and not held.lineage.related(self.tree):
+                    return "drafted trees must extend one another"
+                if self.tree is None or held.lineage.extends(self.tree):
+                    self.tree = held.lineage
+        match step.op:
+            case Lookup() as op:
+                return self._lookup(op, step)
+            case Grow() as op:
+                return self._grow(op, step)
+            case Forward() as op:
+                return self._forward(op, step)
+            case Accept(target=target, tree=tree) if target is not None:
+                return _rows_for(step.reads[target], nodes_of(step.reads, tree, "accept"))
+        return None
+
+    def _lookup(self, op: Lookup, step: Step) -> str | None:
+        tree = step.reads[op.tree]
+        if isinstance(tree, TreeType) and tree.nodes:
+            return "text is looked up below the root of an empty tree only"
+        return None
+
+    def _grow(self, op: Grow, step: Step) -> str | None:
+        tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
+        if isinstance(tree, TreeType) and "given" in tree.laws:
+            return "a tree that was looked up does not grow"
+        if op.how != "best":
+            counts = child_counts(op.children, at)
+            parents = set(at.indices or ())
+            if not all(counts) or parents & self.drawn:
+                return "children of a node are drawn in one grow, at least one of them"
+            self.drawn |= parents
+            self.kinds |= {op.how} if max(counts) > 1 else set()
+            if len(self.kinds) > 1:
+                return "children of a tree are drawn in one way"
+        return _rows_for(step.reads[op.rows], at)
+
+    def _forward(self, op: Forward, step: Step) -> str | None:
+        nodes = set(nodes_of(step.reads, op.nodes[0], "forward").indices or ()) - {ROOT}
+        if nodes & self.ran[op.cache]:
+            return f"node {min(nodes & self.ran[op.cache])} has run in this round already"
+        self.ran[op.cache] |= nodes
+        return None
+
+
+def _rows_for(rows: object, nodes: NodesType) -> str | None:
+    known = rows.indices if isinstance(rows, RowsType) else None
+    if known is None or nodes.indices is None:
+        return "its nodes are not known before it runs"
+    missing = set(nodes.indices) - set(known)
+    return f"node {min(missing)} has no row of its own" if missing else None
