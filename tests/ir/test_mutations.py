@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import time
-from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,77 +14,16 @@ from specplan.ir import parse_plan, plan_from_json, plan_to_json, print_plan, ve
 from specplan.ir.errors import UsageError
 from specplan.ir.infer import InferenceError, infer_round
 from specplan.ir.verify import RULES
+from tests.ir.edits import edited
 from tests.ir.plans_on_disk import NAMES, plan_of, text_of
 
 MOST_SECONDS = 5.0
-TOKEN = re.compile(r'%\w+|@\w+|"[^"]*"|-?\d+(?:\.\d+)?(?:e-?\d+)?|[\w.]+|\S')
-WORDS = sorted({word for name in NAMES for word in TOKEN.findall(text_of(name))})
-NUMBERS = ("0", "1", "-1", "2", "3", "64", "2048", "100000", "9999999999", "0.5", "1e300")
-LINES = sorted({line for name in NAMES for line in text_of(name).splitlines(keepends=True)})
-Edit = Callable[[list[str], random.Random], None]
-
-
-def delete(lines: list[str], chance: random.Random) -> None:
-    del lines[chance.randrange(len(lines))]
-
-
-def duplicate(lines: list[str], chance: random.Random) -> None:
-    at = chance.randrange(len(lines))
-    lines.insert(chance.randrange(len(lines)), lines[at])
-
-
-def swap(lines: list[str], chance: random.Random) -> None:
-    a, b = chance.randrange(len(lines)), chance.randrange(len(lines))
-    lines[a], lines[b] = lines[b], lines[a]
-
-
-def borrow(lines: list[str], chance: random.Random) -> None:
-    lines.insert(chance.randrange(len(lines)), chance.choice(LINES))
-
-
-def change_word(lines: list[str], chance: random.Random) -> None:
-    """Another word of the same kind: a number, a name, a state, or any other."""
-    at = chance.randrange(len(lines))
-    found = list(TOKEN.finditer(lines[at]))
-    if not found:
-        return
-    old = chance.choice(found)
-    alike = [word for word in WORDS if word[0] == old[0][0]]
-    pool = NUMBERS if old[0][-1].isdigit() and old[0][0] not in "%@" else (*alike, *WORDS[:3])
-    if chance.random() < 0.1:
-        pool = WORDS
-    lines[at] = lines[at][: old.start()] + chance.choice(pool) + lines[at][old.end() :]
-
-
-def change_name(lines: list[str], chance: random.Random) -> None:
-    """Another value of the same plan."""
-    values = re.findall(r"%\w+", "".join(lines))
-    at = chance.randrange(len(lines))
-    found = list(re.finditer(r"%\w+", lines[at]))
-    if found and values:
-        old = chance.choice(found)
-        lines[at] = lines[at][: old.start()] + chance.choice(values) + lines[at][old.end() :]
-
-
-def add_attribute(lines: list[str], chance: random.Random) -> None:
-    attributes = re.findall(r" \w+=\S+", "".join(LINES))
-    at = chance.randrange(len(lines))
-    lines[at] = lines[at].rstrip("\n") + chance.choice(attributes) + "\n"
-
-
-EDITS: tuple[Edit, ...] = (
-    delete, duplicate, swap, borrow, change_word, change_word, change_name, change_name,
-    add_attribute,
-)  # fmt: skip
 
 
 def mutant(seed: int) -> str:
     """A plan on disk with one to four edits."""
     chance = random.Random(seed)
-    lines = text_of(chance.choice(NAMES)).splitlines(keepends=True)
-    for _ in range(chance.randint(1, 4)):
-        chance.choice(EDITS)(lines, chance)
-    return "".join(lines)
+    return edited(text_of(chance.choice(NAMES)).splitlines(keepends=True), chance)
 
 
 def survives(text: str) -> str:

@@ -1,0 +1,148 @@
+"""Randomly edited plans: refused by name, or the tokens of plain decoding; nothing in between."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from specplan.backends.base import refusals
+from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.reference.shapes import shape_refusals
+from specplan.ir import parse_plan, print_plan, verify_plan
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.plan import Plan
+from specplan.runtime.requests import Request
+from tests.backends.pairs import load_pair, plain, run
+from tests.ir.edits import change_name, delete, duplicate, swap
+from tests.ir.plans_on_disk import plan_of, text_of
+
+TWO_TREES = """plan two_trees
+model target
+model draft
+state @kv = cache target
+state @dkv = cache draft
+round decode {
+  %t0 = root
+  %q = forward draft %t0 cache=@dkv pending=4
+  %a = grow %t0 at=%t0 rows=%q children=2
+  %qa = forward draft %a cache=@dkv
+  %b = grow %a at=%a rows=%qa children=[0, 1, 2]
+  %l0 = forward target %b cache=@kv pending=1
+  %x = accept %b target=%l0
+  %e = emit %x
+  commit @kv %e
+  commit @dkv %e
+}
+"""
+BASES = (
+    *map(text_of, ("draft_chain", "static_tree", "prompt_lookup", "autoregressive", "schedule")),
+    TWO_TREES,
+)
+RUNS = 120
+
+
+def number(lines: list[str], chance: random.Random) -> None:
+    """A number of the plan becomes another small one."""
+    at = chance.randrange(6, len(lines))
+    digits = [i for i, mark in enumerate(lines[at]) if mark.isdigit()]
+    if digits:
+        place = chance.choice(digits)
+        lines[at] = lines[at][:place] + str(chance.randint(0, 6)) + lines[at][place + 1 :]
+
+
+def edited_plan(seed: int) -> Plan | None:
+    """A well-formed lossless plan made by a few edits, if this seed gives one."""
+    chance = random.Random(seed)
+    lines = chance.choice(BASES).splitlines(keepends=True)
+    for _ in range(chance.randint(1, 4)):
+        chance.choice((change_name, change_name, number, number, delete, duplicate, swap))(
+            lines, chance
+        )
+    try:
+        plan = parse_plan("".join(lines))
+    except UsageError:
+        return None
+    return plan if plan.assumptions.lossless and not verify_plan(plan) else None
+
+
+def test_well_formed_plans_are_refused_by_name_or_decode_as_the_target(pair_folder: Path) -> None:
+    models, chance = load_pair(pair_folder), random.Random(0)
+    requests = [
+        Request(prompt_tokens=tuple(chance.randrange(61) for _ in range(size)), max_new_tokens=10)
+        for size in (3, 11)
+    ]
+    requests.append(Request(prompt_tokens=(5, 6, 7, 8) * 4, max_new_tokens=10))
+    expected = run(plain(), models, requests)
+    seen: set[str] = set()
+    fates: Counter[str] = Counter()
+    for seed in range(60_000):
+        plan = edited_plan(seed)
+        if plan is None or (text := print_plan(plan)) in seen:
+            continue
+        seen.add(text)
+        try:
+            assert run(plan, models, requests) == expected, text
+            fates["ran"] += 1
+        except MissingCapabilityError:
+            fates["refused"] += 1
+        if fates["ran"] == RUNS:
+            break
+    assert fates["ran"] == RUNS
+
+
+SHAPES = {
+    "a tree runs twice": (
+        "static_tree", {"forward draft %f1 ": "forward draft %t1 ", "draft %f2 ": "draft %t2 "},
+        "`%q2 = forward draft %t2 cache=@dkv`: node 0 has run in this round already"),
+    "trees that branch apart": (
+        "static_tree", {"%l = forward": "%t9 = grow %t1 at=%f1 rows=%q1\n"
+        "  %q9 = forward draft %t9 cache=@dkv\n  %l = forward"},
+        "`%q9 = forward draft %t9 cache=@dkv`: drafted trees must extend one another"),
+    "no row of its own": (
+        "static_tree", {"at=%f1 rows=%q1": "at=%f1 rows=%q0"}, "node 0 has no row of its own"),
+    "rows of the root only": (
+        "static_tree",
+        {"target=%l": "target=%r", "%v =": "%r = forward target %t0 cache=@kv\n  %v ="},
+        "`%a = accept %t3 target=%r rule=recursive by=%v`: node 0 has no row of its own"),
+    "looked up below drafted nodes": (
+        "static_tree", {"%l = forward target %t3": "%t4 = lookup @text %t3 at=%f2 length=2\n"
+        "  %l = forward target %t4"}, "text is looked up below the root of an empty tree only"),
+    "drawn in two ways": (
+        "static_tree", {"children=2 how=draw_distinct": "children=2 how=draw"},
+        "children of a tree are drawn in one way"),
+    "drawn twice at a node": (
+        "static_tree", {"%l = forward": "%u9 = uniform 1 stream=z\n"
+        "  %t9 = grow %t3 at=%t0 rows=%q0 how=draw by=%u9\n  %l = forward"},
+        "children of a node are drawn in one grow"),
+    "nothing drawn at a node": (
+        "static_tree", {"children=[2, 1]": "children=[2, 0]"}, "at least one of them"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "edits", "reason"), SHAPES.values(), ids=SHAPES)
+def test_shapes_that_do_not_run_here_are_named(
+    name: str, edits: dict[str, str], reason: str
+) -> None:
+    text = text_of(name)
+    for old, new in edits.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    assert reason in str(next(shape_refusals(parse_plan(text))))
+
+
+@pytest.mark.parametrize("name", ["draft_chain", "static_tree", "prompt_lookup", "schedule"])
+def test_shapes_that_run_here_are_not_refused(name: str) -> None:
+    assert refusals(plan_of(name), CAPABILITIES) == () == tuple(shape_refusals(plan_of(name)))
+
+
+def test_more_uniforms_than_needed_change_nothing(pair_folder: Path) -> None:
+    models = load_pair(pair_folder)
+    requests = [
+        Request(prompt_tokens=(1, 2, 3), max_new_tokens=10, temperature=1.0, seed=s)
+        for s in range(3)
+    ]
+    more = parse_plan(text_of("draft_chain").replace("uniform 5 ", "uniform 9 "))
+    assert run(more, models, requests) == run(plan_of("draft_chain"), models, requests)
