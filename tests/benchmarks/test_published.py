@@ -1,0 +1,100 @@
+"""`benchmarks/published.py`: tolerant of any rows, honest scores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def run(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = repository / "benchmarks" / "published.py"
+    return subprocess.run(
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def score_rows(repository: Path, folder: Path, rows: Any) -> dict[str, Any]:
+    file = folder / "rows.json"
+    file.write_text(json.dumps(rows))
+    done = run(repository, "--rows", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def theory(alpha: float, gamma: int, value: Any) -> dict[str, Any]:
+    return {
+        "system": "Leviathan SD",
+        "metric": "speedup",
+        "hardware": "analytic (c=0, c_hat=0)",
+        "setting": {"alpha": alpha, "gamma": gamma},
+        "value": value,
+    }
+
+
+def test_scores_are_errors_of_the_rows_as_fractions(repository: Path, tmp_path: Path) -> None:
+    # E(.5, 1) = 1.5 and E(0, 3) = 1: errors of +0.5 and -0.2
+    found = score_rows(repository, tmp_path, [theory(0.5, 1, 1.0), theory(0.0, 3, 1.25)])
+    (score,) = found["scores"]
+    assert (score["system"], score["metric"], score["count"]) == ("Leviathan SD", "speedup", 2)
+    assert score["mape"] == pytest.approx(0.35)
+    assert score["worst"] == pytest.approx(0.5)
+    assert score["bias"] == pytest.approx(0.15)
+    assert score["sign_agreement"] == 0.0  # only 1.25 is clear of 1, and we say 1
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [{}],
+        [{"system": "nobody knows it", "metric": "speedup", "value": 2.0}],
+        [{"system": "Leviathan SD", "metric": "speedup", "value": [1, 2], "setting": None}],
+        [theory(0.5, 1, None), theory(0.5, 1, "many")],
+        [{"system": "Leviathan SD", "model_pair": ["a"], "setting": [1], "value": {}}],
+    ],
+)
+def test_rows_of_any_kind_are_answered_with_scores(
+    repository: Path, tmp_path: Path, rows: list[Any]
+) -> None:
+    found = score_rows(repository, tmp_path, rows)
+    assert found["scores"] == []
+    assert sum(entry["count"] for entry in found["unscored"]) == len(rows)
+
+
+def test_a_file_that_holds_no_rows_is_refused(repository: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text("{")
+    done = run(repository, "--rows", str(file), "--json")
+    assert done.returncode == 2
+    assert "cannot read rows" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def shipped(repository: Path, shared: Path) -> dict[str, Any]:
+    file = shared / "data" / "published_dev.json"
+    done = run(repository, "--rows", str(file), "--json", "--details")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.shared
+def test_every_score_has_the_fields_that_readers_rely_on(shipped: dict[str, Any]) -> None:
+    keys = {"system", "metric", "hardware", "count", "mape", "worst", "bias"}
+    assert shipped["scores"]
+    assert all(keys <= set(score) for score in shipped["scores"])
+
+
+@pytest.mark.shared
+def test_the_closed_form_gives_the_tables_that_it_made(shipped: dict[str, Any]) -> None:
+    worst = {
+        score["metric"]: score["worst"]
+        for score in shipped["scores"]
+        if score["system"] == "Leviathan SD"
+    }
+    assert worst["ops_factor"] < 0.005  # printed with two decimals
+    assert worst["speedup_predicted_by_paper"] < 0.05  # alpha and c are rounded there
