@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specplan.cost_models.acceptance import AcceptanceProfile
-from specplan.cost_models.cost import Cost
+from specplan.cost_models.clock import Clock
+from specplan.cost_models.cost import Cost, Quantity, maximum
 from specplan.cost_models.device import Device, UnpricedError
+from specplan.cost_models.drafting import read_drafting
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory import PlanMemory, plan_memory
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.pricing import PricedOp, Unpriced, price_round
-from specplan.cost_models.round_types import round_types
-from specplan.ir.infer import InferenceError, RoundTypes
-from specplan.ir.ops import Accept, Forward
-from specplan.ir.plan import CacheState, Plan
+from specplan.ir.plan import CacheState, Plan, Round
 from specplan.ir.schedule import select_round
-from specplan.ir.types import NodesType, TreeType
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,82 @@ class Estimate:
     extrapolated: bool
 
 
+@dataclass
+class Pricer:
+    """Prices plans for requests of one length; what several plans share is priced once.
+
+    Attributes:
+        device: what the plans run on.
+        shapes: by the model's name in the plans.
+        prompt_tokens: of each request.
+        output_tokens: of each request.
+    """
+
+    device: Device
+    shapes: Mapping[str, ModelShape]
+    prompt_tokens: int
+    output_tokens: int
+    _clocks: dict[int, Clock] = field(default_factory=dict)
+
+    def estimate(
+        self, plan: Plan, acceptance: AcceptanceProfile | None, batch: int
+    ) -> Estimate | Unpriced:
+        """Price a plan for a batch of requests that start together.
+
+        Args:
+            plan: a verified plan.
+            acceptance: of the plan's proposer; None for plans that draft nothing.
+            batch: requests.
+
+        Returns:
+            The estimate, or why there is none.
+        """
+        clock = self.clock(batch)
+        item = plan.round(select_round(plan, batch=batch, context=round(clock.context)))
+        drafting = read_drafting(plan, item, acceptance)
+        if isinstance(drafting, Unpriced):
+            return drafting
+        price = price_round(drafting.demands, clock, drafting.lag(batch))
+        if isinstance(price, Unpriced):
+            return price
+        try:
+            prefill = prefill_seconds(plan, self.device, self.shapes, batch, self.prompt_tokens)
+        except UnpricedError as error:
+            return Unpriced("prefill", str(error))
+        tokens, rounds = drafting.tokens_per_round, drafting.rounds(self.output_tokens, batch)
+        per_token = price.seconds.times(tokens.inverse)
+        decode = price.seconds.times(rounds)
+        request = prefill + decode
+        text = self.prompt_tokens + self.output_tokens
+        return Estimate(
+            batch=batch,
+            prompt_tokens=self.prompt_tokens,
+            output_tokens=self.output_tokens,
+            seconds_per_round=price.seconds,
+            tokens_per_round=tokens,
+            seconds_per_token=per_token,
+            tokens_per_second=_rate(batch, per_token),
+            ttft=prefill + price.seconds,
+            prefill=prefill,
+            rounds=rounds,
+            decode_seconds=decode,
+            request_seconds=request,
+            tokens_per_second_end_to_end=_rate(batch * self.output_tokens, request),
+            memory=plan_memory(plan, self.shapes, batch, text, self.prompt_tokens),
+            breakdown=price.breakdown,
+            cost=price.cost,
+            assumptions=(*price.assumptions, *_assumptions(plan, item, acceptance, batch)),
+            extrapolated=request.extrapolated,
+        )
+
+    def clock(self, batch: int) -> Clock:
+        """What prices rounds of a batch at the mean context of these requests."""
+        if batch not in self._clocks:
+            context = self.prompt_tokens + self.output_tokens / 2.0
+            self._clocks[batch] = Clock(self.device, self.shapes, batch, context)
+        return self._clocks[batch]
+
+
 def price_plan(
     plan: Plan,
     device: Device,
@@ -75,71 +149,8 @@ def price_plan(
     prompt_tokens: int,
     output_tokens: int,
 ) -> Estimate | Unpriced:
-    """Price a plan for a batch of requests that start together.
-
-    Args:
-        plan: a verified plan.
-        device: what it runs on.
-        shapes: by the model's name in the plan.
-        acceptance: of the plan's proposer; None for plans that draft nothing.
-        batch: requests.
-        prompt_tokens: of each request.
-        output_tokens: of each request.
-
-    Returns:
-        The estimate, or why there is none.
-    """
-    context = prompt_tokens + output_tokens / 2.0
-    item = plan.round(select_round(plan, batch=batch, context=round(context)))
-    try:
-        types = round_types(plan, item)
-    except InferenceError as error:
-        return Unpriced("", str(error))
-    tree = _judged_tree(types, acceptance)
-    if isinstance(tree, Unpriced):
-        return tree
-    parents, ranks = tree.parents or (), tree.ranks or ()
-    tokens, rounds = Interval.exact(1.0), Interval.exact(float(output_tokens))
-    lag: dict[str, float] = {}
-    if acceptance is not None and parents:
-        tokens = acceptance.tokens_per_round(parents, ranks)
-        rounds = acceptance.rounds(parents, ranks, output_tokens, batch)
-        ends = acceptance.end_shares(parents, ranks)
-        lag = lag_probabilities(types, tree, ends, batch)
-    price = price_round(plan, item, device, shapes, batch, context, lag)
-    if isinstance(price, Unpriced):
-        return price
-    try:
-        prefill = prefill_seconds(plan, device, shapes, batch, prompt_tokens)
-    except UnpricedError as error:
-        return Unpriced("prefill", str(error))
-    assumptions = price.assumptions
-    if plan.schedule is not None:
-        assumptions += (f"round {item.name!r} runs throughout",)
-    if acceptance is not None and acceptance.positions == 0 and batch > 1:
-        assumptions += ("requests of a batch are alike",)
-    decode = price.seconds.times(rounds)
-    request = prefill + decode
-    return Estimate(
-        batch=batch,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        seconds_per_round=price.seconds,
-        tokens_per_round=tokens,
-        seconds_per_token=price.seconds.times(_inverse(tokens)),
-        tokens_per_second=_rate(batch, price.seconds.times(_inverse(tokens))),
-        ttft=prefill + price.seconds,
-        prefill=prefill,
-        rounds=rounds,
-        decode_seconds=decode,
-        request_seconds=request,
-        tokens_per_second_end_to_end=_rate(batch * output_tokens, request),
-        memory=plan_memory(plan, shapes, batch, prompt_tokens + output_tokens, prompt_tokens),
-        breakdown=price.breakdown,
-        cost=price.cost,
-        assumptions=assumptions,
-        extrapolated=request.extrapolated,
-    )
+    """Price one plan; see `Pricer`, which prices several sooner."""
+    return Pricer(device, shapes, prompt_tokens, output_tokens).estimate(plan, acceptance, batch)
 
 
 def prefill_seconds(
@@ -168,58 +179,20 @@ def prefill_seconds(
     return total(device.prefill_seconds(shapes[name], batch, prompt_tokens) for name in models)
 
 
-def lag_probabilities(
-    types: RoundTypes,
-    tree: TreeType,
-    end_shares: tuple[float, ...],
-    batch: int,
-) -> dict[str, float]:
-    """Per cache, P(some request of the batch has more pending than the root).
-
-    A request lags where its accepted path ended at a node that the cache's model never ran;
-    node numbers keep their meaning while trees only grow, else 1 is assumed.
-    """
-    reshaped = {step.op.keyword for step in types.steps} & {
-        "prune", "graft", "reroot", "adopt", "relabel", "load"
-    }  # fmt: skip
-    if reshaped:
-        return {}
-    resident: dict[str, set[int]] = {}
-    for step in types.steps:
-        if isinstance(step.op, Forward) and step.op.cache is not None:
-            ran = resident.setdefault(str(step.op.cache), set())
-            for held in step.reads.values():
-                if isinstance(held, TreeType):
-                    ran |= set(range(held.nodes))
-                elif isinstance(held, NodesType):
-                    ran |= set(held.indices or ())
-    found = {}
-    for cache, ran in resident.items():
-        share = sum(end_shares[node + 1] for node in range(tree.nodes) if node not in ran)
-        found[cache] = 1.0 - (1.0 - min(1.0, share)) ** batch
-    return found
+def _assumptions(
+    plan: Plan, item: Round, acceptance: AcceptanceProfile | None, batch: int
+) -> tuple[str, ...]:
+    words = (
+        (f"round {item.name!r} runs throughout", plan.schedule is not None),
+        (
+            "requests of a batch are alike",
+            acceptance is not None and acceptance.positions == 0 and batch > 1,
+        ),
+    )
+    return tuple(word for word, holds in words if holds)
 
 
-def _judged_tree(types: RoundTypes, acceptance: AcceptanceProfile | None) -> TreeType | Unpriced:
-    judged = [step for step in types.steps if isinstance(step.op, Accept)]
-    if len(judged) != 1:
-        return Unpriced("", f"rounds that judge {len(judged)} times have no acceptance law yet")
-    step = judged[0]
-    assert isinstance(step.op, Accept)
-    tree = step.reads[step.op.tree]
-    assert isinstance(tree, TreeType)
-    if tree.parents is None or tree.ranks is None:
-        return Unpriced("", "trees whose shape depends on data have no acceptance law yet")
-    if tree.parents and acceptance is None:
-        return Unpriced("", "the plan drafts, and no acceptance profile is given")
-    return tree
-
-
-def _inverse(tokens: Interval) -> Interval:
-    return Interval(1.0 / tokens.mean, 1.0 / tokens.high, 1.0 / tokens.low)
-
-
-def _rate(tokens: float, seconds: Seconds) -> Interval:
+def _rate(tokens: Quantity, seconds: Seconds) -> Interval:
     """Tokens per second; a time without lower bound is taken to be at least 1 % of its median."""
-    least = max(seconds.low, 0.01 * seconds.median)
+    least = maximum(seconds.low, 0.01 * seconds.median)
     return Interval(tokens / seconds.median, tokens / seconds.high, tokens / least)

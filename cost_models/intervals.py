@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from specplan.cost_models.cost import Quantity, maximum
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with bounds, `low <= mean <= high`.
+    """A mean with its 90 % interval, `low <= mean <= high`; numbers, or arrays of one shape.
 
     Attributes:
         mean: the point estimate.
@@ -25,6 +27,11 @@ class Interval:
         """An interval without width."""
         return cls(value, value, value)
 
+    @property
+    def inverse(self) -> Interval:
+        """Of the reciprocal; the interval is positive."""
+        return Interval(1.0 / self.mean, 1.0 / self.high, 1.0 / self.low)
+
     def __mul__(self, factor: float) -> Interval:
         """Scale by a non-negative number."""
         return Interval(self.mean * factor, self.low * factor, self.high * factor)
@@ -34,15 +41,16 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """A time with its spread.
+    """A time with its 90 % interval; numbers, or arrays of one shape.
 
-    Sums add the bounds too, as if all parts were slow together: the interval of a sum is
-    never too narrow because parts were wrongly taken to be independent.
+    Sums add the bounds too, as if all parts were slow together: times of one device share most
+    of their errors, and the interval of a sum is never too narrow because parts were wrongly
+    taken to be independent.
 
     Attributes:
         median: seconds.
-        low: lower bound, seconds (lower quartile where it was measured).
-        high: upper bound, seconds (upper quartile where it was measured).
+        low: lower bound, seconds.
+        high: upper bound, seconds.
         extrapolated: some part lies outside of what was measured.
     """
 
@@ -67,7 +75,7 @@ class Seconds:
             self.median + other.median,
             self.low + other.low,
             self.high + other.high,
-            self.extrapolated or other.extrapolated,
+            self.extrapolated | other.extrapolated,
         )
 
     def __mul__(self, factor: float) -> Seconds:
@@ -79,13 +87,23 @@ class Seconds:
     __rmul__ = __mul__
 
     def times(self, count: Interval) -> Seconds:
-        """Time of an uncertain number of repetitions."""
-        return Seconds(
-            self.median * count.mean,
-            self.low * count.low,
-            self.high * count.high,
-            self.extrapolated,
+        """Time of an uncertain number of repetitions.
+
+        How long one takes and how many there are err independently: to first order the half
+        widths of the product are the root of the sum of squares.
+        """
+        mean = self.median * count.mean
+        down = _hypotenuse(
+            (self.median - self.low) * count.mean, self.median * (count.mean - count.low)
         )
+        up = _hypotenuse(
+            (self.high - self.median) * count.mean, self.median * (count.high - count.mean)
+        )
+        return Seconds(mean, maximum(mean - down, 0.0), mean + up, self.extrapolated)
+
+
+def _hypotenuse(a: Quantity, b: Quantity) -> Quantity:
+    return (a * a + b * b) ** 0.5
 
 
 NO_TIME = Seconds(0.0, 0.0, 0.0)
@@ -97,3 +115,17 @@ def total(parts: Iterable[Seconds]) -> Seconds:
     for part in parts:
         result = result + part
     return result
+
+
+def side_by_side(lanes: Iterable[Seconds]) -> Seconds:
+    """Time of lanes that start together: at best the longest, at worst one after another."""
+    kept = list(lanes)
+    longest = kept[0]
+    for lane in kept[1:]:
+        longest = Seconds(
+            maximum(longest.median, lane.median),
+            maximum(longest.low, lane.low),
+            maximum(longest.high, lane.high),
+            longest.extrapolated | lane.extrapolated,
+        )
+    return replace(longest, high=total(kept).high)

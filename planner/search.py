@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.memory import plan_memory
 from specplan.cost_models.pricing import Unpriced
@@ -84,9 +84,13 @@ def search(
         InfeasibleError: when limits refuse every candidate; names the tightest.
     """
     choices = list(_choices(facts))
+    pricer = _pricer(facts)
     candidates: list[Candidate] = []
     for done, choice in enumerate(choices):
-        candidates.append(_priced(facts, choice) if isinstance(choice, _Setting) else choice)
+        if isinstance(choice, _Setting):
+            candidates.append(_priced(facts, pricer, choice))
+        else:
+            candidates.append(choice)
         if on_progress is not None:
             on_progress(done + 1, len(choices))
     plain = next(candidate for candidate in candidates if candidate.method == PLAIN)
@@ -130,7 +134,13 @@ def _choices(facts: ProblemFacts) -> Iterator[_Setting | Candidate]:
                 yield Candidate(name, family.name, {}, "any", refusal=family.reason)
 
 
-def _priced(facts: ProblemFacts, setting: _Setting) -> Candidate:
+def _pricer(facts: ProblemFacts) -> Pricer:
+    """Prices requests of the mean lengths of the workload."""
+    outputs = fmean(request.output_tokens for request in facts.requests)
+    return Pricer(facts.device, facts.shapes, round(facts.mean_prompt_tokens), round(outputs))
+
+
+def _priced(facts: ProblemFacts, pricer: Pricer, setting: _Setting) -> Candidate:
     """A setting with its price at every batch size, or with the reason why it has none."""
     method, options = setting.method, setting.options
     plan = check_plan(method.plan(facts, options))
@@ -138,7 +148,7 @@ def _priced(facts: ProblemFacts, setting: _Setting) -> Candidate:
     estimates: list[Estimate] = []
     refusal = None
     for batch in facts.batch_sizes:
-        price = _price(facts, plan, proposer, batch)
+        price = _price(facts, pricer, plan, proposer, batch)
         if isinstance(price, Unpriced):
             refusal, estimates = str(price), []
             break
@@ -159,21 +169,13 @@ def _priced(facts: ProblemFacts, setting: _Setting) -> Candidate:
 
 
 def _price(
-    facts: ProblemFacts, plan: Plan, proposer: str | None, batch: int
+    facts: ProblemFacts, pricer: Pricer, plan: Plan, proposer: str | None, batch: int
 ) -> Estimate | Unpriced:
     """Time at the mean lengths of the workload, memory at its longest request."""
-    requests = facts.requests
-    price = price_plan(
-        plan,
-        facts.device,
-        facts.shapes,
-        None if proposer is None else facts.profiles[proposer],
-        batch=batch,
-        prompt_tokens=round(facts.mean_prompt_tokens),
-        output_tokens=round(fmean(request.output_tokens for request in requests)),
-    )
-    if isinstance(price, Unpriced) or len(requests) == 1:
+    acceptance = None if proposer is None else facts.profiles[proposer]
+    price = pricer.estimate(plan, acceptance, batch)
+    if isinstance(price, Unpriced) or len(facts.requests) == 1:
         return price
-    longest_prompt = max(request.prompt_tokens for request in requests)
+    longest_prompt = max(request.prompt_tokens for request in facts.requests)
     memory = plan_memory(plan, facts.shapes, batch, facts.longest_text, longest_prompt)
     return replace(price, memory=memory)

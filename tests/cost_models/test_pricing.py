@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.clock import Clock
+from specplan.cost_models.demands import round_demands
 from specplan.cost_models.device import load_device
-from specplan.cost_models.estimate import Estimate, lag_probabilities, price_plan
+from specplan.cost_models.drafting import lag_probabilities
+from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.forward import forward_cost
 from specplan.cost_models.laws import expected_tokens
 from specplan.cost_models.measured import MeasuredDevice
@@ -25,12 +28,9 @@ from specplan.cost_models.measured_table import (
 )
 from specplan.cost_models.memory import largest_batch, plan_memory, speculative_slots
 from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.pricing import RoundPrice, Unpriced, price_round
-from specplan.ir.infer import infer_round
+from specplan.cost_models.pricing import RoundPrice, Unpriced, price_round, read_round
 from specplan.ir.parser import parse_plan
-from specplan.ir.plan import Plan
-from specplan.ir.types import TreeType
-from specplan.ir.values import Value
+from specplan.ir.plan import Plan, Round
 from tests.cost_models.public_shapes import CONFIGS, llama, shape
 from tests.cost_models.small_trees import chain
 
@@ -115,9 +115,16 @@ def measured(without: tuple[str, ...] = ()) -> MeasuredDevice:
 def price(
     plan: Plan, device: MeasuredDevice, context: float = 0.0, lag: Mapping[str, float] | None = None
 ) -> RoundPrice:
-    found = price_round(plan, plan.rounds[0], device, SHAPES, 1, context, lag)
+    found = price_at(plan, plan.rounds[0], Clock(device, SHAPES, 1, context), lag)
     assert isinstance(found, RoundPrice), found
     return found
+
+
+def price_at(
+    plan: Plan, item: Round, clock: Clock, lag: Mapping[str, float] | None = None
+) -> RoundPrice | Unpriced:
+    demands = read_round(plan, item)
+    return demands if isinstance(demands, Unpriced) else price_round(demands, clock, lag or {})
 
 
 def test_a_chain_is_the_sum_of_its_ops() -> None:
@@ -186,15 +193,14 @@ def test_time_per_token_is_round_over_tokens() -> None:
 
 def test_lag_of_trees_and_batches() -> None:
     plan = read("static_tree")
-    types = infer_round(plan, plan.rounds[0])
-    judged = next(step for step in types.steps if step.op.keyword == "accept")
-    tree = judged.reads[Value("t3")]
-    assert isinstance(tree, TreeType) and tree.nodes == 8
+    demands = round_demands(plan, plan.rounds[0])
+    (tree,) = demands.judged
+    assert tree.nodes == 8
     uniform = (1 / 9,) * 9
-    lags = lag_probabilities(types, tree, uniform, 1)
+    lags = lag_probabilities(demands.not_run, uniform, 1)
     assert lags["kv"] == 0.0
     assert lags["dkv"] == pytest.approx(5 / 9)  # nodes 2, 4, 5, 6, 7 never ran in the draft
-    assert lag_probabilities(types, tree, uniform, 3)["dkv"] == pytest.approx(1 - (4 / 9) ** 3)
+    assert lag_probabilities(demands.not_run, uniform, 3)["dkv"] == pytest.approx(1 - (4 / 9) ** 3)
 
 
 def test_lookup_and_batches_that_end_together() -> None:
@@ -250,7 +256,7 @@ def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
     plan = parse_plan(path.read_text())
     shapes = {model.name: SHAPES["target"] for model in plan.models}
     for item in plan.rounds:
-        found = price_round(plan, item, load_device("h200"), shapes, 1, 512.0)
+        found = price_at(plan, item, Clock(load_device("h200"), shapes, 1, 512.0))
         if isinstance(found, Unpriced):
             assert found.reason
             assert path.stem in {"skipped_layers", "prompt_chunks"}, found
@@ -266,7 +272,7 @@ def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
 
 def test_lanes_run_side_by_side() -> None:
     plan = read("parallel_draft_verify")
-    found = price_round(plan, plan.rounds[0], load_device("h200"), SHAPES, 1, 512.0)
+    found = price_at(plan, plan.rounds[0], Clock(load_device("h200"), SHAPES, 1, 512.0))
     assert isinstance(found, RoundPrice)
     parts = sum(part.seconds.median for part in found.breakdown)
     assert found.seconds.median < parts
@@ -278,7 +284,7 @@ def test_lanes_run_side_by_side() -> None:
 def test_longer_chains_take_longer(length: int, batch: int, context: int) -> None:
     device = load_device("a100-sxm-80gb")
     prices = [
-        price_round(plan, plan.rounds[0], device, SHAPES, batch, context)
+        price_at(plan, plan.rounds[0], Clock(device, SHAPES, batch, context))
         for plan in (greedy_chain(length), greedy_chain(length + 1))
     ]
     assert all(isinstance(found, RoundPrice) for found in prices)

@@ -11,6 +11,8 @@ pytest.importorskip("torch")
 
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.clock import Clock
+from specplan.cost_models.demands import round_demands
 from specplan.cost_models.device import load_device
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.memory import plan_memory
@@ -93,7 +95,8 @@ def test_priced_ops_are_the_ops_that_run(
     used = {name: models[name] for name in plan.models_run}
     session = ReferenceBackend().compile(plan, used).start([request, request])
     session.prefill()
-    price = price_round(plan, plan.rounds[0], load_device("cpu-generic"), shapes, 2, 20)
+    demands = round_demands(plan, plan.rounds[0])
+    price = price_round(demands, Clock(load_device("cpu-generic"), shapes, 2, 20), {})
     assert isinstance(price, RoundPrice)
     times: Counter[tuple[str, str | None]] = Counter()
     widths: Counter[tuple[str, str | None]] = Counter()

@@ -1,0 +1,216 @@
+"""What one round of a plan asks of a device: its forwards and other ops, each with its size.
+
+Sizes are static, so that they are read off a round once and priced at any batch and context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from specplan.cost_models.round_types import round_types
+from specplan.ir.infer import RoundTypes, Step
+from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Repeat
+from specplan.ir.plan import CacheState, Plan, Round, walk
+from specplan.ir.types import NodesType, PathType, TreeType
+
+Span = tuple[int, int] | None
+_RESHAPING = frozenset({"prune", "graft", "reroot", "adopt", "relabel", "load"})
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardDemand:
+    """Forward passes of one kind.
+
+    Attributes:
+        op: the op.
+        model: whose pass it is.
+        cache: name of the cache; "" for none.
+        tokens: query tokens per request when nothing but the root is pending.
+        pending: query tokens that join them for a request that lags behind.
+        drafted_before: tokens that earlier passes of the round have put into the cache.
+        budget: most tokens that the cache keeps, None for all.
+        rows: rows of logits per request.
+        spans: half-open spans of layers, one pass each; (None,) for all layers.
+        conditional: it may be left out.
+        lane: what runs beside other lanes; None for the round's own order.
+    """
+
+    op: Forward
+    model: str
+    cache: str
+    tokens: int
+    pending: int
+    drafted_before: int
+    budget: float | None
+    rows: int
+    spans: tuple[Span, ...]
+    conditional: bool
+    lane: str | None
+
+    @property
+    def width(self) -> int:
+        """Most query tokens per request."""
+        return self.tokens + self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class OpDemand:
+    """An op that is no forward.
+
+    Attributes:
+        op: the op, for messages.
+        name: how a device knows it, `keyword` or `keyword:variant`.
+        width: nodes worked on, per request.
+        conditional: it may be left out.
+        lane: what runs beside other lanes; None for the round's own order.
+    """
+
+    op: Op
+    name: str
+    width: int
+    conditional: bool
+    lane: str | None
+
+
+@dataclass(frozen=True)
+class RoundDemands:
+    """All that a round asks for.
+
+    Attributes:
+        steps: forwards and other ops in program order.
+        judged: the trees that accept ops judge, in order.
+        not_run: per cache, the judged nodes that the cache's model never ran; None where nodes
+            change their numbers within the round.
+        early_stops: some loop may stop before its last trip.
+    """
+
+    steps: tuple[ForwardDemand | OpDemand, ...]
+    judged: tuple[TreeType, ...]
+    not_run: Mapping[str, tuple[int, ...]] | None
+    early_stops: bool
+
+
+@lru_cache(maxsize=1024)
+def round_demands(plan: Plan, item: Round) -> RoundDemands:
+    """Read off what a round asks for; remembered for the rounds read last.
+
+    Raises:
+        InferenceError: the round is not well typed.
+    """
+    types = round_types(plan, item)
+    reader = _Reader(plan)
+    for step in types.steps:
+        reader.read(step)
+    judged = tuple(_judged(step) for step in types.steps if isinstance(step.op, Accept))
+    loops = (op for op in walk(item.ops) if isinstance(op, Repeat))
+    return RoundDemands(
+        tuple(reader.demands),
+        judged,
+        _not_run(types, judged[-1].nodes if judged else 0),
+        any(op.body.until is not None for op in loops),
+    )
+
+
+@dataclass
+class _Reader:
+    plan: Plan
+    demands: list[ForwardDemand | OpDemand] = field(default_factory=list)
+    drafted: dict[tuple[str, tuple[Span, ...]], int] = field(default_factory=dict)
+
+    def read(self, step: Step) -> None:
+        if isinstance(step.op, Forward):
+            self.demands.append(self.forward(step.op, step))
+        else:
+            name, width = op_size(step)
+            self.demands.append(OpDemand(step.op, name, width, step.conditional, step.lane))
+
+    def forward(self, op: Forward, step: Step) -> ForwardDemand:
+        root, drafted = forward_nodes(step)
+        cache = str(op.cache or "")
+        spans: tuple[Span, ...] = tuple((s.start, s.stop) for s in op.layers) or (None,)
+        pending = op.pending if isinstance(op.pending, int) else max(op.pending)
+        before = self.drafted.get((cache, spans))
+        first = before is None
+        catches_up = root or (pending > 0 and first)
+        least = drafted + (1 if catches_up else 0)
+        most = drafted + max(pending, 1) if catches_up and first else least
+        self.drafted[cache, spans] = (before or 0) + drafted
+        return ForwardDemand(
+            op=op,
+            model=op.model,
+            cache=cache,
+            tokens=least,
+            pending=most - least,
+            drafted_before=before or 0,
+            budget=self.budget(op),
+            rows=0 if op.gives == () else drafted + (1 if root else 0),
+            spans=spans,
+            conditional=step.conditional,
+            lane=step.lane,
+        )
+
+    def budget(self, op: Forward) -> float | None:
+        state = self.plan.state(op.cache) if op.cache is not None else None
+        if isinstance(state, CacheState) and state.budget is not None:
+            return float(state.budget)
+        return None
+
+
+def forward_nodes(step: Step) -> tuple[bool, int]:
+    """Whether a forward's operands hold the root, and how many drafted nodes they hold."""
+    assert isinstance(step.op, Forward)
+    root, drafted = False, 0
+    for name in step.op.nodes:
+        held = step.reads[name]
+        if isinstance(held, TreeType):
+            root, drafted = True, drafted + held.nodes
+        elif isinstance(held, NodesType):
+            root = root or held.root
+            drafted += held.width - (1 if held.root else 0)
+    return root, drafted
+
+
+def op_size(step: Step) -> tuple[str, int]:
+    """Name and width by which a device knows an op that is no forward."""
+    op, given = step.op, next(iter(step.gives), None)
+    match op:
+        case Grow():
+            before = step.reads[op.tree]
+            assert isinstance(before, TreeType) and isinstance(given, TreeType)
+            return f"grow:{op.how}", given.nodes - before.nodes
+        case Accept():
+            return f"accept:{op.rule.name}", _judged(step).nodes
+        case Lookup():
+            return op.keyword, op.length
+        case Commit():
+            path = step.reads[op.path]
+            assert isinstance(path, PathType)
+            return "commit:chain" if path.chain else "commit:tree", 1
+    if isinstance(given, TreeType):
+        return op.keyword, max(1, given.nodes)
+    return op.keyword, 1
+
+
+def _judged(step: Step) -> TreeType:
+    assert isinstance(step.op, Accept)
+    tree = step.reads[step.op.tree]
+    assert isinstance(tree, TreeType)
+    return tree
+
+
+def _not_run(types: RoundTypes, nodes: int) -> Mapping[str, tuple[int, ...]] | None:
+    """Nodes keep their numbers while trees only grow."""
+    if any(step.op.keyword in _RESHAPING for step in types.steps):
+        return None
+    ran: dict[str, set[int]] = {}
+    for step in types.steps:
+        if isinstance(step.op, Forward) and step.op.cache is not None:
+            held_by = ran.setdefault(str(step.op.cache), set())
+            for held in step.reads.values():
+                if isinstance(held, TreeType):
+                    held_by |= set(range(held.nodes))
+                elif isinstance(held, NodesType):
+                    held_by |= set(held.indices or ())
+    return {cache: tuple(sorted(set(range(nodes)) - held)) for cache, held in ran.items()}
