@@ -56,6 +56,23 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Matrix:
+    """Sizes of a matrix product, rows x inputs times inputs x outputs.
+
+    Attributes:
+        rows: T, the tokens multiplied.
+        inputs: k.
+        outputs: m.
+        copies: products of this size done in one kernel, e.g. one per expert; `rows` is of each.
+    """
+
+    rows: Quantity
+    inputs: int
+    outputs: int
+    copies: Quantity = 1
+
+
+@dataclass(frozen=True, slots=True)
 class OpCost:
     """A named part of a forward pass.
 
@@ -63,11 +80,14 @@ class OpCost:
         name: what it is, e.g. `mlp_up`.
         cost: resources of one execution.
         count: executions, e.g. the number of layers.
+        matrix: its sizes where it is a matrix product, whose time depends on more than the sums
+            in `cost`: kernels work in tiles.
     """
 
     name: str
     cost: Cost
     count: Quantity = 1
+    matrix: Matrix | None = None
 
     @property
     def total(self) -> Cost:

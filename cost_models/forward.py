@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from specplan.cost_models.cost import Cost, OpCost, Quantity, maximum, minimum
+from specplan.cost_models.cost import Cost, Matrix, OpCost, Quantity, maximum, minimum
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.parameters import layer_biases
 from specplan.ir.errors import UsageError
@@ -56,7 +56,7 @@ def forward_ops(
     biases = layer_biases(shape)
 
     def linear(name: str, inputs: int, outputs: int) -> OpCost:
-        return OpCost(name, linear_cost(shape, total, inputs, outputs, biases[name]), count)
+        return linear_op(name, shape, total, inputs, outputs, biases[name], count)
 
     ops = [
         linear("query_key_value", hidden, queries + 2 * keys),
@@ -75,14 +75,17 @@ def forward_ops(
     ops = [op for op in ops if op.count]
     if shape.embedding_size != hidden:
         if first == 0:
-            cost = linear_cost(shape, total, shape.embedding_size, hidden)
-            ops.append(OpCost("embedding_projection", cost))
+            ops.append(
+                linear_op("embedding_projection", shape, total, shape.embedding_size, hidden)
+            )
         if not headless:
-            cost = linear_cost(shape, batch * rows, hidden, shape.embedding_size)
-            ops.append(OpCost("embedding_projection", cost))
+            ops.append(
+                linear_op("embedding_projection", shape, batch * rows, hidden, shape.embedding_size)
+            )
     if not headless:
-        cost = linear_cost(shape, batch * rows, shape.embedding_size, shape.vocab_size)
-        ops.append(OpCost("lm_head", cost))
+        ops.append(
+            linear_op("lm_head", shape, batch * rows, shape.embedding_size, shape.vocab_size)
+        )
     return tuple(ops)
 
 
@@ -100,6 +103,20 @@ def forward_cost(
     for op in forward_ops(shape, batch, tokens, context, logit_rows, layers, dense_block):
         total = total + op.total
     return total
+
+
+def linear_op(
+    name: str,
+    shape: ModelShape,
+    rows: Quantity,
+    inputs: int,
+    outputs: int,
+    bias: int = 0,
+    count: Quantity = 1,
+) -> OpCost:
+    """A matrix product with its sizes; see `linear_cost`."""
+    cost = linear_cost(shape, rows, inputs, outputs, bias)
+    return OpCost(name, cost, count, Matrix(rows, inputs, outputs))
 
 
 def linear_cost(
