@@ -39,6 +39,40 @@ def write_json_atomic(path: Path | str, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
+def read_text(
+    path: Path | str, what: str = "file", remedy: str = "Check the path and its permissions."
+) -> str:
+    """Read a UTF-8 text file.
+
+    Args:
+        path: the file.
+        what: how messages call it.
+        remedy: what to do when it cannot be read.
+
+    Raises:
+        UsageError: when it is missing, a folder or no UTF-8 text; names `what` and the path.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise UsageError(
+            f"cannot read the {what} (it is a folder)",
+            where=str(path),
+            remedy="Give the path of a file.",
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the {what} is not UTF-8 text (byte {error.start})",
+            where=str(path),
+            remedy="Save it as UTF-8.",
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the {what} ({error.strerror})", where=str(path), remedy=remedy
+        ) from error
+
+
 def read_json(path: Path | str, what: str = "JSON file") -> Any:
     """Read a JSON document.
 
@@ -46,14 +80,9 @@ def read_json(path: Path | str, what: str = "JSON file") -> Any:
         UsageError: when the file is missing or is not JSON; names `what` and the path.
     """
     path = Path(path)
+    text = read_text(path, what)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the {what} ({error.strerror})",
-            where=str(path),
-            remedy="Check the path and its permissions.",
-        ) from error
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"the {what} is not valid JSON ({error})",

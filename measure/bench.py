@@ -20,8 +20,8 @@ from specplan.measure.machine import hardware_name, versions
 from specplan.measure.progress import Progress, silent
 from specplan.measure.stock import stock_runners
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
+from specplan.planner import PLAIN
 
-BASELINE = "autoregressive"
 STOCK = "transformers.generate"
 
 
@@ -98,7 +98,7 @@ def compare(
     bench: Workbench,
     plans: Mapping[str, tuple[Plan, float | None]],
     *,
-    chosen: str = BASELINE,
+    chosen: str = PLAIN,
     batch: int = 1,
     limit: int | None = None,
     repeats: int = 3,
@@ -120,7 +120,7 @@ def compare(
     Raises:
         NothingToCompareError: there is no autoregressive plan, or fewer prompts than `batch`.
     """
-    if BASELINE not in plans:
+    if PLAIN not in plans:
         raise NothingToCompareError("no autoregressive plan to compare with", where="bench")
     prompts = bench.prompts(BENCH)[:limit]
     groups = [prompts[i : i + batch] for i in range(0, len(prompts) - batch + 1, batch)]
@@ -172,7 +172,7 @@ def _run_all(
 
 def _lines(contenders: Sequence[Contender], batch: int) -> Iterator[Line]:
     named = {contender.name: contender for contender in contenders}
-    baseline, stock = named[BASELINE], named.get(STOCK)
+    baseline, stock = named[PLAIN], named.get(STOCK)
     for contender in contenders:
         speeds = [
             tokens / seconds

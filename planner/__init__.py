@@ -14,11 +14,12 @@ from specplan.planner.method import Method, Options, discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.problem_checks import proposers
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.search import SearchResult, search
+from specplan.planner.search import PLAIN, SearchResult, search
 from specplan.planner.trees import StaticTree
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
+    "PLAIN",
     "TEXT_PROPOSER",
     "Candidate",
     "Method",

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from specplan.ir.errors import UsageError
+from specplan.ir.files import read_text
 from specplan.planner.problem import SCHEMA_VERSION, Problem, resolve_paths
 from specplan.planner.problem_checks import check_problem
 from specplan.planner.problem_errors import Origin, from_validation_error
@@ -29,7 +30,7 @@ def load_problem(path: Path | str) -> Problem:
         InfeasibleError: when a limit cannot be met by any plan.
     """
     path = Path(path)
-    value, lines = read_yaml(_read_text(path), str(path))
+    value, lines = read_yaml(read_text(path, "problem file"), str(path))
     return _build(value, path.resolve().parent, Origin(str(path), lines))
 
 
@@ -41,29 +42,6 @@ def problem_from_dict(value: Mapping[str, Any], base: Path | str = ".") -> Probl
         InfeasibleError: when a limit cannot be met by any plan.
     """
     return _build(dict(value), Path(base).resolve(), Origin())
-
-
-def _read_text(path: Path) -> str:
-    if path.is_dir():
-        raise UsageError(
-            "this is a folder, not a problem file",
-            where=str(path),
-            remedy="Give the path of a YAML file.",
-        )
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"the problem file is not UTF-8 text (byte {error.start})",
-            where=str(path),
-            remedy="Save it as UTF-8.",
-        ) from error
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the problem file ({error.strerror})",
-            where=str(path),
-            remedy="Check the path and its permissions.",
-        ) from error
 
 
 def _build(value: Any, base: Path, origin: Origin) -> Problem:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan.ir.errors import UsageError
+from specplan.ir.files import read_text
 
 
 @dataclass(frozen=True)
@@ -105,26 +106,8 @@ def _length(value: dict[str, Any], key: str, where: str) -> int:
 
 def _json_lines(path: Path, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON Lines file with their 1-based line numbers; blank lines are skipped."""
-    if path.is_dir():
-        raise UsageError(
-            f"the {what} file is a folder",
-            where=str(path),
-            remedy="Give the path of a JSON Lines file.",
-        )
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the {what} file ({error.strerror})",
-            where=str(path),
-            remedy="Check the path; it is relative to the problem file.",
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"the {what} file is not UTF-8 text (byte {error.start})",
-            where=str(path),
-            remedy="Save it as UTF-8.",
-        ) from error
+    remedy = "Check the path; it is relative to the problem file."
+    text = read_text(path, f"{what} file", remedy)
     empty = True
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():

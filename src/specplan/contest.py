@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specplan.ir.parser import parse_plan
+from specplan.planner import PLAIN
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.ir.plan import Plan
     from specplan.planner.problem import Problem
-
-BASELINE = "autoregressive"
 
 
 def problem_of(bundle: Bundle, prompts: Path | str | None = None) -> Problem:
@@ -44,7 +43,7 @@ def contestants(
     """
     candidates = bundle.report["candidates"]
     chosen = candidates[bundle.report["chosen"]]
-    found = {BASELINE: _entry(candidates[bundle.report["plain"]], batch)}
+    found = {PLAIN: _entry(candidates[bundle.report["plain"]], batch)}
     found[_name(chosen)] = _entry(chosen, batch)
     if kinds:
         for summary in bundle.report["explanation"]["runners_up"]:
@@ -60,8 +59,8 @@ def chosen_name(bundle: Bundle) -> str:
 
 
 def _name(candidate: dict[str, Any]) -> str:
-    if candidate["method"] == BASELINE:
-        return BASELINE
+    if candidate["method"] == PLAIN:
+        return PLAIN
     return f"{candidate['method']}: {candidate['words']}"
 
 

@@ -129,7 +129,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert caught.value.where == str(path)
     assert caught.value.what == "cannot read the acceptance profile (No such file or directory)"
     assert caught.value.remedy
-    with pytest.raises(UsageError, match=r"cannot read the JSON file \(Is a directory\)"):
+    with pytest.raises(UsageError, match=r"cannot read the JSON file \(it is a folder\)"):
         read_json(tmp_path)
 
 

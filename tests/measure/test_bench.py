@@ -11,13 +11,13 @@ pytest.importorskip("transformers")
 
 from specplan.ir.errors import NothingToCompareError  # noqa: E402
 from specplan.ir.parser import parse_plan  # noqa: E402
-from specplan.measure.bench import BASELINE, STOCK, compare, missed_limits  # noqa: E402
+from specplan.measure.bench import STOCK, compare, missed_limits  # noqa: E402
 from specplan.measure.workbench import BENCH, PROFILE, Workbench, plain_plan  # noqa: E402
-from specplan.planner import load_problem  # noqa: E402
+from specplan.planner import PLAIN, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
-PLAIN = parse_plan(plain_plan(greedy=True))
+PLAIN_PLAN = parse_plan(plain_plan(greedy=True))
 
 
 @pytest.fixture(scope="module")
@@ -27,27 +27,27 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
 
 
 def test_all_contenders_say_the_same(bench: Workbench) -> None:
-    result = compare(bench, {BASELINE: (PLAIN, 100.0), "again": (PLAIN, None)}, repeats=2)
+    result = compare(bench, {PLAIN: (PLAIN_PLAN, 100.0), "again": (PLAIN_PLAN, None)}, repeats=2)
     names = [line.name for line in result.lines]
-    assert names[:3] == [BASELINE, "again", STOCK] and len(names) == 5
+    assert names[:3] == [PLAIN, "again", STOCK] and len(names) == 5
     assert result.prompts == 3 and result.batch == 1
     for line in result.lines:
         assert line.differing == 0, line
         assert line.tokens_per_second > 0 and line.low <= line.high
-    plain = result.line(BASELINE)
+    plain = result.line(PLAIN)
     assert plain.against_baseline == 1.0 and plain.tokens_per_round == 1.0
     assert plain.error == pytest.approx(100.0 / plain.tokens_per_second - 1.0)
     assert result.line("again").predicted is None
 
 
 def test_batches_fill_with_prompts_of_their_own(bench: Workbench) -> None:
-    result = compare(bench, {BASELINE: (PLAIN, None)}, batch=3, repeats=1)
-    assert [line.name for line in result.lines] == [BASELINE, STOCK]
+    result = compare(bench, {PLAIN: (PLAIN_PLAN, None)}, batch=3, repeats=1)
+    assert [line.name for line in result.lines] == [PLAIN, STOCK]
     assert all(line.differing == 0 for line in result.lines)
     with pytest.raises(NothingToCompareError, match="do not fill a batch of 4"):
-        compare(bench, {BASELINE: (PLAIN, None)}, batch=4)
+        compare(bench, {PLAIN: (PLAIN_PLAN, None)}, batch=4)
     with pytest.raises(NothingToCompareError, match="no autoregressive plan"):
-        compare(bench, {"other": (PLAIN, None)})
+        compare(bench, {"other": (PLAIN_PLAN, None)})
 
 
 def test_prompts_of_the_two_splits_do_not_meet(bench: Workbench) -> None:
@@ -66,7 +66,7 @@ def test_files_without_splits_are_shared_out(tmp_path: Path) -> None:
 
 
 def test_limits_that_are_missed_are_told(bench: Workbench) -> None:
-    result = compare(bench, {BASELINE: (PLAIN, None)}, repeats=1, stock=False)
+    result = compare(bench, {PLAIN: (PLAIN_PLAN, None)}, repeats=1, stock=False)
     line = result.line(result.chosen)
     assert line.ttft is not None and line.tpot is not None
     assert 0 < line.ttft < 60 and 0 < line.tpot < 60

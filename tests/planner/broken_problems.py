@@ -185,7 +185,7 @@ case(
     trace('{"prompt_tokens": 250, "output_tokens": 250}\n'),
 )
 case("no prompts file", "workload.prompts", "cannot read", remove("prompts.jsonl"))
-case("prompts a folder", "workload.prompts", "is a folder", put("workload.prompts", "."))
+case("prompts a folder", "workload.prompts", "it is a folder", put("workload.prompts", "."))
 case("empty prompts file", "workload.prompts", "is empty", write("prompts.jsonl", ""))
 case("prompts not JSON", "workload.prompts", "prompts.jsonl:1", write("prompts.jsonl", "hello\n"))
 case("prompts a list", "workload.prompts", "not an object", write("prompts.jsonl", '["a"]\n'))

@@ -12,6 +12,7 @@ import typer
 from specplan.cli.options import BundleArgument, JsonOption
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
+from specplan.ir.files import read_text
 
 if TYPE_CHECKING:
     from specplan.decoder import Prompt
@@ -84,12 +85,7 @@ def run(
 def _read(path: Path) -> str:
     if str(path) == "-":
         return sys.stdin.read()
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            "the prompt is not UTF-8 text", where=str(path), remedy="Save it as UTF-8."
-        ) from error
+    return read_text(path, "prompt file")
 
 
 def _check(texts: Sequence[str], *, stream: bool) -> None:
