@@ -133,13 +133,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_json(tmp_path)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b'{"a": 1,}', b"\xff\xfe{}", b"nope"])
+@pytest.mark.parametrize("data", [b"", b"{", b'{"a": 1,}', b"nope"])
 def test_a_broken_file_is_named(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(data)
     with pytest.raises(UsageError) as caught:
         read_json(path, "plan")
     assert caught.value.where == str(path) and "the plan is not valid JSON" in caught.value.what
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(UsageError, match=r"the plan is not UTF-8 text \(byte 0\)") as caught:
+        read_json(path, "plan")
+    assert caught.value.where == str(path)
 
 
 def test_json_nested_without_end_is_refused(tmp_path: Path) -> None:
