@@ -20,9 +20,9 @@ from specplan.cost_models.acceptance_json import (
     profile_from_json,
     read_profile_json,
 )
+from specplan.cost_models.closed_forms import accepted_at_least, expected_rounds, reach
 from specplan.cost_models.hazards import HazardCounts, look_up, posterior, value_interval
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.laws import accepted_at_least, expected_rounds, reach
 from specplan.cost_models.replay import Replay, Traces, replay_lengths, replay_tree
 from specplan.ir.errors import UsageError
 from specplan.ir.files import write_json_atomic

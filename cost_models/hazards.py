@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.closed_forms import depths_of, tree_value
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.laws import depths_of, tree_value
 from specplan.cost_models.replay import Traces
 
 MAX_DEPTH = 64

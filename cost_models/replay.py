@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.closed_forms import depths_of, expected_rounds
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.laws import depths_of, expected_rounds
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.laws import chain_speedup, operations_factor
+from specplan.cost_models.closed_forms import chain_speedup, operations_factor
 
 SYSTEMS = ("Leviathan SD",)
 

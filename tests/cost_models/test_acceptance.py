@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.laws import expected_tokens, tree_value
+from specplan.cost_models.closed_forms import expected_tokens, tree_value
 from specplan.ir.errors import UsageError
 from tests.cost_models.small_trees import chain, expansion, independent_chains
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
+from specplan.cost_models.closed_forms import expected_tokens
 from specplan.cost_models.demands import round_demands
 from specplan.cost_models.device import load_device
 from specplan.cost_models.drafting import lag_probabilities
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.forward import forward_cost
-from specplan.cost_models.laws import expected_tokens
 from specplan.cost_models.measured import MeasuredDevice
 from specplan.cost_models.measured_table import (
     ForwardRow,
