@@ -20,6 +20,7 @@ class Score:
 
     Attributes:
         system, metric, hardware: what is scored together.
+        group: whether `system` names a group of systems, whose rows are scored above too.
         count: rows scored; calibration rows are not among them.
         mape: mean of |predicted / published - 1|.
         worst: the largest of them.
@@ -35,6 +36,7 @@ class Score:
     system: str
     metric: str
     hardware: str
+    group: bool
     count: int
     mape: float | None
     worst: float | None
@@ -66,6 +68,7 @@ def _score(key: tuple[str, str, str], items: Sequence[Prediction], grouped: bool
     worst = max(scored, key=lambda item: abs(item.error), default=None)
     return Score(
         *key,
+        group=grouped,
         count=len(scored),
         mape=fmean(sizes) if sizes else None,
         worst=max(sizes, default=None),

@@ -98,3 +98,45 @@ def test_the_closed_form_gives_the_tables_that_it_made(shipped: dict[str, Any]) 
     }
     assert worst["ops_factor"] < 0.005  # printed with two decimals
     assert worst["speedup_predicted_by_paper"] < 0.05  # alpha and c are rounded there
+
+
+def mape(found: dict[str, Any], system: str, metric: str, hardware: str = "") -> float:
+    """Of the only score with these names; `hardware` is how it begins."""
+    (score,) = (
+        score
+        for score in found["scores"]
+        if (score["system"], score["metric"]) == (system, metric)
+        and score["hardware"].startswith(hardware)
+    )
+    return float(score["mape"])
+
+
+@pytest.mark.shared
+def test_measured_speedups_of_t5_hold_where_the_papers_formula_misses(
+    shipped: dict[str, Any],
+) -> None:
+    assert mape(shipped, "Leviathan SD", "speedup_measured") < 0.10  # the formula: 0.177
+
+
+@pytest.mark.shared
+def test_no_calibration_row_is_scored(shipped: dict[str, Any]) -> None:
+    scored = sum(score["count"] for score in shipped["scores"] if not score["group"])
+    named = sum(score["calibration_count"] for score in shipped["scores"] if not score["group"])
+    every = shipped["predictions"]
+    assert named == sum(item["calibration"] for item in every) > 0
+    assert scored == len(every) - named
+
+
+@pytest.mark.shared
+def test_constants_of_missing_calibration_rows_are_those_that_they_would_give(
+    repository: Path, shared: Path, tmp_path: Path, shipped: dict[str, Any]
+) -> None:
+    rows = json.loads((shared / "data" / "published_dev.json").read_text())
+    rest = [
+        row
+        for row in rows
+        if row["system"] == "Leviathan SD" and (row["model_pair"] or {}).get("draft") != "T5-base"
+    ]
+    found = score_rows(repository, tmp_path, rest)
+    with_rows = mape(shipped, "Leviathan SD", "speedup_measured")
+    assert mape(found, "Leviathan SD", "speedup_measured") == pytest.approx(with_rows, abs=0.02)
