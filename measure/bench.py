@@ -145,7 +145,7 @@ def compare(
         prompts=len(groups) * batch,
         output_tokens=bench.output_tokens,
         repeats=repeats,
-        hardware=hardware_name(),
+        hardware=hardware_name(bench.models["target"].device),
         versions=versions(),
     )
 

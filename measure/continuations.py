@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.ir.parser import parse_plan
+from specplan.measure.probes import plain_plan
 from specplan.measure.progress import Progress
-from specplan.measure.workbench import TokenPrompt, Workbench, plain_plan
+from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 
@@ -34,7 +34,7 @@ def continue_prompts(
     path = bench.problem.profiles / "continuations" / f"{name}.json"
     known = _read(path)
     todo = [index for index, prompt in enumerate(prompts) if _key(prompt) not in known]
-    executable = bench.compile(parse_plan(plain_plan(workload.greedy)))
+    executable = bench.compile(plain_plan(workload.greedy))
     for start in range(0, len(todo), BATCH):
         progress("continuations of the target", len(prompts) - len(todo) + start, len(prompts))
         group = todo[start : start + BATCH]

@@ -88,12 +88,13 @@ def _table(bench: Workbench) -> tuple[MeasuredTable, Path]:
     """The table of this machine as far as it is filled, and where it is kept."""
     import torch
 
+    device = bench.models["target"].device
     provenance = Provenance(
-        hardware=hardware_name(),
+        hardware=hardware_name(device),
         backend=bench.problem.backend,
         threads=torch.get_num_threads(),
         date=date.today().isoformat(),
-        memory_bytes=memory_bytes(),
+        memory_bytes=memory_bytes(device),
         versions=versions(),
     )
     workload = bench.problem.workload

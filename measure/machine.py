@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import platform
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 _PACKAGES = ("specplan", "torch", "transformers", "numpy")
 
 
-def hardware_name() -> str:
-    """Name of the processor, and how many logical cores this process may use."""
-    import os
+def hardware_name(device: torch.device | None = None) -> str:
+    """Name of what models run on: an accelerator, or the processor and its logical cores.
 
+    Args:
+        device: where the models are; None for the processor.
+    """
+    if device is not None and device.type == "cuda":
+        return _nvml(device.index or 0)[0]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{_processor()} ({cores} cores)"
 
 
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            fields = [line.split(":", 1) for line in file if ":" in line]
-    except OSError:
-        return platform.processor() or platform.machine()
-    known = {key.strip(): value.strip() for key, value in reversed(fields)}
-    return known.get("model name") or platform.machine()
+def memory_bytes(device: torch.device | None = None) -> float:
+    """Memory of the accelerator, or physical memory of the machine, bytes.
 
-
-def memory_bytes() -> float:
-    """Physical memory of this machine, bytes."""
+    Args:
+        device: where the models are; None for the processor.
+    """
+    if device is not None and device.type == "cuda":
+        return _nvml(device.index or 0)[1]
     import psutil
 
     return float(psutil.virtual_memory().total)
@@ -42,3 +48,35 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+@lru_cache(maxsize=1)
+def _processor() -> str:
+    """The processor's own name (CPUID, sysctl, registry: what py-cpuinfo finds)."""
+    from cpuinfo import get_cpu_info
+
+    found = get_cpu_info()
+    return str(found.get("brand_raw") or found.get("arch_string_raw") or platform.machine())
+
+
+def _nvml(index: int) -> tuple[str, float]:
+    """Name and memory of a CUDA device by the driver; by torch without `nvidia-ml-py`.
+
+    NVML numbers devices as the bus does, torch as CUDA_VISIBLE_DEVICES says: the UUID names one.
+    """
+    import torch
+
+    properties: Any = torch.cuda.get_device_properties(index)
+    try:
+        import pynvml
+    except ImportError:
+        return str(properties.name), float(properties.total_memory)
+    pynvml.nvmlInit()
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total
+        return str(pynvml.nvmlDeviceGetName(handle)), float(memory)
+    except pynvml.NVMLError:  # e.g. a MIG slice, which has no handle of this kind
+        return str(properties.name), float(properties.total_memory)
+    finally:
+        pynvml.nvmlShutdown()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.measure.workbench import plain_plan
 
 CHAINS = (1, 2, 3, 5, 7, 11, 16)
 BUSHES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -28,7 +27,7 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
     A chain of n times drafting one node n times and verifying n + 1 tokens; a bush of w times
     drafting at w nodes at once and verifying 2 w + 1 tokens.
     """
-    yield Probe("autoregressive", parse_plan(plain_plan(greedy)))
+    yield Probe("autoregressive", plain_plan(greedy))
     for length in LOOKUPS:
         yield Probe(f"lookup {length}", _lookup(length, greedy))
     for draft in drafts:
@@ -38,27 +37,33 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
             yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy))
 
 
+def plain_plan(greedy: bool) -> Plan:
+    """Autoregressive decoding at temperature 0, or at any."""
+    tail = _tail("%t0", 0, (), None if greedy else "recursive")
+    return parse_plan(_head("autoregressive", ()) + tail)
+
+
 def _head(name: str, drafts: Sequence[str]) -> str:
     models = "".join(f"model {name}\n" for name in ("target", *drafts))
     caches = "".join(f"state @{draft}_kv = cache {draft}\n" for draft in drafts)
     return f"plan {name}\n{models}state @kv = cache target\n{caches}round decode {{\n  %t0 = root\n"
 
 
-def _tail(nodes: int, drafts: Sequence[str], rule: str | None) -> str:
-    judged = "  %a = accept %c target=%l\n"
+def _tail(tree: str, nodes: int, drafts: Sequence[str], rule: str | None) -> str:
+    judged = f"  %a = accept {tree} target=%l\n"
     if rule is not None:
         judged = (
             f"  %v = uniform {nodes + 1} stream=accept\n"
-            f"  %a = accept %c target=%l rule={rule} by=%v\n"
+            f"  %a = accept {tree} target=%l rule={rule} by=%v\n"
         )
     commits = "".join(f"  commit @{draft}_kv %e\n" for draft in drafts)
-    forward = "  %l = forward target %c cache=@kv pending=1\n"
+    forward = f"  %l = forward target {tree} cache=@kv pending=1\n"
     return f"{forward}{judged}  %e = emit %a\n  commit @kv %e\n{commits}}}\n"
 
 
 def _lookup(length: int, greedy: bool) -> Plan:
     found = f"  %c = lookup @text %t0 at=%t0 match=[1, 3] length={length}\n"
-    tail = _tail(length, (), None if greedy else "recursive")
+    tail = _tail("%c", length, (), None if greedy else "recursive")
     return parse_plan(_head("probe", ()) + found + tail)
 
 
@@ -70,7 +75,7 @@ def _chain(draft: str, length: int, greedy: bool) -> Plan:
         f"    %q = forward {draft} %f cache=@{draft}_kv pending=2\n{draw}"
         f"    %n = grow %t at=%f rows=%q{how}\n    yield %n\n  }}\n"
     )
-    tail = _tail(length, (draft,), None if greedy else "token")
+    tail = _tail("%c", length, (draft,), None if greedy else "token")
     return parse_plan(_head("probe", (draft,)) + body + tail)
 
 
@@ -88,5 +93,5 @@ def _bush(draft: str, width: int, greedy: bool) -> Plan:
         + f"  %f1 = pick %t1 of=newest\n  %q1 = forward {draft} %f1 cache=@{draft}_kv\n"
         + grow("%c", "%t1", "%f1", 1, 1)
     )
-    tail = _tail(2 * width, (draft,), None if greedy else "recursive")
+    tail = _tail("%c", 2 * width, (draft,), None if greedy else "recursive")
     return parse_plan(_head("probe", (draft,)) + body + tail)

@@ -50,12 +50,22 @@ def _load(path: Path, bench: Workbench, role: str) -> Any:
     return model
 
 
-def _runner(bench: Workbench, model: Any, extra: Mapping[str, Any]) -> Runner:
+def _runner(bench: Workbench, model: Any, assistance: Mapping[str, Any]) -> Runner:
+    from transformers import GenerationConfig
+
     workload = bench.problem.workload
-    options: dict[str, Any] = {"do_sample": not workload.greedy, **extra}
+    options = {name: value for name, value in assistance.items() if name != "assistant_model"}
     if not workload.greedy:
         options |= {"temperature": workload.temperature, "top_p": workload.top_p}
         options["top_k"] = workload.top_k or bench.models["target"].vocab_size
+    settings = GenerationConfig(
+        do_sample=not workload.greedy,
+        max_new_tokens=bench.output_tokens,
+        min_new_tokens=bench.output_tokens,
+        pad_token_id=0,
+        **options,
+    )
+    assistant = assistance.get("assistant_model")
 
     @torch.inference_mode()
     def run(prompts: Sequence[TokenPrompt]) -> list[tuple[int, ...]]:
@@ -65,10 +75,8 @@ def _runner(bench: Workbench, model: Any, extra: Mapping[str, Any]) -> Runner:
         output = model.generate(
             torch.tensor(rows),
             attention_mask=torch.tensor(real),
-            max_new_tokens=bench.output_tokens,
-            min_new_tokens=bench.output_tokens,
-            pad_token_id=0,
-            **options,
+            generation_config=settings,
+            assistant_model=assistant,
         )
         return [tuple(row[longest:]) for row in output.tolist()]
 

@@ -128,14 +128,3 @@ def _split(prompts: Sequence[Prompt], split: str) -> list[Prompt]:
     if any(prompt.split for prompt in prompts):
         return [prompt for prompt in prompts if prompt.split == split]
     return list(prompts[0 if split == PROFILE else 1 :: 2])
-
-
-def plain_plan(greedy: bool) -> str:
-    """Plan text of autoregressive decoding at temperature 0, or at any."""
-    draw = "" if greedy else "  %u = uniform 1 stream=accept\n"
-    rule = "" if greedy else " rule=recursive by=%u"
-    return (
-        "plan autoregressive\nmodel target\nstate @kv = cache target\nround decode {\n"
-        f"  %t = root\n  %l = forward target %t cache=@kv pending=1\n{draw}"
-        f"  %a = accept %t target=%l{rule}\n  %e = emit %a\n  commit @kv %e\n}}\n"
-    )

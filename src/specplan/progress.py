@@ -1,6 +1,6 @@
 """Progress of long-running work, told to whoever cares to show it.
 
-Functions that take long accept ``progress: Progress | None`` and call it as
+Functions that take long accept ``progress: Progress`` and call it as
 ``progress(description, done, total)``, in steps. They know nothing of terminals;
 `terminal_progress` is the listener that the command line gives them.
 """

@@ -10,9 +10,8 @@ import torch
 import transformers
 
 from specplan.backends.reference.backend import ReferenceBackend
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.measure.workbench import plain_plan
+from specplan.measure.probes import plain_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
@@ -66,4 +65,4 @@ def in_batches(
 
 def plain(greedy: bool = True) -> Plan:
     """Autoregressive decoding."""
-    return parse_plan(plain_plan(greedy))
+    return plain_plan(greedy)

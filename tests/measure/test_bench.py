@@ -10,14 +10,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.ir.errors import NothingToCompareError  # noqa: E402
-from specplan.ir.parser import parse_plan  # noqa: E402
 from specplan.measure.bench import STOCK, compare, missed_limits  # noqa: E402
-from specplan.measure.workbench import BENCH, PROFILE, Workbench, plain_plan  # noqa: E402
+from specplan.measure.probes import plain_plan  # noqa: E402
+from specplan.measure.stock import stock_runners  # noqa: E402
+from specplan.measure.workbench import BENCH, PROFILE, Workbench  # noqa: E402
 from specplan.planner import PLAIN, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
-PLAIN_PLAN = parse_plan(plain_plan(greedy=True))
+PLAIN_PLAN = plain_plan(greedy=True)
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +75,20 @@ def test_limits_that_are_missed_are_told(bench: Workbench) -> None:
     assert missed_limits(line, 60.0, 60.0) == []
     told = missed_limits(line, 1e-9, 1e-9)
     assert [item.split(" ")[0] for item in told] == ["limits.ttft", "limits.tpot"]
+
+
+def test_stock_generation_runs_without_warnings(
+    bench: Workbench, caplog: pytest.LogCaptureFixture
+) -> None:
+    from transformers.utils import logging
+
+    prompts = bench.prompts(BENCH)[:1]
+    logging.warning_once.cache_clear()
+    logging.enable_propagation()
+    try:
+        with caplog.at_level("WARNING", logger="transformers"):
+            outputs = [run(prompts) for run in stock_runners(bench, 1).values()]
+    finally:
+        logging.disable_propagation()
+    assert len(outputs) == 3 and all(output == outputs[0] for output in outputs)
+    assert [record.getMessage() for record in caplog.records] == []
