@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +74,28 @@ def _runner(bench: Workbench, model: Any, assistance: Mapping[str, Any]) -> Runn
         longest = max(len(prompt.tokens) for prompt in prompts)
         rows = [[0] * (longest - len(p.tokens)) + list(p.tokens) for p in prompts]
         real = [[0] * (longest - len(p.tokens)) + [1] * len(p.tokens) for p in prompts]
-        output = model.generate(
-            torch.tensor(rows),
-            attention_mask=torch.tensor(real),
-            generation_config=settings,
-            assistant_model=assistant,
-        )
+        with _own_calls_not_warned_of():
+            output = model.generate(
+                torch.tensor(rows),
+                attention_mask=torch.tensor(real),
+                generation_config=settings,
+                assistant_model=assistant,
+            )
         return [tuple(row[longest:]) for row in output.tolist()]
 
     return run
+
+
+@contextmanager
+def _own_calls_not_warned_of() -> Iterator[None]:
+    """Drop what `transformers` 5 says of the way in which it calls the assistant itself."""
+    logger = logging.getLogger("transformers.generation.utils")
+
+    def other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Passing `generation_config` together with")
+
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
