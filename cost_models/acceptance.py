@@ -12,23 +12,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from specplan.cost_models.acceptance_json import (
+    checked_mixture,
     checked_rows,
     profile_from_json,
     read_profile_json,
 )
-from specplan.cost_models.closed_forms import accepted_at_least, expected_rounds, reach
-from specplan.cost_models.hazards import HazardCounts, look_up, posterior, value_interval
+from specplan.cost_models.acceptance_law import AcceptanceLaw
+from specplan.cost_models.hazard_law import HazardLaw
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.replay import Replay, Traces, replay_lengths, replay_tree
-from specplan.ir.errors import UsageError
+from specplan.cost_models.mixture import BetaMixture, MixtureLaw
+from specplan.cost_models.trace_law import TraceLaw
 from specplan.ir.files import write_json_atomic
 
 SCHEMA_VERSION = 1
 How = Literal["best", "draw", "draw_distinct", "given"]
+Evidence = Literal["ranks", "lengths", "hazards", "mixture"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class AcceptanceKey:
 
 @dataclass(frozen=True)
 class AcceptanceProfile:
-    """Acceptance of one proposer; exactly one of `ranks`, `lengths` and `hazards` is given.
+    """Acceptance of one proposer; exactly one kind of evidence is given, see `evidence`.
 
     Attributes:
         key: what it is about.
@@ -80,7 +79,11 @@ class AcceptanceProfile:
             when a round starts there.
         hazards: P(child accepted | parent accepted) by depth (first row depth 1) and rank; the
             last row holds for all deeper ones.
-        trials: positions behind each row of `hazards`; None when nobody said.
+        mixture: acceptance that varies between contexts.
+        trials: positions behind the rows of `hazards`, one number for all or one for each; None
+            when nobody said.
+        measured_depth: the deepest row of `hazards` that was measured, where deeper ones are no
+            more than extrapolated; None where the last row was meant for all of them.
         provenance: how it came about, free form, JSON values.
     """
 
@@ -88,11 +91,17 @@ class AcceptanceProfile:
     ranks: tuple[tuple[int, ...], ...] | None = None
     lengths: tuple[tuple[int, ...], ...] | None = None
     hazards: tuple[tuple[float, ...], ...] | None = None
-    trials: float | None = None
+    mixture: BetaMixture | None = None
+    trials: float | tuple[float, ...] | None = None
+    measured_depth: int | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked_rows(self.key.proposer, self.ranks, self.lengths, self.hazards, self.trials)
+        kinds = (self.ranks, self.lengths, self.hazards, self.mixture)
+        if self.mixture is not None and kinds.count(None) == 3:
+            checked_mixture(self.key.proposer, self.mixture, self.trials, self.measured_depth)
+        else:
+            checked_rows(self.key.proposer, kinds, self.trials, self.measured_depth)
 
     @classmethod
     def from_hazards(
@@ -100,7 +109,8 @@ class AcceptanceProfile:
         hazards: Sequence[Sequence[float]],
         *,
         proposer: str = "draft",
-        trials: float | None = None,
+        trials: float | Sequence[float] | None = None,
+        measured_depth: int | None = None,
         key: AcceptanceKey | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> AcceptanceProfile:
@@ -108,7 +118,11 @@ class AcceptanceProfile:
         width = max((len(row) for row in hazards), default=0)
         rows = tuple((*map(float, row), *(0.0,) * (width - len(row))) for row in hazards)
         return cls(
-            key or AcceptanceKey(proposer), hazards=rows, trials=trials, provenance=provenance or {}
+            key or AcceptanceKey(proposer),
+            hazards=rows,
+            trials=tuple(trials) if isinstance(trials, Sequence) else trials,
+            measured_depth=measured_depth,
+            provenance=provenance or {},
         )
 
     @classmethod
@@ -119,68 +133,65 @@ class AcceptanceProfile:
         return cls.from_hazards([[alpha]], proposer=proposer, trials=trials)
 
     @property
+    def evidence(self) -> Evidence:
+        """Which kind of evidence it holds."""
+        if self.mixture is not None:
+            return "mixture"
+        if self.hazards is not None:
+            return "hazards"
+        return "lengths" if self.ranks is None else "ranks"
+
+    @property
     def match(self) -> tuple[int, int] | None:
         """Shortest and longest suffix that was looked up; None for models."""
         return self.key.match
 
     @property
     def positions(self) -> int:
-        """Positions measured."""
+        """Positions measured; 0 where the evidence is no trace."""
         return sum(len(row) for row in self.ranks or self.lengths or ())
+
+    @property
+    def source(self) -> str:
+        """What is behind it, in words."""
+        if self.positions:
+            prompts = len(self.ranks or self.lengths or ())
+            return f"was measured at {self.positions} positions of {prompts} prompts"
+        words = self.provenance.get("words")
+        return str(words) if words else "is a given table of rates"
 
     def hazard(self, depth: int, rank: int) -> float:
         """P(the child of this rank is accepted | its parent was); depth >= 1, rank >= 0."""
-        return look_up(self._table, depth, rank)
+        return self._law.hazard(depth, rank)
 
     def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
         """(accepted, trials) behind a hazard; (0, 0) where nothing was counted."""
-        if self._counts is not None:
-            return self._counts.counts(depth, rank)
-        trials = self.trials or 0.0
-        return self.hazard(depth, rank) * trials, trials
+        return self._law.counts(depth, rank)
 
     def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
-        """A hazard with its Beta posterior interval."""
-        accepted, trials = self.hazard_counts(depth, rank)
-        if self.hazards is not None and not self.trials:
-            return Interval.exact(self.hazard(depth, rank))
-        return posterior(accepted, trials, confidence)
+        """A hazard with its posterior interval."""
+        return self._law.hazard_interval(depth, rank, confidence)
 
     def tokens_per_round(
         self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
     ) -> Interval:
         """Tokens that a round with this static tree emits, the bonus included.
 
-        Traces are replayed; a table of hazards is summed over the tree (Sequoia). For a source
-        the tree is a chain of the tokens proposed at most.
+        Traces are replayed; the other laws are summed over the tree (Sequoia). For a source the
+        tree is a chain of the tokens proposed at most.
 
         Raises:
             UsageError: a tree with siblings on a profile of lengths.
         """
-        if not parents:
-            return Interval.exact(1.0)
-        replayed = self._replay(parents, ranks)
-        if replayed is not None:
-            return replayed.tokens_per_round(confidence)
-        return value_interval(parents, ranks, self._table, self.trials, confidence)
+        return self._law.tokens_per_round(parents, ranks, confidence)
 
     def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(at least d drafted tokens of this tree are accepted), d = 1, 2, ..."""
-        replayed = self._replay(parents, ranks) if parents else None
-        if replayed is not None:
-            return replayed.at_least()
-        return accepted_at_least(parents, ranks, self.hazard)
+        return self._law.accepted_at_least(parents, ranks)
 
     def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(a round's last accepted node is the root, node 0, node 1, ...)."""
-        replayed = self._replay(parents, ranks) if parents else None
-        if replayed is not None:
-            return replayed.end_shares()
-        reached = [1.0, *reach(parents, ranks, self.hazard)]
-        shares = list(reached)
-        for node, parent in enumerate(parents):
-            shares[parent + 1] -= reached[node + 1]
-        return tuple(shares)
+        return self._law.end_shares(parents, ranks)
 
     def rounds(
         self,
@@ -194,14 +205,7 @@ class AcceptanceProfile:
 
         Without traces every request is taken to be alike, and only the mean is known.
         """
-        if not parents:
-            return Interval.exact(float(tokens))
-        replayed = self._replay(parents, ranks)
-        if replayed is not None:
-            return replayed.rounds(tokens, batch, confidence)
-        mean = expected_rounds(tokens, self.accepted_at_least(parents, ranks))
-        value = self.tokens_per_round(parents, ranks, confidence)
-        return Interval(mean, mean * value.mean / value.high, mean * value.mean / value.low)
+        return self._law.rounds(parents, ranks, tokens, batch, confidence)
 
     def save(self, path: Path | str) -> None:
         """Write the profile atomically as JSON."""
@@ -220,41 +224,12 @@ class AcceptanceProfile:
         return profile_from_json(cls, AcceptanceKey, document, str(path))
 
     @cached_property
-    def _traces(self) -> Traces | None:
-        rows = self.ranks if self.ranks is not None else self.lengths
-        return None if rows is None else Traces.of(rows)
-
-    @cached_property
-    def _counts(self) -> HazardCounts | None:
-        if self._traces is None:
-            return None
-        counted = HazardCounts.of_lengths if self.ranks is None else HazardCounts.of_ranks
-        return counted(self._traces)
-
-    @cached_property
-    def _table(self) -> NDArray[np.float64]:
-        if self._counts is not None:
-            return self._counts.table()
-        return np.array(self.hazards, dtype=np.float64)
-
-    def _replay(self, parents: Sequence[int], ranks: Sequence[int]) -> Replay | None:
-        if self._traces is None:
-            return None
-        tree = (tuple(parents), tuple(ranks))
-        if tree not in self._replays:
-            self._replays[tree] = self._play(self._traces, *tree)
-        return self._replays[tree]
-
-    @cached_property
-    def _replays(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], Replay]:
-        return {}
-
-    def _play(self, traces: Traces, parents: Sequence[int], ranks: Sequence[int]) -> Replay:
-        if self.lengths is None:
-            return replay_tree(traces, parents, ranks)
-        if any(ranks):
-            raise UsageError(
-                f"the profile of {self.key.proposer!r} holds lengths, a tree needs ranks",
-                remedy="Measure ranks, or use a chain.",
-            )
-        return replay_lengths(traces, len(parents))
+    def _law(self) -> AcceptanceLaw:
+        name = self.key.proposer
+        if self.mixture is not None:
+            return MixtureLaw(self.mixture)
+        if self.hazards is not None:
+            return HazardLaw(self.hazards, self.trials, self.measured_depth)
+        if self.ranks is not None:
+            return TraceLaw(self.ranks, lengths=False, name=name)
+        return TraceLaw(self.lengths or (), lengths=True, name=name)

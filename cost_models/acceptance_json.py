@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from specplan.cost_models.mixture import BetaMixture
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 
@@ -52,6 +53,10 @@ def profile_from_json(
         for name in ("ranks", "lengths", "hazards"):
             if fields.get(name) is not None:
                 fields[name] = tuple(tuple(row) for row in fields[name])
+        if isinstance(fields.get("trials"), list):
+            fields["trials"] = tuple(fields["trials"])
+        if fields.get("mixture") is not None:
+            fields["mixture"] = _mixture(**fields["mixture"])
         return profile(key=key(**named), **fields)  # type: ignore[call-arg]
     except UsageError as error:
         raise UsageError(error.what, where=where, remedy=error.remedy or _REMEDY) from error
@@ -61,34 +66,80 @@ def profile_from_json(
         ) from error
 
 
+def _mixture(
+    members: Sequence[Sequence[float]], others: Sequence[float], trials: float | None
+) -> BetaMixture:
+    triples = tuple((float(a), float(b), float(decay)) for a, b, decay in members)
+    return BetaMixture(triples, tuple(map(float, others)), trials)
+
+
 def checked_rows(
     proposer: str,
-    ranks: Sequence[Sequence[int]] | None,
-    lengths: Sequence[Sequence[int]] | None,
-    hazards: Sequence[Sequence[float]] | None,
-    trials: float | None,
+    kinds: Sequence[object],
+    trials: float | Sequence[float] | None,
+    measured_depth: int | None,
 ) -> None:
-    """Check the evidence of a profile.
+    """Check evidence that is rows of numbers.
+
+    Args:
+        proposer: for messages.
+        kinds: ranks, lengths, hazards and mixture, one of the first three given.
+        trials: positions behind the rows of hazards.
+        measured_depth: the deepest row of hazards that was measured.
 
     Raises:
         UsageError: not exactly one kind, nothing in it, or values out of range.
     """
     where = f"acceptance profile of {proposer!r}"
-    given = [rows for rows in (ranks, lengths, hazards) if rows is not None]
+    given = [rows for rows in kinds if rows is not None]
     if len(given) != 1:
-        raise UsageError("needs exactly one of ranks, lengths and hazards", where=where)
-    rows = given[0]
+        raise UsageError(
+            "needs exactly one of ranks, lengths, hazards and mixture", where=where, remedy=_REMEDY
+        )
+    rows: Any = given[0]
     if not any(len(row) for row in rows):
         raise UsageError("holds no measurement", where=where, remedy=_REMEDY)
-    wanted, low, high = (int, -1, 1 << 30) if hazards is None else ((int, float), 0, 1)
-    if hazards is None and lengths is not None:
-        low = 0
+    table = kinds[2] is not None
+    low = 0 if table or kinds[1] is not None else -1
+    wanted, high = ((int, float), 1) if table else (int, 1 << 30)
     for row in rows:
         for value in row:
             if isinstance(value, bool) or not isinstance(value, wanted) or not low <= value <= high:
                 raise UsageError(f"{value!r} is out of range", where=where)
-    uneven = hazards is not None and len({len(row) for row in hazards}) != 1
-    if uneven or any(sum(row) > 1 + 1e-9 for row in hazards or ()):
+    if table and (len({len(row) for row in rows}) != 1 or any(sum(row) > 1 + 1e-9 for row in rows)):
         raise UsageError("rows of hazards must be of one length and sum to at most 1", where=where)
-    if trials is not None and not trials > 0:
+    _check_trials(where, rows, trials, measured_depth)
+
+
+def _check_trials(
+    where: str,
+    rows: Sequence[object],
+    trials: float | Sequence[float] | None,
+    measured_depth: int | None,
+) -> None:
+    each = trials if isinstance(trials, Sequence) else (trials,)
+    if trials is not None and not all(value is not None and value > 0 for value in each):
         raise UsageError("trials must be positive", where=where)
+    if isinstance(trials, Sequence) and len(trials) != len(rows):
+        raise UsageError(f"{len(trials)} trials for {len(rows)} rows of hazards", where=where)
+    if measured_depth is not None and measured_depth < 1:
+        raise UsageError("measured_depth must be at least 1", where=where)
+
+
+def checked_mixture(
+    proposer: str,
+    mixture: BetaMixture,
+    trials: float | Sequence[float] | None,
+    measured_depth: int | None,
+) -> None:
+    """Check a mixture.
+
+    Raises:
+        UsageError: its numbers are out of range, or fields of other evidence are given.
+    """
+    where = f"acceptance profile of {proposer!r}"
+    wrong = mixture.problem()
+    if wrong is None and (trials is not None or measured_depth is not None):
+        wrong = "a mixture has trials of its own, and no measured_depth"
+    if wrong is not None:
+        raise UsageError(wrong, where=where, remedy=_REMEDY)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.closed_forms import depths_of, tree_value
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.replay import Traces
 
 MAX_DEPTH = 64
 _BORROWED_TRIALS = 10.0
 """Weight, in trials, of the depth above in the estimate of a depth that is seldom reached."""
-_DRAWS = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,37 +91,3 @@ def posterior(accepted: float, trials: float, confidence: float = 0.9) -> Interv
     low, high = float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1.0 - tail))
     mean = accepted / trials if trials else 0.5
     return Interval(mean, min(low, mean), max(high, mean))
-
-
-def value_interval(
-    parents: Sequence[int],
-    ranks: Sequence[int],
-    table: NDArray[np.float64],
-    trials: float | None,
-    confidence: float = 0.9,
-) -> Interval:
-    """Tokens per round of a tree by a hazard table, with its posterior interval.
-
-    Draws tables from the Dirichlet posterior of each depth (its ranks and "none"), Jeffreys'
-    prior, `trials` positions per depth; without `trials` the interval has no width.
-    """
-    mean = tree_value(parents, ranks, lambda depth, rank: look_up(table, depth, rank))
-    if not trials or not len(parents):
-        return Interval.exact(mean)
-    rest = np.maximum(1.0 - table.sum(axis=1, keepdims=True), 0.0)
-    shape = np.concatenate([table, rest], axis=1) * trials
-    gammas = np.random.default_rng(0).gamma(
-        np.where(shape > 0.0, shape + 0.5, 0.0), size=(_DRAWS, *shape.shape)
-    )
-    draws = gammas[..., :-1] / gammas.sum(axis=-1, keepdims=True)
-    values = np.ones(_DRAWS)
-    reached: list[NDArray[np.float64]] = []
-    for parent, rank, depth in zip(parents, ranks, depths_of(parents), strict=True):
-        above = np.ones(_DRAWS) if parent < 0 else reached[parent]
-        row = min(depth, len(table)) - 1
-        hazard = draws[:, row, rank] if rank < table.shape[1] else np.zeros(_DRAWS)
-        reached.append(above * hazard)
-        values = values + reached[-1]
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(values, [tail, 1.0 - tail])
-    return Interval(mean, min(mean, float(low)), max(mean, float(high)))

@@ -14,11 +14,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.acceptance_law import Floats, Integers, around
 from specplan.cost_models.closed_forms import depths_of, expected_rounds
 from specplan.cost_models.intervals import Interval
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _RESAMPLES = 400
 
 
@@ -100,7 +99,7 @@ class Replay:
             rest = np.maximum(self.trials.sum(axis=0) - hits, 0.0)
             draws = rng.beta(hits + 0.5, rest + 0.5, size=(_RESAMPLES, depth))
             survival = np.cumprod(np.where(hits > 0, draws, 0.0), axis=1, dtype=np.float64)
-        return _interval(mean, 1.0 + survival.sum(axis=1), confidence)
+        return around(mean, 1.0 + survival.sum(axis=1), confidence)
 
     def rounds(self, tokens: int, batch: int = 1, confidence: float = 0.9) -> Interval:
         """Rounds until every request of a batch has emitted `tokens`.
@@ -120,7 +119,7 @@ class Replay:
             return _weighted(share - before, counts[:, None])[:, 0]
 
         mean = float(slowest(np.ones((1, prompts)))[0])
-        return _interval(mean, slowest(_bootstrap_weights(prompts)[:, order]), confidence)
+        return around(mean, slowest(_bootstrap_weights(prompts)[:, order]), confidence)
 
     def _rounds_by_prompt(self, tokens: int) -> Floats:
         ended = self.ended[:tokens]
@@ -226,9 +225,3 @@ def _bootstrap_weights(prompts: int) -> Floats:
     """How often each prompt is drawn, [resamples, prompts]; the same draws every time."""
     even = np.full(prompts, 1.0 / prompts)
     return np.random.default_rng(0).multinomial(prompts, even, _RESAMPLES).astype(np.float64)
-
-
-def _interval(mean: float, draws: Floats, confidence: float) -> Interval:
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(draws, [tail, 1.0 - tail])
-    return Interval(mean, min(mean, float(low)), max(mean, float(high)))

@@ -201,18 +201,12 @@ def _assumptions(result: SearchResult) -> list[str]:
     how = "was measured" if device.kind == "measured" else "is computed from data-sheet figures"
     found = [f"time on {device.name} {how}"]
     for proposer, profile in facts.profiles.items():
-        counted = f"was measured at {profile.positions} positions of {_prompts(profile)} prompts"
-        source = counted if profile.positions else "is a given table of rates"
-        found.append(f'the acceptance of "{proposer}" {source}')
+        found.append(f'the acceptance of "{proposer}" {profile.source}')
     for estimate in result.chosen.estimates:
         found += [words for words in estimate.assumptions if words not in found]
         if estimate.extrapolated:
             found.append(f"batch {estimate.batch} lies outside of what was measured")
     return found
-
-
-def _prompts(profile: Any) -> int:
-    return len(profile.ranks or profile.lengths or ())
 
 
 def _interval(interval: Interval) -> dict[str, float]:

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.closed_forms import expected_tokens, tree_value
+from specplan.cost_models.closed_forms import accepted_at_least, expected_tokens, tree_value
+from specplan.cost_models.trace_law import TraceLaw
 from specplan.ir.errors import UsageError
 from tests.cost_models.small_trees import chain, expansion, independent_chains
 
@@ -42,8 +43,7 @@ traces = st.lists(st.lists(st.integers(-1, 4), min_size=1, max_size=40), min_siz
 @settings(max_examples=150, deadline=None)
 def test_replay_is_the_plain_loop(rows: list[list[int]]) -> None:
     for tree in (chain(3), expansion(3, 2, 1), independent_chains(3, 4)):
-        replay = profile(rows)._replay(*tree)
-        assert replay is not None
+        replay = TraceLaw(rows, lengths=False, name="draft").replay(*tree)
         for column, row in enumerate(rows):
             assert replay.ended[:, column].sum() == len(play(row, *tree))
         whole = [a for row in rows for a in play(row, *tree)]
@@ -141,6 +141,35 @@ def test_published_numbers_need_no_traces() -> None:
     assert wide.high - wide.low > found.high - found.low
 
 
+def test_trials_by_depth_and_depths_beyond_the_measured() -> None:
+    plain = AcceptanceProfile.from_hazards([[0.8], [0.6]], trials=(1000, 800))
+    assert plain.hazard_counts(2, 0) == pytest.approx((480, 800))
+    assert plain.hazard_counts(9, 0) == pytest.approx((480, 800))  # meant for all deeper ones
+    measured = AcceptanceProfile.from_hazards([[0.8], [0.6]], trials=(1000, 800), measured_depth=2)
+    assert measured.hazard_counts(2, 0) == pytest.approx((480, 800))
+    assert measured.hazard_counts(3, 0) == pytest.approx((6, 10))
+    for depth, wider in ((2, False), (3, True), (6, True)):
+        known, guessed = (p.tokens_per_round(*chain(depth)) for p in (plain, measured))
+        assert known.mean == guessed.mean
+        assert (guessed.high - guessed.low > 1.5 * (known.high - known.low)) == wider
+    short = AcceptanceProfile.from_hazards([[0.8]], trials=1000, measured_depth=3)
+    assert [short.hazard_counts(depth, 0)[1] for depth in (1, 3, 4)] == [1000, 1000, 10]
+
+
+@given(st.integers(1, 4), st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_tables_of_hazards_are_summed_over_trees(rows: int, seed: int) -> None:
+    """The arrays against the plain closed forms, node by node."""
+    rng = np.random.default_rng(seed)
+    table = [rng.dirichlet([2, 1, 1, 1])[:3].tolist() for _ in range(rows)]
+    law = AcceptanceProfile.from_hazards(table, trials=50)
+    for tree in (chain(6), expansion(4, 2, 1), independent_chains(3, 3)):
+        assert law.tokens_per_round(*tree).mean == pytest.approx(tree_value(*tree, law.hazard))
+        levels = accepted_at_least(*tree, law.hazard)
+        assert law.accepted_at_least(*tree) == pytest.approx(levels)
+        assert sum(law.end_shares(*tree)) == pytest.approx(1.0)
+
+
 def test_source_lengths() -> None:
     source = AcceptanceProfile(
         AcceptanceKey("text", how="given", match=(1, 3)),
@@ -161,8 +190,7 @@ def test_source_lengths() -> None:
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 6))
 @settings(max_examples=100, deadline=None)
 def test_source_replay_is_the_plain_loop(row: list[int], limit: int) -> None:
-    replay = AcceptanceProfile(AcceptanceKey("text"), lengths=(tuple(row),))._replay(*chain(limit))
-    assert replay is not None
+    replay = TraceLaw([row], lengths=True, name="text").replay(*chain(limit))
     ends, start = [], 0
     while start + min(row[start], limit) < len(row):
         start += min(row[start], limit)
@@ -210,6 +238,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
         AcceptanceProfile(key, ranks=((0, -1), (2,)), provenance={"date": "2026-11-21"}),
         AcceptanceProfile(AcceptanceKey("text", match=(1, 3)), lengths=((0, 2),)),
         AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=100),
+        AcceptanceProfile.from_hazards([[0.6], [0.5]], trials=(100, 60.5), measured_depth=2),
     ):
         kept.save(path)
         assert AcceptanceProfile.load(path) == kept
@@ -222,7 +251,10 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     [{"kind": "x"}, {"schema_version": 9}, {"ranks": None}, {"ranks": [[-2]]}, {"ranks": [[]]},
      {"ranks": [[0.5]]}, {"ranks": 5}, {"key": {}}, {"lengths": [[1]]}, {"extra": 1},
      {"ranks": None, "hazards": [[0.9, 0.2]]}, {"ranks": None, "hazards": [[0.9], [0.1, 0.2]]},
-     {"trials": -1}],
+     {"trials": -1}, {"ranks": None, "hazards": [[0.9]], "trials": [5, 5]},
+     {"ranks": None, "hazards": [[0.9]], "trials": [0]}, {"measured_depth": 0},
+     {"mixture": {"members": [[2.0, 1.0, 1.0]], "others": [], "trials": None}},
+     {"ranks": None, "mixture": {"members": [[2.0, 1.0]], "others": [], "trials": None}}],
 )  # fmt: skip
 def test_broken_profiles_are_usage_errors(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "p.json"
