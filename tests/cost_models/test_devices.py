@@ -34,6 +34,7 @@ def test_shipped_devices_load_and_cite_every_figure() -> None:
         "h100-sxm",
         "a100-sxm-80gb",
         "l40s",
+        "rtx-3090",
         "rtx-4090",
         "cpu-generic",
     }
