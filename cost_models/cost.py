@@ -19,6 +19,7 @@ class Cost:
         kv_bytes: bytes of cached keys and values read and written.
         activation_bytes: bytes of activations read and written.
         launches: kernels started.
+        link_bytes: bytes that each device moves over the links to the others.
     """
 
     flops: Quantity = 0
@@ -26,10 +27,11 @@ class Cost:
     kv_bytes: Quantity = 0
     activation_bytes: Quantity = 0
     launches: Quantity = 0
+    link_bytes: Quantity = 0
 
     @property
     def bytes(self) -> Quantity:
-        """All memory traffic, bytes."""
+        """All traffic of the device's own memory, bytes."""
         return self.weight_bytes + self.kv_bytes + self.activation_bytes
 
     def __add__(self, other: Cost) -> Cost:
@@ -40,6 +42,7 @@ class Cost:
             self.kv_bytes + other.kv_bytes,
             self.activation_bytes + other.activation_bytes,
             self.launches + other.launches,
+            self.link_bytes + other.link_bytes,
         )
 
     def __mul__(self, times: Quantity) -> Cost:
@@ -50,6 +53,7 @@ class Cost:
             self.kv_bytes * times,
             self.activation_bytes * times,
             self.launches * times,
+            self.link_bytes * times,
         )
 
     __rmul__ = __mul__
@@ -82,17 +86,24 @@ class OpCost:
         count: executions, e.g. the number of layers.
         matrix: its sizes where it is a matrix product, whose time depends on more than the sums
             in `cost`: kernels work in tiles.
+        math: number format that the multiply-adds run in, whose peak applies: "float32",
+            "bfloat16", "float16", "fp8", "int8", "fp4". `forward_ops` always says.
     """
 
     name: str
     cost: Cost
     count: Quantity = 1
     matrix: Matrix | None = None
+    math: str = ""
 
     @property
     def total(self) -> Cost:
         """Resources of all executions."""
         return self.cost.__mul__(self.count)
+
+    def times(self, count: Quantity) -> OpCost:
+        """The same op, executed `count` times as often."""
+        return OpCost(self.name, self.cost, self.count * count, self.matrix, self.math)
 
 
 def minimum(a: Quantity, b: Quantity) -> Quantity:
@@ -111,3 +122,16 @@ def minimum(a: Quantity, b: Quantity) -> Quantity:
 def maximum(a: Quantity, b: Quantity) -> Quantity:
     """The larger of two quantities, whatever they are made of."""
     return -minimum(-a, -b)
+
+
+def where_less(a: Quantity, b: Quantity, chosen: Quantity, otherwise: Quantity) -> Quantity:
+    """`chosen` where a < b, else `otherwise`, whatever they are made of."""
+    if hasattr(a, "free_symbols") or hasattr(b, "free_symbols"):
+        import sympy
+
+        return sympy.Piecewise((chosen, sympy.Lt(a, b)), (otherwise, True))
+    if hasattr(a, "dtype") or hasattr(b, "dtype"):
+        import numpy
+
+        return numpy.where(a < b, chosen, otherwise)
+    return chosen if a < b else otherwise

@@ -1,19 +1,19 @@
-"""What one forward pass of a dense transformer uses, op by op.
+"""What one forward pass of a decoder uses, op by op.
 
 Sources: per-op structure of LLM-Viewer (hahnyuan/LLM-Viewer) and GenZ (abhibambhaniya/GenZ),
 with their defects corrected: keys and values counted with KV heads, the LM head at two
-operations per multiply-add and only on the rows that need logits, explicit head widths.
-Norms, activations and residual adds are left out: compiled kernels fuse them, and their
-traffic is part of a device's fitted efficiency.
+operations per multiply-add and only on the rows that need logits, explicit head widths,
+experts read as they are expected to be chosen. Norms, activations and residual adds are left
+out: compiled kernels fuse them, and their traffic is part of a device's fitted efficiency.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 
-from specplan.cost_models.cost import Cost, Matrix, OpCost, Quantity, maximum, minimum
+from specplan.cost_models.cost import Cost, OpCost, Quantity
+from specplan.cost_models.layer_ops import Pass, attention_core, mlp_ops, projection_ops
 from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.parameters import layer_biases
 from specplan.ir.errors import UsageError
 
 
@@ -25,8 +25,9 @@ def forward_ops(
     logit_rows: Quantity | None = None,
     layers: tuple[int, int] | None = None,
     dense_block: bool = False,
+    tensor_parallel: int = 1,
 ) -> tuple[OpCost, ...]:
-    """Costs of the ops of one forward pass.
+    """Costs of the ops of one forward pass, on each of the devices that share it.
 
     Args:
         shape: the model.
@@ -38,54 +39,39 @@ def forward_ops(
         layers: half-open span of layers; default all. The LM head is `logit_rows`' matter.
         dense_block: the kernel computes all n x n pairs among the query tokens (a tree
             mask applied afterwards) rather than the causal half.
+        tensor_parallel: devices N that share every layer (Megatron-LM, arXiv 1909.08053):
+            projections are split by heads and by inner width, KV heads down to one per device,
+            the head by rows; two all-reduces per layer and one gathering of logits.
 
     Returns:
-        `query_key_value`, `attention`, `attention_output`, `mlp_up` (gate and up),
-        `mlp_down`, `embedding_projection` and `lm_head`, those that occur; `attention` once
-        per kind of window. Numbers in, numbers out; sympy symbols in, expressions out.
+        Of each kind of layer `query_key_value` (or `latent_down`, `query_up`, `latent_up`),
+        `attention`, `attention_output`, `mlp_up` (gate and up) and `mlp_down` (or `router`,
+        `shared_up`, `shared_down`, `expert_up`, `expert_down`); `all_reduce`,
+        `embedding_projection`, `lm_head`, `all_gather`: those that occur. Numbers in, numbers
+        out; arrays in, arrays out; sympy symbols in, expressions out.
+
+    Raises:
+        UsageError: the layers do not exist, or their heads cannot be split so.
     """
     first, last = _span(shape, layers)
-    count = last - first
     rows = tokens if logit_rows is None else logit_rows
-    headless = isinstance(rows, int | float) and rows == 0
-    total = batch * tokens
-    hidden = shape.hidden_size
-    queries = shape.num_heads * shape.head_dim
-    keys = shape.num_kv_heads * shape.head_dim
-    up = shape.intermediate_size * (2 if shape.gated_mlp else 1)
-    biases = layer_biases(shape)
-
-    def linear(name: str, inputs: int, outputs: int) -> OpCost:
-        return linear_op(name, shape, total, inputs, outputs, biases[name], count)
-
-    ops = [
-        linear("query_key_value", hidden, queries + 2 * keys),
-        *(
-            OpCost(
-                "attention",
-                attention_cost(shape, batch, tokens, context, window, dense_block),
-                times,
-            )
-            for window, times in Counter(shape.layer_windows[first:last]).items()
-        ),
-        linear("attention_output", queries, hidden),
-        linear("mlp_up", hidden, up),
-        linear("mlp_down", shape.intermediate_size, hidden),
-    ]
-    ops = [op for op in ops if op.count]
-    if shape.embedding_size != hidden:
-        if first == 0:
-            ops.append(
-                linear_op("embedding_projection", shape, total, shape.embedding_size, hidden)
-            )
-        if not headless:
-            ops.append(
-                linear_op("embedding_projection", shape, batch * rows, hidden, shape.embedding_size)
-            )
-    if not headless:
+    work = Pass(shape, batch, tokens, context, dense_block, tensor_parallel)
+    kinds = shape.kinds(first, last)
+    ops: list[OpCost] = []
+    for attention, count in kinds.projections:
+        ops += [op.times(count) for op in projection_ops(work, attention)]
+    for core, count in kinds.attentions:
+        ops.append(attention_core(work, core).times(count))
+    for mlp, count in kinds.mlps:
+        ops += [op.times(count) for op in mlp_ops(work, mlp)]
+    if tensor_parallel > 1 and kinds.layers:
+        ops.append(work.all_reduce().times(2 * kinds.layers))
+    if shape.entry_width is not None and first == 0:
         ops.append(
-            linear_op("lm_head", shape, batch * rows, shape.embedding_size, shape.vocab_size)
+            work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
         )
+    if not (isinstance(rows, int | float) and rows == 0):
+        ops += _head_ops(Pass(shape, batch, rows, context, dense_block, tensor_parallel))
     return tuple(ops)
 
 
@@ -97,88 +83,26 @@ def forward_cost(
     logit_rows: Quantity | None = None,
     layers: tuple[int, int] | None = None,
     dense_block: bool = False,
+    tensor_parallel: int = 1,
 ) -> Cost:
     """Sum of `forward_ops`; the same arguments."""
     total = Cost()
-    for op in forward_ops(shape, batch, tokens, context, logit_rows, layers, dense_block):
+    for op in forward_ops(
+        shape, batch, tokens, context, logit_rows, layers, dense_block, tensor_parallel
+    ):
         total = total + op.total
     return total
 
 
-def linear_op(
-    name: str,
-    shape: ModelShape,
-    rows: Quantity,
-    inputs: int,
-    outputs: int,
-    bias: int = 0,
-    count: Quantity = 1,
-) -> OpCost:
-    """A matrix product with its sizes; see `linear_cost`."""
-    cost = linear_cost(shape, rows, inputs, outputs, bias)
-    return OpCost(name, cost, count, Matrix(rows, inputs, outputs))
-
-
-def linear_cost(
-    shape: ModelShape, tokens: Quantity, inputs: int, outputs: int, bias: int = 0
-) -> Cost:
-    """A matrix product: F = 2 T k m, bytes = w k m + a T (k + m).
-
-    Args:
-        shape: gives the bytes per weight (w) and per activation (a, the same).
-        tokens: rows T.
-        inputs: k.
-        outputs: m.
-        bias: bias parameters added to the outputs, each once per row.
-    """
-    width = shape.weight_bytes_per_parameter
-    return Cost(
-        flops=2 * tokens * inputs * outputs + tokens * bias,
-        weight_bytes=width * (inputs * outputs + bias),
-        activation_bytes=width * tokens * (inputs + outputs),
-        launches=1,
-    )
-
-
-def attention_cost(
-    shape: ModelShape,
-    batch: Quantity,
-    tokens: Quantity,
-    context: Quantity,
-    window: int | None = None,
-    dense_block: bool = False,
-) -> Cost:
-    """Scores and weighted sum over the cache of one layer.
-
-    F = 4 B H hd P, P the query-key pairs: sum over i = 1..n of min(s + i, w) for a causal
-    block with window w. Bytes: keys and values of the min(s, w - 1) + n slots in reach,
-    once per KV head, and queries and outputs.
-    """
-    reach = context
-    if dense_block:
-        pairs = tokens * (context + tokens)
-    else:
-        pairs = (tokens * (2 * context + tokens + 1)) / 2
-        if isinstance(tokens, int) and isinstance(context, int):
-            pairs = (tokens * (2 * context + tokens + 1)) // 2
-    if window is not None:
-        reach = minimum(context, window - 1)
-        if dense_block:
-            pairs = tokens * (reach + tokens)
-        else:
-            # queries 1..short see their whole past, the others `window` tokens
-            short = minimum(maximum(window - context, 0), tokens)
-            pairs = short * context + short * (short + 1) / 2 + (tokens - short) * window
-    width = shape.kv_bytes_per_element
-    activation = shape.weight_bytes_per_parameter
-    keys = shape.num_kv_heads * shape.head_dim
-    queries = shape.num_heads * shape.head_dim
-    return Cost(
-        flops=4 * batch * queries * pairs,
-        kv_bytes=width * 2 * batch * keys * (reach + tokens),
-        activation_bytes=activation * 2 * batch * tokens * queries,
-        launches=1,
-    )
+def _head_ops(work: Pass) -> Iterator[OpCost]:
+    """The LM head on the rows of `work`."""
+    shape, parts = work.shape, work.tensor_parallel
+    if shape.exit_width is not None:
+        yield work.linear("embedding_projection", "other", shape.hidden_size, shape.exit_width)
+    share = -(-shape.vocab_size // parts)
+    yield work.linear("lm_head", "head", shape.embedding_size, share)
+    if parts > 1:
+        yield work.all_gather(shape.vocab_size)
 
 
 def _span(shape: ModelShape, layers: tuple[int, int] | None) -> tuple[int, int]:

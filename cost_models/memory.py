@@ -98,10 +98,10 @@ def plan_memory(
 
 def pass_bytes(shape: ModelShape, batch: int, tokens: int, slots: int) -> float:
     """Activations of one layer of a forward pass: MLP, residual stream, scores and mask."""
-    up = shape.intermediate_size * (2 if shape.gated_mlp else 1)
-    width = up + 4 * shape.hidden_size + 2 * shape.num_heads * shape.head_dim
+    inner = max(layer.mlp.active_width + 2 * layer.attention.query_width for layer in shape.layers)
+    width = inner + 4 * shape.hidden_size
     scores = batch * shape.num_heads * tokens * slots * FLOAT32
-    return batch * tokens * (width * shape.weight_bytes_per_parameter + slots) + scores
+    return batch * tokens * (width * shape.activation_width + slots) + scores
 
 
 def speculative_slots(plan: Plan) -> int:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.architectures import fields_of_config
+from specplan.cost_models.architectures.registry import read_decoder
+from specplan.cost_models.layers import Decoder
+from specplan.cost_models.number_formats import (
+    DTYPE_BYTES,
+    NumberFormat,
+    WeightFormats,
+    number_format,
+)
 from specplan.cost_models.parameters import parameter_inventory
 from specplan.cost_models.safetensors_headers import (
     DTYPE_NAMES,
@@ -21,73 +29,38 @@ from specplan.cost_models.safetensors_headers import (
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import model_digest
 
-DTYPE_BYTES = {"float64": 8.0, "float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 
-
-@dataclass(frozen=True)
-class ModelShape:
-    """A dense decoder-only transformer. Sizes are element counts, bytes are per element.
+@dataclass(frozen=True, kw_only=True)
+class ModelShape(Decoder):
+    """A decoder-only transformer and the numbers it is stored in.
 
     Attributes:
         name: how messages call the model.
-        architecture: the `model_type` of its config.json.
-        dtype: number format of weights, activations and cache when it runs.
-        hidden_size: width of the residual stream.
-        num_layers: transformer layers.
-        num_heads: query heads.
-        num_kv_heads: key and value heads (fewer than `num_heads` with grouped queries).
-        head_dim: width of one head.
-        intermediate_size: width of the MLP.
-        vocab_size: rows of the LM head.
-        max_positions: longest text.
-        gated_mlp: three MLP matrices (gate, up, down) rather than two.
-        tied_embeddings: the LM head is the embedding table.
-        layer_windows: per layer, the sliding window in tokens, or None for full attention.
-        query_key_value_bias: biases on the three input projections of attention.
-        output_bias: a bias on the output projection of attention.
-        mlp_bias: biases in the MLP.
-        query_key_norm: a norm over each head's queries and keys (Qwen3).
-        parameters_per_norm: parameters of one layer norm or RMS norm.
-        final_norm: a norm before the LM head.
-        learned_positions: rows of a learned position table, 0 with rotary positions.
-        embedding_size: width of the embedding table (differs in OPT-350M).
-        weight_bytes_per_parameter: bytes per weight as it runs.
-        kv_bytes_per_element: bytes per cached element.
-        parameters: exact parameter count, from the safetensors headers where they exist.
+        dtype: number format of activations, and of all that `formats` does not say otherwise.
+        formats: number formats of the weights, part by part.
+        kv_format: number format of the cache.
+        parameters: exact parameter count, from the safetensors headers where they exist; the
+            drafter layers are not counted.
         digest: identity of the checkpoint (`specplan.ir.files.model_digest`), or of the config
             alone where there are no weights.
     """
 
     name: str
-    architecture: str
     dtype: str
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    intermediate_size: int
-    vocab_size: int
-    max_positions: int
-    gated_mlp: bool
-    tied_embeddings: bool
-    layer_windows: tuple[int | None, ...]
-    query_key_value_bias: bool
-    output_bias: bool
-    mlp_bias: bool
-    query_key_norm: bool
-    parameters_per_norm: int
-    final_norm: bool
-    learned_positions: int
-    embedding_size: int
-    weight_bytes_per_parameter: float
-    kv_bytes_per_element: float
+    formats: WeightFormats
+    kv_format: NumberFormat
     parameters: int
     digest: str
 
     @classmethod
     def from_config(
-        cls, config: Mapping[str, Any], *, name: str = "model", dtype: str | None = None
+        cls,
+        config: Mapping[str, Any],
+        *,
+        name: str = "model",
+        dtype: str | None = None,
+        weight_format: str | None = None,
+        kv_format: str | None = None,
     ) -> ModelShape:
         """Shape from a parsed config.json alone; the parameter count is computed.
 
@@ -95,20 +68,27 @@ class ModelShape:
             config: the parsed config.json.
             name: how messages call the model.
             dtype: number format to run in; None or "auto" takes the config's own.
+            weight_format: stored format of the matrices, instead of the config's own.
+            kv_format: format of the cache; default the dtype.
 
         Raises:
             MissingCapabilityError: the architecture is not priced yet.
-            UsageError: a key is missing or wrong, or the dtype is unknown.
+            UsageError: a key is missing or wrong, or a number format is unknown.
         """
         if dtype in (None, "auto"):
             dtype = str(config.get("dtype") or config.get("torch_dtype") or "float32")
-        fields = fields_of_config(config, name)
+        decoder = read_decoder(config, name)
         digest = hashlib.sha256(config_identity(config)).hexdigest()
-        return cls._make(fields, name, dtype, digest, parameters=None)
+        return _make(decoder, name, str(dtype), digest, weight_format, kv_format)
 
     @classmethod
     def from_folder(
-        cls, path: Path | str, dtype: str | None = None, name: str | None = None
+        cls,
+        path: Path | str,
+        dtype: str | None = None,
+        name: str | None = None,
+        weight_format: str | None = None,
+        kv_format: str | None = None,
     ) -> ModelShape:
         """Shape from a checkpoint folder: config.json and the headers of its safetensors.
 
@@ -116,6 +96,8 @@ class ModelShape:
             path: the folder; the weights may be absent, their bytes are never read whole.
             dtype: number format to run in; None or "auto" takes the stored one.
             name: how messages call the model; default the folder's name.
+            weight_format: format of the matrices, instead of the stored one.
+            kv_format: format of the cache; default the dtype.
 
         Raises:
             MissingCapabilityError: the architecture is not priced yet.
@@ -124,57 +106,37 @@ class ModelShape:
         folder = Path(path)
         name = name or folder.resolve().name
         config = read_config(folder)
-        fields = fields_of_config(config, str(folder))
-        tensors = parameter_tensors(folder, fields["tied_embeddings"])
+        decoder = read_decoder(config, str(folder))
+        tensors = parameter_tensors(folder, decoder.tied_embeddings)
         if not tensors:
-            shape = cls.from_config(config, name=name, dtype=dtype)
-            return shape
+            return cls.from_config(
+                config, name=name, dtype=dtype, weight_format=weight_format, kv_format=kv_format
+            )
         if dtype in (None, "auto"):
             dtype = _stored_dtype(tensors, folder)
         parameters = sum(tensor.elements for tensor in tensors.values())
-        shape = cls._make(fields, name, dtype, model_digest(folder), parameters)
-        if shape.parameters != sum(parameter_inventory(shape).values()):
+        shape = _make(decoder, name, str(dtype), model_digest(folder), weight_format, kv_format)
+        if shape.parameters != parameters:
             raise UsageError(
-                f"the weights hold {shape.parameters} parameters, "
-                f"config.json describes {sum(parameter_inventory(shape).values())}",
+                f"the weights hold {parameters} parameters, "
+                f"config.json describes {shape.parameters}",
                 where=str(folder),
                 remedy="Take config.json and weights from the same checkpoint.",
             )
         return shape
 
-    @classmethod
-    def _make(
-        cls,
-        fields: dict[str, Any],
-        name: str,
-        dtype: str | None,
-        digest: str,
-        parameters: int | None,
-    ) -> ModelShape:
-        width = DTYPE_BYTES.get(str(dtype))
-        if width is None:
-            raise UsageError(
-                f"dtype {dtype!r} is unknown",
-                where=name,
-                remedy=f"Use one of {', '.join(sorted(DTYPE_BYTES))}.",
-            )
-        shape = cls(
-            name=name,
-            dtype=str(dtype),
-            weight_bytes_per_parameter=width,
-            kv_bytes_per_element=width,
-            parameters=parameters or 0,
-            digest=digest,
-            **fields,
+    @cached_property
+    def weight_bytes(self) -> float:
+        """Bytes of all parameters as they are stored, drafter layers excepted."""
+        return sum(
+            count * self.formats.of_parameters(part).bytes_per_element
+            for part, count in parameter_inventory(self).items()
         )
-        if parameters is None:
-            object.__setattr__(shape, "parameters", sum(parameter_inventory(shape).values()))
-        return shape
 
     @property
-    def weight_bytes(self) -> float:
-        """Bytes of all parameters as they run."""
-        return self.parameters * self.weight_bytes_per_parameter
+    def active_parameters(self) -> int:
+        """Parameters that one token uses: of the routed experts only those it is sent to."""
+        return sum(parameter_inventory(self, active=True).values())
 
     @property
     def matmul_parameters(self) -> int:
@@ -183,14 +145,56 @@ class ModelShape:
         The input embedding, norms and biases are not among them.
         """
         inventory = parameter_inventory(self)
-        head = self.vocab_size * self.embedding_size
-        return inventory["attention"] + inventory["mlp"] + inventory["projections"] + head
+        apart = ("embedding", "positions", "norms", "biases", "head")
+        layers = sum(count for part, count in inventory.items() if part not in apart)
+        return layers + self.vocab_size * self.embedding_size
 
     @property
     def kv_bytes_per_token(self) -> float:
         """Bytes that one token takes in the caches of all layers."""
-        per_layer = 2 * self.num_kv_heads * self.head_dim * self.kv_bytes_per_element
-        return self.num_layers * per_layer
+        elements = sum(layer.attention.cached_elements for layer in self.layers)
+        return elements * self.kv_format.bytes_per_element
+
+    @property
+    def activation_width(self) -> float:
+        """Bytes of one activation."""
+        return DTYPE_BYTES[self.dtype]
+
+    @property
+    def layer_windows(self) -> tuple[int | None, ...]:
+        """Per layer, the most tokens that a query sees; None for all."""
+        return tuple(layer.attention.reach for layer in self.layers)
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads of the layer that has most."""
+        return max(layer.attention.num_heads for layer in self.layers)
+
+
+def _make(
+    decoder: Decoder,
+    name: str,
+    dtype: str,
+    digest: str,
+    weight_format: str | None,
+    kv_format: str | None,
+) -> ModelShape:
+    if dtype not in DTYPE_BYTES:
+        raise UsageError(
+            f"dtype {dtype!r} is unknown",
+            where=name,
+            remedy=f"Use one of {', '.join(sorted(DTYPE_BYTES))}.",
+        )
+    plain = number_format(dtype)
+    return ModelShape(
+        **{entry.name: getattr(decoder, entry.name) for entry in fields(decoder)},
+        name=name,
+        dtype=dtype,
+        formats=WeightFormats.uniform(plain),
+        kv_format=number_format(kv_format, name) if kv_format else plain,
+        parameters=sum(parameter_inventory(decoder).values()),
+        digest=digest,
+    )
 
 
 def _stored_dtype(tensors: Mapping[str, Tensor], folder: Path) -> str:

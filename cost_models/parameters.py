@@ -2,50 +2,118 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
 
-if TYPE_CHECKING:
-    from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.layers import (
+    Attention,
+    Decoder,
+    DenseMlp,
+    ExpertMlp,
+    GroupedAttention,
+    LatentAttention,
+    LayerShape,
+    Mlp,
+)
+
+PARTS = (
+    "embedding",
+    "positions",
+    "projections",
+    "attention",
+    "mlp",
+    "shared_experts",
+    "experts",
+    "router",
+    "biases",
+    "norms",
+    "head",
+)
+"""What an inventory tells apart."""
 
 
-def parameter_inventory(shape: ModelShape) -> dict[str, int]:
+def parameter_inventory(decoder: Decoder, active: bool = False) -> dict[str, int]:
     """Parameters by part; the sum equals the sum over a checkpoint's safetensors headers.
 
+    Args:
+        decoder: the model; its drafter layers are not counted.
+        active: count of the routed experts only those that one token passes.
+
     Returns:
-        Counts for `embedding`, `positions`, `projections` (between embedding and hidden
-        width), `attention`, `mlp`, `biases`, `norms` and `head` (0 when tied).
+        Counts for all of `PARTS`: `projections` lie between the layers and another width,
+        `head` is 0 when tied.
     """
-    hidden, layers = shape.hidden_size, shape.num_layers
-    queries = shape.num_heads * shape.head_dim
-    keys = shape.num_kv_heads * shape.head_dim
-    mlp_inputs = 2 if shape.gated_mlp else 1
-    norms_per_layer = 2 * shape.parameters_per_norm
-    if shape.query_key_norm:
-        norms_per_layer += 2 * shape.head_dim
-    projections = 0
-    if shape.embedding_size != hidden:
-        projections = 2 * hidden * shape.embedding_size
-    head = 0 if shape.tied_embeddings else shape.vocab_size * shape.embedding_size
+    counts: Counter[str] = Counter()
+    for layer, times in Counter(decoder.layers).items():
+        for part, count in layer_inventory(layer, decoder.hidden_size, active).items():
+            counts[part] += times * count
+    table = decoder.vocab_size * decoder.embedding_size * decoder.owns_embeddings
+    counts["embedding"] = table
+    counts["head"] = 0 if decoder.tied_embeddings else table
+    counts["positions"] = decoder.learned_positions * decoder.hidden_size
+    counts["norms"] += decoder.final_norm_parameters
+    for width in (decoder.entry_width, decoder.exit_width):
+        counts["projections"] += decoder.hidden_size * (width or 0)
+    return {part: counts[part] for part in PARTS}
+
+
+def layer_inventory(layer: LayerShape, hidden: int, active: bool = False) -> dict[str, int]:
+    """Parameters of one layer by part; see `parameter_inventory`."""
+    counts = Counter(_mlp(layer.mlp, hidden, active))
+    counts["attention"] = attention_parameters(layer.attention, hidden)
+    counts["norms"] = layer.norm_parameters + _attention_norms(layer.attention)
+    counts["biases"] += sum(attention_biases(layer.attention, hidden).values())
+    return dict(counts)
+
+
+def attention_parameters(attention: Attention, hidden: int) -> int:
+    """Parameters of attention's matrices."""
+    if isinstance(attention, GroupedAttention):
+        return hidden * (2 * attention.query_width + 2 * attention.key_width)
+    queries = hidden * attention.query_width
+    if attention.query_rank is not None:
+        queries = attention.query_rank * (hidden + attention.query_width)
+    latent = hidden * (attention.kv_rank + attention.rope_dim)
+    expansion = attention.kv_rank * attention.expanded_width
+    return queries + latent + expansion + attention.value_width * hidden
+
+
+def attention_biases(attention: Attention, hidden: int) -> dict[str, int]:
+    """Bias parameters of attention, by the op that adds them."""
+    if isinstance(attention, LatentAttention):
+        down = (attention.query_rank or 0) + attention.kv_rank + attention.rope_dim
+        return {
+            "latent_down": down * attention.bias,
+            "attention_output": hidden * attention.bias,
+        }
+    inputs = attention.query_width + 2 * attention.key_width
     return {
-        "embedding": shape.vocab_size * shape.embedding_size,
-        "positions": shape.learned_positions * hidden,
-        "projections": projections,
-        "attention": layers * hidden * (2 * queries + 2 * keys),
-        "mlp": layers * (mlp_inputs + 1) * hidden * shape.intermediate_size,
-        "biases": layers * sum(layer_biases(shape).values()),
-        "norms": layers * norms_per_layer + shape.parameters_per_norm * shape.final_norm,
-        "head": head,
+        "query_key_value": inputs * attention.input_bias,
+        "attention_output": hidden * attention.output_bias,
+        "attention": attention.num_heads * attention.sinks,
     }
 
 
-def layer_biases(shape: ModelShape) -> dict[str, int]:
-    """Bias parameters of one layer, by the linear op that adds them."""
-    queries = shape.num_heads * shape.head_dim
-    keys = shape.num_kv_heads * shape.head_dim
-    mlp_inputs = 2 if shape.gated_mlp else 1
+def _attention_norms(attention: Attention) -> int:
+    if isinstance(attention, GroupedAttention):
+        return attention.norm_parameters
+    return attention.kv_rank + (attention.query_rank or 0)
+
+
+def _mlp(mlp: Mlp, hidden: int, active: bool) -> dict[str, int]:
+    if isinstance(mlp, DenseMlp):
+        return {
+            "mlp": _matrices(mlp, hidden),
+            "biases": (mlp.up_width + hidden) * mlp.bias,
+        }
+    counted = mlp.active_experts if active else mlp.num_experts
+    gate = hidden * mlp.shared_gate
     return {
-        "query_key_value": (queries + 2 * keys) * shape.query_key_value_bias,
-        "attention_output": shape.hidden_size * shape.output_bias,
-        "mlp_up": mlp_inputs * shape.intermediate_size * shape.mlp_bias,
-        "mlp_down": shape.hidden_size * shape.mlp_bias,
+        "experts": counted * _matrices(mlp, hidden),
+        "shared_experts": _matrices(mlp.shared, hidden) if mlp.shared else 0,
+        "router": hidden * mlp.num_experts + gate,
+        "biases": counted * (mlp.up_width + hidden) * mlp.bias + mlp.num_experts * mlp.router_bias,
     }
+
+
+def _matrices(mlp: DenseMlp | ExpertMlp, hidden: int) -> int:
+    return hidden * (mlp.up_width + mlp.intermediate_size)

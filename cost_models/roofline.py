@@ -125,9 +125,7 @@ class AnalyticDevice:
         """One forward pass, the sum of its ops; see `Device`."""
         ops = forward_ops(shape, batch, tokens, context, logit_rows, layers)
         return total(
-            Seconds.relative(
-                op.count * self.op_cost_seconds(op.cost, shape.dtype), self.relative_error
-            )
+            Seconds.relative(op.count * self.op_cost_seconds(op.cost, op.math), self.relative_error)
             for op in ops
         )
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.forward import attention_cost, forward_cost, forward_ops
+from specplan.cost_models.attention_costs import grouped_attention_cost
+from specplan.cost_models.forward import forward_cost, forward_ops
+from specplan.cost_models.layers import GroupedAttention
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.roofline import AnalyticDevice
 from specplan.ir.errors import UsageError
@@ -99,17 +101,17 @@ def test_head_only_on_rows_that_need_logits() -> None:
 
 
 def test_grouped_queries_read_fewer_keys() -> None:
-    plain = attention_cost(shape("llama-2-7b"), 1, 1, 1000).kv_bytes
-    grouped = attention_cost(shape("llama-3-8b"), 1, 1, 1000).kv_bytes
+    plain = grouped_attention_cost(GroupedAttention(32, 32, 128), 1, 1, 1000, 2, 2).kv_bytes
+    grouped = grouped_attention_cost(GroupedAttention(32, 8, 128), 1, 1, 1000, 2, 2).kv_bytes
     assert plain == 4 * grouped
 
 
 @given(tokens=st.integers(1, 20), context=st.integers(0, 40), window=st.integers(1, 30))
 @settings(max_examples=200, deadline=None)
 def test_window_counts_pairs_exactly(tokens: int, context: int, window: int) -> None:
-    model = shape("mistral-7b")
     pairs = sum(min(context + i, window) for i in range(1, tokens + 1))
-    cost = attention_cost(model, 1, tokens, context, window)
+    attention = GroupedAttention(32, 8, 128, window=window)
+    cost = grouped_attention_cost(attention, 1, tokens, context, 2, 2)
     assert cost.flops == 4 * 32 * 128 * pairs
     first_key = max(0, context + 1 - window)
     assert cost.kv_bytes == 2 * 2 * 8 * 128 * (context + tokens - first_key)

@@ -1,0 +1,75 @@
+"""Checked access to the keys of a config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specplan.ir.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Config:
+    """A parsed config.json, and what to call it in errors."""
+
+    values: Mapping[str, Any]
+    where: str
+
+    @property
+    def family(self) -> str:
+        """The `model_type`."""
+        return str(self.values.get("model_type", "unnamed"))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A value; the default where it is absent or null."""
+        found = self.values.get(key)
+        return default if found is None else found
+
+    def size(self, *keys: str, default: int | None = None) -> int:
+        """A positive integer under the first of some names that is there.
+
+        Raises:
+            UsageError: none is there and there is no default, or it is no positive integer.
+        """
+        key = next((key for key in keys if self.get(key) is not None), None)
+        value = default if key is None else self.values[key]
+        if value is None:
+            raise UsageError(
+                f"config.json of a {self.family} model lacks the key {keys[0]!r}",
+                where=self.where,
+                remedy="Take the config.json that came with the checkpoint.",
+            )
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(
+                f"config.json gives {value!r} for {key or keys[0]}, not a positive integer",
+                where=self.where,
+            )
+        return value
+
+    def count(self, key: str, default: int = 0) -> int:
+        """A size that may be zero.
+
+        Raises:
+            UsageError: it is no integer from zero on.
+        """
+        return self.size(key) if self.get(key, default) else 0
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """Whether something is so."""
+        return bool(self.get(key, default))
+
+    def per_layer(self, key: str, layers: int) -> tuple[Any, ...] | None:
+        """A list with one entry per layer; None where it is absent.
+
+        Raises:
+            UsageError: it is no such list.
+        """
+        value = self.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple) or len(value) != layers:
+            raise UsageError(
+                f"config.json: {key} does not have one entry per layer", where=self.where
+            )
+        return tuple(value)

@@ -1,0 +1,51 @@
+"""Families of GPT's kind: layer norms with biases, plain MLPs."""
+
+from __future__ import annotations
+
+from specplan.cost_models.architectures.config import Config
+from specplan.cost_models.layers import Decoder, DenseMlp, GroupedAttention, LayerShape
+
+
+def gpt2(config: Config) -> Decoder:
+    """GPT-2: learned positions."""
+    width, heads = config.size("n_embd"), config.size("n_head")
+    positions = config.size("n_positions")
+    attention = GroupedAttention(heads, heads, width // heads, input_bias=True, output_bias=True)
+    mlp = DenseMlp(config.size("n_inner", default=4 * width), gated=False, bias=True)
+    return Decoder(
+        architecture=config.family,
+        hidden_size=width,
+        layers=(LayerShape(attention, mlp, 4 * width),) * config.size("n_layer"),
+        vocab_size=config.size("vocab_size"),
+        max_positions=positions,
+        tied_embeddings=config.flag("tie_word_embeddings", True),
+        embedding_size=width,
+        learned_positions=positions,
+        final_norm_parameters=2 * width,
+    )
+
+
+def opt(config: Config) -> Decoder:
+    """OPT (arXiv 2205.01068): learned positions; OPT-350M has a narrower embedding."""
+    width, heads = config.size("hidden_size"), config.size("num_attention_heads")
+    bias = config.flag("enable_bias", True)
+    norm = 2 * width * config.flag("layer_norm_elementwise_affine", True)
+    ends = config.flag("do_layer_norm_before", True) and not config.flag("_remove_final_layer_norm")
+    embedding = config.size("word_embed_proj_dim", default=width)
+    positions = config.size("max_position_embeddings")
+    attention = GroupedAttention(heads, heads, width // heads, input_bias=bias, output_bias=bias)
+    mlp = DenseMlp(config.size("ffn_dim"), gated=False, bias=bias)
+    return Decoder(
+        architecture=config.family,
+        hidden_size=width,
+        layers=(LayerShape(attention, mlp, 2 * norm),) * config.size("num_hidden_layers"),
+        vocab_size=config.size("vocab_size"),
+        max_positions=positions,
+        tied_embeddings=config.flag("tie_word_embeddings", True),
+        embedding_size=embedding,
+        # the table has two more rows than positions (OPTLearnedPositionalEmbedding.offset)
+        learned_positions=positions + 2,
+        final_norm_parameters=norm * ends,
+        entry_width=None if embedding == width else embedding,
+        exit_width=None if embedding == width else embedding,
+    )
