@@ -18,13 +18,12 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, judge, number_list, single_round_plan
 from specplan.planner.trees import (
+    AcceptanceTable,
     GrowLevel,
     StaticTree,
-    best_first_paths,
     chain,
     grow_levels,
-    non_increasing,
-    tree_of_paths,
+    search_trees,
 )
 
 CHAIN_LENGTHS = tuple(range(1, 17))
@@ -126,12 +125,13 @@ def _options(draft: str, tree: StaticTree) -> DraftModelOptions:
 
 def _best_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
     """The best tree of every budget, each once, smaller ones first; chains are left out."""
-    hazard = non_increasing(facts.profiles[draft].hazard, MOST_CHILDREN)
+    hazard = facts.profiles[draft].hazard
+    table = AcceptanceTable.of_hazard(hazard, max(TREE_DEPTHS), MOST_CHILDREN)
+    searched = search_trees(table, max(TREE_NODES), max(TREE_DEPTHS))
     found: dict[StaticTree, None] = {}
     for depth in TREE_DEPTHS:
-        paths = best_first_paths(hazard, max(TREE_NODES), depth)
         for nodes in TREE_NODES:
-            tree = tree_of_paths(paths[:nodes])
+            tree = searched.tree(nodes, depth)
             if not tree.is_chain:
                 found[tree] = None
     return sorted(found, key=lambda tree: (len(tree), tree.depth))

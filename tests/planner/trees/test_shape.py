@@ -17,7 +17,6 @@ from specplan.planner.trees import (
     best_first_tree,
     chain,
     grow_levels,
-    non_increasing,
     tree_of_levels,
     tree_of_paths,
 )
@@ -174,12 +173,6 @@ def test_an_unclosed_or_unordered_tree_is_refused() -> None:
             tree_of_paths(paths)
     with pytest.raises(ValueError):
         grow_levels(StaticTree((-1, 0, -1), (0, 0, 1)))
-
-
-def test_noisy_ranks_are_ordered() -> None:
-    ordered = non_increasing(vector(0.5, 0.1, 0.2, 0.05), ranks=3)
-    assert [ordered(1, rank) for rank in range(5)] == [0.5, 0.1, 0.1, 0.0, 0.0]
-    assert [ordered(depth, 0) for depth in (1, 2)] == [0.5, 0.5]
 
 
 def test_the_three_by_four_family() -> None:

@@ -1,0 +1,148 @@
+"""Best-first search, level by level, where acceptance does not increase with rank.
+
+Then a node is never more probable than its parent or its elder sibling, so that the n most
+probable nodes of at most d levels are closed under both: they are a tree, and no other tree of n
+nodes and d levels sums to more (the argument of OPT-Tree, arXiv 2406.17276, section 3, for ordered
+trees; equal to Sequoia's dynamic programme). One pass down the levels therefore gives every size
+and every depth: the best n nodes among the first d levels are merged from those among the first
+d - 1 and the next level's.
+
+Ties go to the shallower, then to the lexically smaller path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.planner.trees.shape import StaticTree
+from specplan.planner.trees.table import AcceptanceTable, Array
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes of one depth that belong to some best tree, by path.
+
+    Attributes:
+        reach: probability that a node is accepted.
+        index: parent's place in the level above, times `ranks`, plus the rank.
+        ranks: ranks that were looked at.
+    """
+
+    reach: Array
+    index: Index
+    ranks: int
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedSearch:
+    """The best trees of every size and depth limit, for an ordered table.
+
+    Attributes:
+        table: acceptance, non-increasing in rank.
+        nodes: most drafted nodes.
+        depth: most levels.
+        expand: most nodes of one level that get children, None for any number. The most
+            probable nodes of a level are then the ones that do; since all nodes of a level
+            offer the same hazards, no other choice of as many gives a better tree.
+    """
+
+    table: AcceptanceTable
+    nodes: int
+    depth: int
+    expand: int | None = None
+
+    @cached_property
+    def values(self) -> Array:
+        """Tokens per round, bonus included, [depth limit, nodes], both from 0."""
+        return self._searched[0]
+
+    @property
+    def levels(self) -> list[Level]:
+        """The nodes that belong to some best tree, by depth from 1."""
+        return self._searched[1]
+
+    @cached_property
+    def _searched(self) -> tuple[Array, list[Level]]:
+        nodes = self.nodes
+        levels: list[Level] = []
+        best = np.zeros((self.depth + 1, nodes))  # ascending: the least of the best comes first
+        reach, least = np.ones(1), 0.0
+        for depth in range(1, self.depth + 1 if nodes else 1):
+            # the first path is the most probable one; ties with `nodes` shallower nodes come last
+            row = self.table.row(depth)
+            ranks = int(np.count_nonzero(row * reach[0] > least))
+            offered = (reach[:, None] * row[:ranks]).ravel()
+            kept = np.flatnonzero(offered > least)
+            if not len(kept):
+                best[depth:] = best[depth - 1]
+                break
+            reach = offered[kept]
+            merged = np.concatenate((best[depth - 1], reach))
+            merged.sort()
+            best[depth] = merged[-nodes:]
+            least = best[depth, 0]
+            if len(reach) > 2 * nodes:
+                useful = reach >= least
+                reach, kept = reach[useful], kept[useful]
+            levels.append(Level(reach, kept, ranks))
+            if self.expand is not None and len(reach) > self.expand:
+                reach = _only_largest(reach, self.expand)
+        values = np.ones((self.depth + 1, nodes + 1))
+        np.cumsum(best[:, ::-1], axis=1, out=values[:, 1:])
+        values[:, 1:] += 1.0
+        return values, levels
+
+    def tree(self, nodes: int, depth: int) -> StaticTree:
+        """The best tree of at most so many nodes and levels."""
+        levels = self.levels[:depth]
+        if not levels or not nodes:
+            return StaticTree((), ())
+        starts = np.cumsum([0, *(len(level.reach) for level in levels)])
+        order = np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
+        taken = np.zeros(starts[-1], dtype=bool)
+        taken[order[:nodes]] = True
+        places = np.cumsum(taken) - 1
+        parents = [
+            places[start + level.index // level.ranks] if depth else np.full(len(level.index), -1)
+            for depth, (level, start) in enumerate(zip(levels, (0, *starts), strict=False))
+        ]
+        above = np.concatenate(parents)[taken]
+        siblings = np.concatenate([level.index % level.ranks for level in levels])[taken]
+        return StaticTree(tuple(above.tolist()), tuple(siblings.tolist()))
+
+    def widths(self, depth: int) -> NDArray[np.intp]:
+        """Nodes with children per depth, of the best tree of every size, [depth, nodes].
+
+        Args:
+            depth: most levels of the trees.
+
+        Returns:
+            Row k counts the nodes of depth k (the root: 0) that get children, which is how many
+            of depth k + 1 have rank 0.
+        """
+        levels = self.levels[:depth]
+        widths = np.zeros((depth, self.nodes + 1), dtype=np.intp)
+        if not levels or not self.nodes:
+            return widths
+        order = np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
+        order = order[: self.nodes]
+        depths = np.repeat(np.arange(len(levels)), [len(level.index) for level in levels])[order]
+        first = (np.concatenate([level.index % level.ranks for level in levels]) == 0)[order]
+        counted = np.cumsum((depths == np.arange(len(levels))[:, None]) & first, axis=1)
+        widths[: len(levels), 1 : 1 + len(order)] = counted
+        widths[: len(levels), 1 + len(order) :] = counted[:, -1:]
+        return widths
+
+
+def _only_largest(reach: Array, count: int) -> Array:
+    """The values with all but the `count` largest ones, earlier ones first, set to zero."""
+    spread = np.zeros_like(reach)
+    largest = np.argsort(-reach, kind="stable")[:count]
+    spread[largest] = reach[largest]
+    return spread

@@ -1,0 +1,90 @@
+"""Static trees of drafted tokens.
+
+Conventions: a tree is written as `parents` and `ranks` over its drafted nodes; the root is not
+counted. `parents[i]` is -1 for a child of the root, else an earlier node; `ranks[i]` is the
+0-based order among siblings. Children of the root have depth 1. Nodes are in *level order*: by
+depth, then by their parent's place, then by rank - the order in which `grow` ops append them.
+
+The hazard h(depth, rank) is the probability that the child of that rank is the one accepted,
+given that its parent was; siblings exclude each other (Sequoia, arXiv 2402.12374 section 3.1). The
+value of a tree, F = 1 + sum over nodes of the product of hazards on the path, is the expected
+number of tokens emitted per round, the bonus token included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+Hazard = Callable[[int, int], float]
+"""(depth >= 1, rank >= 0) -> probability."""
+
+RankPath = tuple[int, ...]
+"""A node written as the ranks on its path from the root; its length is the node's depth."""
+
+
+@dataclass(frozen=True)
+class StaticTree:
+    """A tree shape that is known before decoding, in level order.
+
+    Attributes:
+        parents: parent of each drafted node, -1 for children of the root.
+        ranks: 0-based order of each node among its siblings.
+    """
+
+    parents: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+    def __len__(self) -> int:
+        """Number of drafted nodes, the root not counted."""
+        return len(self.parents)
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """Depth of each node; children of the root have depth 1."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent < 0 else depths[parent] + 1)
+        return tuple(depths)
+
+    @property
+    def depth(self) -> int:
+        """Depth of the deepest node, 0 without nodes."""
+        return max(self.depths, default=0)
+
+    def value(self, hazard: Hazard) -> float:
+        """Expected tokens per round, bonus included (Sequoia section 3.1)."""
+        reached: list[float] = []
+        for parent, rank, depth in zip(self.parents, self.ranks, self.depths, strict=True):
+            above = 1.0 if parent < 0 else reached[parent]
+            reached.append(above * hazard(depth, rank))
+        return 1.0 + sum(reached)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether no node has a sibling."""
+        return not any(self.ranks)
+
+
+def tree_of_paths(paths: Sequence[RankPath]) -> StaticTree:
+    """The tree with these nodes, in level order.
+
+    Raises:
+        ValueError: when a node stands without its parent or its elder sibling, or twice.
+    """
+    ordered = sorted(paths, key=lambda path: (len(path), path))
+    index: dict[RankPath, int] = {}
+    parents: list[int] = []
+    for path in ordered:
+        above, elder = path[:-1], (*path[:-1], path[-1] - 1)
+        if path in index or (above and above not in index) or (path[-1] and elder not in index):
+            raise ValueError(f"node {path} stands twice or without its parent or elder sibling")
+        index[path] = len(index)
+        parents.append(index[above] if above else -1)
+    return StaticTree(tuple(parents), tuple(path[-1] for path in ordered))
+
+
+def chain(length: int) -> StaticTree:
+    """The tree that is one path of `length` nodes."""
+    return StaticTree(tuple(range(-1, length - 1)), (0,) * length)
