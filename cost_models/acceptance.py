@@ -152,11 +152,15 @@ class AcceptanceProfile:
         return sum(len(row) for row in self.ranks or self.lengths or ())
 
     @property
+    def prompts(self) -> int:
+        """Prompts measured; 0 where the evidence is no trace."""
+        return sum(bool(row) for row in self.ranks or self.lengths or ())
+
+    @property
     def source(self) -> str:
         """What is behind it, in words."""
         if self.positions:
-            prompts = len(self.ranks or self.lengths or ())
-            return f"was measured at {self.positions} positions of {prompts} prompts"
+            return f"was measured at {self.positions} positions of {self.prompts} prompts"
         words = self.provenance.get("words")
         return str(words) if words else "is a given table of rates"
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from specplan.cost_models.acceptance import AcceptanceProfile
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.cost import Cost, Quantity, maximum
+from specplan.cost_models.cost import Cost
 from specplan.cost_models.device import Device, UnpricedError
 from specplan.cost_models.drafting import read_drafting
+from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory import PlanMemory, plan_memory
 from specplan.cost_models.model_shape import ModelShape
@@ -36,6 +37,7 @@ class Estimate:
         decode_seconds: all rounds.
         request_seconds: prefill and all rounds.
         tokens_per_second_end_to_end: output tokens of the batch over `request_seconds`.
+        prompts: how many prompts the acceptance was measured on; 0 when nobody said.
         memory: bytes, part by part.
         breakdown: where a round's time goes.
         cost: resources of a round's forwards.
@@ -56,6 +58,7 @@ class Estimate:
     decode_seconds: Seconds
     request_seconds: Seconds
     tokens_per_second_end_to_end: Interval
+    prompts: int
     memory: PlanMemory
     breakdown: tuple[PricedOp, ...]
     cost: Cost
@@ -117,13 +120,14 @@ class Pricer:
             seconds_per_round=price.seconds,
             tokens_per_round=tokens,
             seconds_per_token=per_token,
-            tokens_per_second=_rate(batch, per_token),
+            tokens_per_second=rate(batch, per_token),
             ttft=prefill + price.seconds,
             prefill=prefill,
             rounds=rounds,
             decode_seconds=decode,
             request_seconds=request,
-            tokens_per_second_end_to_end=_rate(batch * self.output_tokens, request),
+            tokens_per_second_end_to_end=rate(batch * self.output_tokens, request),
+            prompts=0 if drafting.acceptance is None else drafting.acceptance.prompts,
             memory=plan_memory(plan, self.shapes, batch, text, self.prompt_tokens),
             breakdown=price.breakdown,
             cost=price.cost,
@@ -190,9 +194,3 @@ def _assumptions(
         ),
     )
     return tuple(word for word, holds in words if holds)
-
-
-def _rate(tokens: Quantity, seconds: Seconds) -> Interval:
-    """Tokens per second; a time without lower bound is taken to be at least 1 % of its median."""
-    least = maximum(seconds.low, 0.01 * seconds.median)
-    return Interval(tokens / seconds.median, tokens / seconds.high, tokens / least)

@@ -32,6 +32,16 @@ class Interval:
         """Of the reciprocal; the interval is positive."""
         return Interval(1.0 / self.mean, 1.0 / self.high, 1.0 / self.low)
 
+    def predictive(self, samples: int, drawn: int) -> Interval:
+        """Of the mean of `drawn` further draws, when this is of a mean over `samples` draws.
+
+        The variance of the first mean goes with 1 / samples, that of the second with 1 / drawn.
+        The low end stays positive.
+        """
+        wider = (1.0 + samples / drawn) ** 0.5
+        low = maximum(self.mean - (self.mean - self.low) * wider, 0.01 * self.mean)
+        return Interval(self.mean, low, self.mean + (self.high - self.mean) * wider)
+
     def __mul__(self, factor: float) -> Interval:
         """Scale by a non-negative number."""
         return Interval(self.mean * factor, self.low * factor, self.high * factor)

@@ -13,6 +13,8 @@ from statistics import median
 
 import numpy as np
 
+from specplan.cost_models.forecast import Forecast
+from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import NothingToCompareError
 from specplan.ir.plan import Plan
 from specplan.measure.contenders import Contender, plan_timer, stock_timer
@@ -37,7 +39,8 @@ class Line:
         tokens_per_round: emitted per request and round, bonus included; None if unknown.
         against_baseline: median over groups of speed over that of our autoregressive decoding.
         against_stock: the same over `transformers.generate`; None when it did not run.
-        predicted: tokens per second predicted beforehand, or None.
+        predicted: tokens per second of a run of so many prompts, as predicted beforehand, or
+            None.
         error: predicted over measured, minus 1; None without a prediction.
         differing: prompts whose output is not that of autoregressive decoding.
         ttft: seconds until the first token, median over groups; None if unknown.
@@ -51,7 +54,7 @@ class Line:
     tokens_per_round: float | None
     against_baseline: float
     against_stock: float | None
-    predicted: float | None
+    predicted: Interval | None
     error: float | None
     differing: int
     ttft: float | None = None
@@ -96,7 +99,7 @@ class Comparison:
 
 def compare(
     bench: Workbench,
-    plans: Mapping[str, tuple[Plan, float | None]],
+    plans: Mapping[str, tuple[Plan, Forecast | None]],
     *,
     chosen: str = PLAIN,
     batch: int = 1,
@@ -109,7 +112,7 @@ def compare(
 
     Args:
         bench: the problem's models and prompts.
-        plans: (plan, predicted tokens per second) by name; `autoregressive` among them.
+        plans: (plan, forecast of its speed) by name; `autoregressive` among them.
         chosen: which of the plans the comparison is about.
         batch: requests decoded together.
         limit: use only so many prompts.
@@ -131,8 +134,8 @@ def compare(
             remedy="Give more prompts, or bench a smaller batch.",
         )
     contenders = [
-        Contender(name, plan_timer(bench, plan), predicted)
-        for name, (plan, predicted) in plans.items()
+        Contender(name, plan_timer(bench, plan), forecast)
+        for name, (plan, forecast) in plans.items()
     ]
     if stock:
         runners = stock_runners(bench, batch)
@@ -179,7 +182,10 @@ def _lines(contenders: Sequence[Contender], batch: int) -> Iterator[Line]:
             for tokens, seconds in zip(contender.tokens, contender.group_seconds, strict=True)
         ]
         low, high = quartiles(speeds)
-        predicted, first = contender.predicted, contender.first_seconds
+        first = contender.first_seconds
+        predicted = None
+        if contender.forecast is not None:
+            predicted = contender.forecast.tokens_per_second(len(contender.outputs))
         yield Line(
             name=contender.name,
             tokens_per_second=contender.tokens_per_second,
@@ -189,7 +195,7 @@ def _lines(contenders: Sequence[Contender], batch: int) -> Iterator[Line]:
             against_baseline=_ratio(contender, baseline),
             against_stock=None if stock is None else _ratio(contender, stock),
             predicted=predicted,
-            error=None if predicted is None else predicted / contender.tokens_per_second - 1.0,
+            error=None if predicted is None else predicted.mean / contender.tokens_per_second - 1.0,
             differing=sum(
                 mine != theirs
                 for mine, theirs in zip(contender.outputs, baseline.outputs, strict=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
 
+from specplan.cost_models.forecast import Forecast
 from specplan.ir.plan import Plan
 from specplan.measure.stock import Runner
 from specplan.measure.workbench import TokenPrompt, Workbench
@@ -41,7 +42,7 @@ class Contender:
     Attributes:
         name: for the table.
         run: one timed run over a group of prompts.
-        predicted: tokens per second, prompt included, as predicted beforehand; None if not.
+        forecast: of its speed, made beforehand; None if not.
         seconds: per group of prompts, one entry per repeat.
         first: seconds until the first token, per group, one entry per repeat.
         tokens: emitted per group.
@@ -51,7 +52,7 @@ class Contender:
 
     name: str
     run: Timer
-    predicted: float | None = None
+    forecast: Forecast | None = None
     seconds: list[list[float]] = field(default_factory=list)
     first: list[list[float]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specplan.cost_models.forecast import Forecast
 from specplan.ir.parser import parse_plan
 from specplan.planner import PLAIN
 
@@ -30,12 +31,12 @@ def problem_of(bundle: Bundle, prompts: Path | str | None = None) -> Problem:
 
 def contestants(
     bundle: Bundle, batch: int, *, kinds: bool = False
-) -> dict[str, tuple[Plan, float | None]]:
-    """Plans to compare and their predicted tokens per second at `batch`, by name.
+) -> dict[str, tuple[Plan, Forecast | None]]:
+    """Plans to compare and their forecasts at `batch`, by name.
 
     Args:
         bundle: with its report.
-        batch: requests decoded together; None is predicted where the report has no such batch.
+        batch: requests decoded together; nothing is forecast where the report has no such batch.
         kinds: take the best candidate of every other family too.
 
     Returns:
@@ -68,9 +69,9 @@ def _same(candidate: dict[str, Any], summary: dict[str, Any]) -> bool:
     return all(candidate[key] == summary[key] for key in ("method", "family", "options"))
 
 
-def _entry(candidate: dict[str, Any], batch: int) -> tuple[Plan, float | None]:
+def _entry(candidate: dict[str, Any], batch: int) -> tuple[Plan, Forecast | None]:
     predicted = [
-        estimate["tokens_per_second_end_to_end"]["mean"]
+        Forecast.from_dict(estimate)
         for estimate in candidate["estimates"]
         if estimate["batch"] == batch
     ]

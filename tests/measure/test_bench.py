@@ -9,6 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.forecast import Forecast  # noqa: E402
+from specplan.cost_models.intervals import Interval, Seconds  # noqa: E402
 from specplan.ir.errors import NothingToCompareError  # noqa: E402
 from specplan.measure.bench import STOCK, compare, missed_limits  # noqa: E402
 from specplan.measure.probes import plain_plan  # noqa: E402
@@ -19,6 +21,14 @@ from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
 PLAIN_PLAN = plain_plan(greedy=True)
+FORECAST = Forecast(
+    batch=1,
+    output_tokens=8,
+    prefill=Seconds(0.04, 0.03, 0.05),
+    seconds_per_round=Seconds(0.005, 0.004, 0.006),
+    rounds=Interval.exact(8.0),
+    prompts=0,
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +38,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
 
 
 def test_all_contenders_say_the_same(bench: Workbench) -> None:
-    result = compare(bench, {PLAIN: (PLAIN_PLAN, 100.0), "again": (PLAIN_PLAN, None)}, repeats=2)
+    result = compare(bench, {PLAIN: (PLAIN_PLAN, FORECAST), "again": (PLAIN_PLAN, None)}, repeats=2)
     names = [line.name for line in result.lines]
     assert names[:3] == [PLAIN, "again", STOCK] and len(names) == 5
     assert result.prompts == 3 and result.batch == 1
@@ -38,6 +48,7 @@ def test_all_contenders_say_the_same(bench: Workbench) -> None:
     plain = result.line(PLAIN)
     assert plain.against_baseline == 1.0 and plain.tokens_per_round == 1.0
     assert plain.error == pytest.approx(100.0 / plain.tokens_per_second - 1.0)
+    assert plain.predicted is not None and plain.predicted.low < 100.0 < plain.predicted.high
     assert result.line("again").predicted is None
 
 

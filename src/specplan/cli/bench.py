@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specplan.cli.options import BundleArgument, JsonOption
-from specplan.cli.output import print_json, print_table
+from specplan.cli.output import interval_words, print_json, print_table
 from specplan.ir.errors import RegressionError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _print(result: Comparison) -> None:
                 _number(line.tokens_per_round, ".2f"),
                 f"{line.against_baseline:.2f}",
                 _number(line.against_stock, ".2f"),
-                _number(line.predicted, ".1f"),
+                "-" if line.predicted is None else interval_words(line.predicted, ".0f"),
                 _number(line.error, "+.1%"),
                 f"{line.differing} of {result.prompts}",
             )
@@ -105,7 +105,9 @@ def _number(value: float | None, form: str) -> str:
 def _print_summary(result: Comparison) -> None:
     """The chosen plan's numbers once more, in one sentence."""
     line = result.line(result.chosen)
-    predicted = "" if line.predicted is None else f"predicted {line.predicted:.0f} tokens/s, "
+    predicted = ""
+    if line.predicted is not None:
+        predicted = f"predicted {interval_words(line.predicted, '.0f')} tokens/s, "
     stock = (
         ""
         if line.against_stock is None

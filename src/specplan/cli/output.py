@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specplan.cost_models.intervals import Interval
 
 UNBROKEN = 1000  # columns: piped tables are never wrapped
 
@@ -13,6 +16,12 @@ UNBROKEN = 1000  # columns: piped tables are never wrapped
 def print_json(document: Any) -> None:
     """Print `document` (JSON types only, finite numbers) on stdout."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def interval_words(interval: Interval, form: str) -> str:
+    """`mean (low to high)`, each number in the given format."""
+    mean, low, high = (format(x, form) for x in (interval.mean, interval.low, interval.high))
+    return f"{mean} ({low} to {high})"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
