@@ -73,12 +73,15 @@ class HazardLaw(NodeLaw):
     def _draws(self) -> Floats:
         """Tables from the Dirichlet posterior of each depth, [depth, rank, draws].
 
-        The parts of a depth are its ranks and "none"; Jeffreys' prior on those that were seen.
+        The parts of a depth are its ranks and "none"; Jeffreys' prior on the first rank, "none"
+        and all others that were seen.
         """
         rest = np.maximum(1.0 - self.table.sum(axis=1, keepdims=True), 0.0)
         shape = np.concatenate([self.table, rest], axis=1) * self.trials[:, None]
-        seen = np.where(np.concatenate([self.table, rest], axis=1) > 0.0, shape + 0.5, 0.0)
-        gammas = np.random.default_rng(0).gamma(seen, size=(_DRAWS, *shape.shape))
+        possible = shape > 0.0
+        possible[:, [0, -1]] = True
+        weights = np.where(possible, shape + 0.5, 0.0)
+        gammas = np.random.default_rng(0).gamma(weights, size=(_DRAWS, *shape.shape))
         draws: Floats = gammas[..., :-1] / gammas.sum(axis=-1, keepdims=True)
         return np.ascontiguousarray(np.moveaxis(draws, 0, -1))
 

@@ -1,0 +1,1 @@
+"""Acceptance laws from what people have: counts, rates, histograms, mean lengths."""
