@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from specplan.cost_models.model_shape import ModelShape
 
 
@@ -28,3 +30,9 @@ def llama(
         "torch_dtype": "float16",
     }
     return ModelShape.from_config(config, name=name)
+
+
+def size_of(name: str) -> str:
+    """The size in a model's name, e.g. `13B`; empty where there is none."""
+    found = re.search(r"(\d+(?:\.\d+)?)b\b", name.lower())
+    return f"{found.group(1)}B" if found else ""

@@ -11,12 +11,11 @@ and one constant per machine: the seconds that its host takes to launch a kernel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from published_rows.eager_host import EagerHost
 from published_rows.row import Prediction, Row, Unpredicted, index
-from published_rows.shapes import llama
+from published_rows.shapes import llama, size_of
 from published_rows.spec_bench_methods import (
     METHODS,
     PLAIN,
@@ -81,7 +80,7 @@ def _predict(
     ratio = step_cost_ratio(host, target, row.system, tokens)
     named = (row.hardware, row.system) == CALIBRATED
     published = row.deriving("step_cost_ratio", tokens / row.number)
-    yield Prediction(published, ratio, calibration=named, group=f"{GROUP} {_size(row.target)}")
+    yield Prediction(published, ratio, calibration=named, group=f"{GROUP} {size_of(row.target)}")
     yield Prediction(row, tokens / ratio, calibration=named)
 
 
@@ -116,12 +115,7 @@ def _assisted_seconds(host: EagerHost, target: ModelShape, drafted: float) -> fl
 
 def target_of(name: str) -> ModelShape | None:
     """The Vicuna of a size named in `name`."""
-    return TARGETS.get(_size(name))
-
-
-def _size(name: str) -> str:
-    found = re.search(r"(\d+)b\b", name.lower())
-    return f"{found.group(1)}B" if found else ""
+    return TARGETS.get(size_of(name))
 
 
 def calibrate(rows: Sequence[Row]) -> dict[str, EagerHost]:

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
 
 from published_rows.eager_host import Pass
 
@@ -103,6 +106,7 @@ SPS_ROUND_LAUNCHES, SPS_ROUND_READS = 310, 4
 """Assisted generation: a whole `generate` call of the draft model is set up in every round."""
 
 
+@cache
 def assisted_draft_length(tokens_per_round: float, longest: int = 60) -> float:
     """Mean drafted tokens of `transformers`' heuristic schedule, from its tokens per round.
 
@@ -128,15 +132,14 @@ def assisted_draft_length(tokens_per_round: float, longest: int = 60) -> float:
 
 def _schedule(alpha: float, longest: int) -> tuple[float, float]:
     """Stationary tokens per round and drafted tokens of the schedule."""
-    law = [1.0 / longest] * longest
+    lengths = np.arange(1, longest + 1)
+    whole = alpha**lengths
+    law = np.full(longest, 1.0 / longest)
     for _ in range(300):
-        following = [0.0] * longest
-        for index, weight in enumerate(law):
-            whole = alpha ** (index + 1)
-            following[min(longest - 1, index + 2)] += weight * whole
-            following[max(0, index - 1)] += weight * (1.0 - whole)
-        law = following
-    tokens = sum(
-        weight * (1.0 - alpha ** (index + 2)) / (1.0 - alpha) for index, weight in enumerate(law)
-    )
-    return tokens, sum(weight * (index + 1) for index, weight in enumerate(law))
+        longer, shorter = law * whole, law * (1.0 - whole)
+        law = np.append(shorter[1:], 0.0)
+        law[0] += shorter[0]
+        law[2:] += longer[:-2]
+        law[-1] += longer[-2:].sum()
+    tokens = (1.0 - alpha ** (lengths + 1)) / (1.0 - alpha)
+    return float(law @ tokens), float(law @ lengths)

@@ -1,0 +1,197 @@
+"""Sequoia (arXiv 2402.12374): what its rounds cost, and its tokens per round from a few chains.
+
+Costs. The target runs eagerly (42 launches a layer, no `generate` around it), the draft model as a
+captured graph, one run per level and one more to prepare the next round; the constants are two
+printed times, 24.2 ms per plain step and 0.5 ms per draft step. With offloaded weights a round
+waits for them once (5.7 s, printed) and for the arithmetic of its tree. No speedup sets a constant
+of the costs.
+
+Tokens per round, Llama2-7B <- 68M on C4 only: a Beta mixture over contexts, whose further ranks
+take power-law shares of the misses, set per temperature by three rows: speedups of the chains of 8
+and 32, tokens of the tree 5x8. It then says all other widths and depths, and the trees that
+Sequoia's dynamic programme would choose. Other pairs and tasks have no such rows: their tokens are
+given to the model, and their cost ratios predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from published_rows.eager_host import EagerHost, Pass
+from published_rows.row import Prediction, Row, Unpredicted, index
+from published_rows.sequoia_tokens import Chains, SweepCost, calibration_of, chains_of
+from published_rows.shapes import llama, size_of
+from specplan.cost_models.device import load_device
+from specplan.cost_models.model_shape import ModelShape
+
+SOURCE = "2402.12374"
+SWEEP = "SpecInfer (k independent sequences)"
+TREES = ("Sequoia", "SpecInfer (Sequoia reimpl.)", SWEEP)
+VERIFIERS = ("Sequoia verification", "SpecInfer verification", "top-k naive verification")
+BASELINES = ("baseline AR", "draft AR", "baseline AR offload (DeepSpeed-Zero)")
+SYSTEMS = (*TREES, *VERIFIERS, *BASELINES, "Sequoia growmap")
+
+LAYER, PLAIN_LAUNCHES = 42, 39
+CONTEXT = 128
+"""Tokens in the cache: prompts of 128 tokens, as the repository draws them."""
+
+GLUE_LAUNCHES = 20
+SAMPLED_LAUNCHES = 20
+"""Per emitted token when sampling: the path is walked on the host, about two children a level, each
+a handful of small operations and a read of its verdict."""
+
+DRAFT_KERNEL_SECONDS = 3.6e-6
+"""A kernel in a captured graph: (0.5 ms less 0.17 ms of products) / 92 others, 68M draft step."""
+
+PLAIN_SECONDS = 24.2e-3
+OFFLOADED_SECONDS = 5.7
+
+TARGETS = {
+    "7B": llama("llama-2-7b", 4096, 32, 32, 11008),
+    "13B": llama("llama-2-13b", 5120, 40, 40, 13824),
+    "33B": llama("vicuna-33b", 6656, 60, 52, 17920),
+    "70B": llama("llama-2-70b", 8192, 80, 64, 28672, kv_heads=8),
+}
+DRAFTS = {
+    "68M": llama("llama-68m", 768, 2, 12, 3072),
+    "1.3B": llama("sheared-llama-1.3b", 2048, 24, 16, 5504),
+    "7B": TARGETS["7B"],
+    "8B": llama("llama-3-8b", 4096, 32, 32, 14336, vocabulary=128256, kv_heads=8),
+}
+
+
+def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
+    """Step-cost ratios where tokens are published, and tokens where a pair's chains are."""
+    mine = [row for row in rows if SOURCE in row.source]
+    given = index(
+        (row for row in mine if row.metric == "tokens_per_step"),
+        *("system", "hardware", "target", "draft", "task", "setting"),
+    )
+    chains = {t: chains_of(mine, t, sweep_cost(t)) for t in (0.0, 0.6)}
+    for row in mine:
+        key = (row.system, row.hardware, row.target, row.draft, row.task, str(row.setting))
+        tokens = given.get(key)
+        if row.system in BASELINES:
+            yield Unpredicted(row, "sets a constant of the model")
+        elif row.metric == "speedup" and tokens is not None and tokens.number and row.number:
+            yield from _cost(row, tokens.number)
+        elif row.system == SWEEP and row.metric == "speedup" and "C4" in row.task:
+            yield _sweep(row, chains)
+        elif row.metric == "tokens_per_step":
+            yield _tokens(row, chains)
+        else:
+            yield Unpredicted(row, "follows from other rows, or acceptance is not published")
+
+
+def _cost(row: Row, tokens: float) -> Iterator[Prediction | Unpredicted]:
+    ratio = cost_ratio(row, tokens)
+    if ratio is None or row.number is None:
+        yield Unpredicted(row, "unknown hardware, model or tree")
+        return
+    published = row.deriving("step_cost_ratio", tokens / row.number)
+    yield Prediction(published, ratio)
+    yield Prediction(row, tokens / ratio)
+
+
+def _sweep(row: Row, chains: dict[float, Chains]) -> Prediction | Unpredicted:
+    width, depth = int(row.get("width") or 0), int(row.get("depth") or 0)
+    temperature = row.get("temperature") or 0.0
+    law = chains.get(temperature)
+    if law is None or width < 1 or depth < 1:
+        return Unpredicted(row, "no chains of this temperature")
+    speedup = sweep_cost(temperature).speedup(law.sequences(width, depth), width, depth)
+    return Prediction(row, speedup, calibration=calibration_of(row))
+
+
+def _tokens(row: Row, chains: dict[float, Chains]) -> Prediction | Unpredicted:
+    law, tree = chains.get(row.get("temperature") or 0.0), tree_of(row)
+    known = size_of(row.target) == "7B" and "68m" in row.draft.lower() and row.task == "C4"
+    if law is None or tree is None or not known or row.system not in TREES:
+        return Unpredicted(row, "given to the model: no chains of this pair and task")
+    tokens, levels = tree
+    if "specinfer" in row.system.lower():
+        value = law.sequences((tokens - 1) // (levels - 1), levels - 1)
+    else:
+        value = law.best_tree(tokens - 1, levels - 1)
+    return Prediction(row, value, calibration=calibration_of(row))
+
+
+def tree_of(row: Row) -> tuple[int, int] | None:
+    """Tokens that a round verifies, root included, and its levels, root included."""
+    size, levels = row.get("tree_size"), row.get("tree_depth")
+    if size and levels:
+        return int(size), int(levels)
+    words = str(row.setting.get("specinfer_width_x_depth", "")).split("x")
+    if len(words) == 2 and all(word.isdigit() for word in words):
+        return int(words[0]) * int(words[1]) + 1, int(words[1]) + 1
+    return (128, 7) if row.system in VERIFIERS else None
+
+
+def cost_ratio(row: Row, emitted: float) -> float | None:
+    """Seconds of a round over those of a plain step."""
+    tree, target = tree_of(row), TARGETS.get(size_of(row.target))
+    name = next((n for n in ("68M", "1.3B", "8B", "7B") if n.lower() in row.draft.lower()), None)
+    host = _host(row.hardware)
+    if tree is None or target is None or name is None or host is None:
+        return None
+    tokens, levels = tree
+    if "offload" in row.hardware:
+        return _offloaded(host, target, DRAFTS[name], tokens, levels)
+    verify = host.pass_seconds(target, Pass((tokens,), LAYER), CONTEXT)
+    draft = draft_seconds(host, DRAFTS[name], tokens // levels)
+    sampled = row.get("temperature") != 0.0
+    glue = host.host_seconds(GLUE_LAUNCHES + (SAMPLED_LAUNCHES * emitted if sampled else 0.0))
+    return (verify + levels * draft + glue) / plain_seconds(host, target)
+
+
+@cache
+def sweep_ratio(width: int, depth: int) -> float:
+    """The same for `width` chains of `depth` tokens, 7B <- 68M on the A100, accepting greedily."""
+    host = _host("A100")
+    assert host is not None
+    verify = host.pass_seconds(TARGETS["7B"], Pass((width * depth + 1,), LAYER), CONTEXT)
+    draft = draft_seconds(host, DRAFTS["68M"], width)
+    round_seconds = verify + (depth + 1) * draft + host.host_seconds(GLUE_LAUNCHES)
+    return round_seconds / plain_seconds(host, TARGETS["7B"])
+
+
+def sweep_cost(temperature: float) -> SweepCost:
+    """What rounds of the sweep cost at this temperature."""
+    host = _host("A100")
+    assert host is not None
+    token = host.host_seconds(SAMPLED_LAUNCHES) / plain_seconds(host, TARGETS["7B"])
+    return SweepCost(sweep_ratio, token if temperature > 0.0 else 0.0)
+
+
+def plain_seconds(host: EagerHost, target: ModelShape) -> float:
+    """A plain step of eager `generate`."""
+    plain = host.pass_seconds(target, Pass((1,), LAYER), CONTEXT)
+    return plain + host.host_seconds(PLAIN_LAUNCHES)
+
+
+def draft_seconds(host: EagerHost, draft: ModelShape, width: int) -> float:
+    """One level of a draft model as a captured graph."""
+    products = host.device.forward_seconds(draft, 1, max(1, width), CONTEXT).median
+    return products + DRAFT_KERNEL_SECONDS * (draft.num_layers * (LAYER - 8) + 25)
+
+
+def _offloaded(
+    host: EagerHost, target: ModelShape, draft: ModelShape, tokens: int, levels: int
+) -> float:
+    """Streamed weights arrive once a round; its arithmetic is not hidden behind them."""
+    device = host.device
+    arithmetic = device.forward_seconds(target, 1, tokens, CONTEXT).median
+    arithmetic -= device.forward_seconds(target, 1, 1, CONTEXT).median
+    level = max(draft_seconds(host, draft, tokens // levels), plain_seconds(host, draft))
+    return (OFFLOADED_SECONDS + arithmetic + levels * level) / OFFLOADED_SECONDS
+
+
+@cache
+def _host(hardware: str) -> EagerHost | None:
+    names = {"A100": "a100-sxm-80gb", "L40": "l40"}
+    name = next((device for word, device in names.items() if hardware.startswith(word)), None)
+    if name is None:
+        return None
+    launches = TARGETS["7B"].num_layers * LAYER + 25 + PLAIN_LAUNCHES
+    return EagerHost(load_device(name), PLAIN_SECONDS / launches)
