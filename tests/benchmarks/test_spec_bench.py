@@ -33,7 +33,12 @@ def scores_of(repository: Path, file: Path) -> list[dict[str, Any]]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["scores"]
-    return [score for score in found if score["metric"] == "step_cost_ratio"]
+    machines = ("A100-80GB", "RTX 3090 24GB")
+    return [
+        score
+        for score in found
+        if score["metric"] == "step_cost_ratio" and score["hardware"] in machines
+    ]
 
 
 def rows_of(size: str, system: str, ratio: float) -> list[dict[str, Any]]:
