@@ -46,7 +46,7 @@ def predict(rows: Sequence[Row]) -> tuple[list[Prediction], list[Unpredicted]]:
         mine = [row for row in rows if row.system in module.SYSTEMS]
         for item in module.predictions(mine):
             if isinstance(item, Unpredicted):
-                reasons[id(item.row)] = item.reason
+                reasons.setdefault(id(item.row), item.reason)
                 continue
             if item.row.number in (None, 0.0):
                 reasons[id(item.row)] = "no number to compare with"

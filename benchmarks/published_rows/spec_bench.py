@@ -86,12 +86,20 @@ def _predict(
 
 def step_cost_ratio(host: EagerHost, target: ModelShape, system: str, tokens: float) -> float:
     """Seconds of a round over seconds of a plain decoding step."""
-    if system == "SpS":
-        seconds = _assisted_seconds(host, target, assisted_draft_length(tokens))
-    else:
-        seconds = _round_seconds(host, target, METHODS[system])
+    if system != "SpS":
+        return method_ratio(host, target, METHODS[system])
+    seconds = _assisted_seconds(host, target, assisted_draft_length(tokens))
+    return seconds / _plain_seconds(host, target)
+
+
+def method_ratio(host: EagerHost, target: ModelShape, method: Method) -> float:
+    """The same for a method whose rounds do not depend on its tokens per round."""
+    return _round_seconds(host, target, method) / _plain_seconds(host, target)
+
+
+def _plain_seconds(host: EagerHost, target: ModelShape) -> float:
     plain = host.pass_seconds(target, PLAIN, CONTEXT)
-    return seconds / (plain + host.host_seconds(PLAIN_LAUNCHES, PLAIN_READS))
+    return plain + host.host_seconds(PLAIN_LAUNCHES, PLAIN_READS)
 
 
 def _round_seconds(host: EagerHost, target: ModelShape, method: Method) -> float:

@@ -47,7 +47,7 @@ class Method:
     head_rows: tuple[int, ...] = ()
 
 
-def _eagle_draft(width: int) -> Pass:
+def eagle_draft(width: int) -> Pass:
     """One level: embedding, fusion, mask (20), one layer without its first norm, head, top-k."""
     return Pass((width,), LAYER, other_kernels=58, layers=1)
 
@@ -75,13 +75,13 @@ METHODS: Mapping[str, Method] = {
         head_rows=(1, 10, 10, 1),
     ),
     # `mc_sim_7b_63`: 25 nodes in five levels
-    "EAGLE": Method(Pass((26,), TREE_LAYER), TREE_GLUE, TREE_READS, _eagle_draft(8), 5),
+    "EAGLE": Method(Pass((26,), TREE_LAYER), TREE_GLUE, TREE_READS, eagle_draft(8), 5),
     # 60 nodes with the root, five levels of 10 after the first
     "EAGLE2": Method(
         Pass((60,), TREE_LAYER),
         TREE_GLUE + _EAGLE2_TREE,
         TREE_READS + _EAGLE2_READS,
-        _eagle_draft(10),
+        eagle_draft(10),
         6,
     ),
     # EAGLE-2's tree on transformers' own layer with a static cache; suffix automaton on the host
@@ -89,7 +89,7 @@ METHODS: Mapping[str, Method] = {
         Pass((60,), LAYER + 2),
         TREE_GLUE + _EAGLE2_TREE,
         TREE_READS + 2 + _EAGLE2_READS,
-        _eagle_draft(10),
+        eagle_draft(10),
         6,
     ),
     # template 2.2.2: 80 nodes, filled level by level from a table of successors

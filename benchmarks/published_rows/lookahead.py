@@ -1,0 +1,37 @@
+"""Lookahead decoding (arXiv 2402.02057) and prompt lookup: speedups given their step compression.
+
+Rounds are priced as those of Spec-Bench, on an A100 with eager PyTorch; nothing is calibrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from published_rows.eager_host import Pass
+from published_rows.row import Prediction, Row, Unpredicted, index
+from published_rows.spec_bench import calibrate, method_ratio, target_of
+from published_rows.spec_bench_methods import METHODS
+
+SOURCE = "2402.02057"
+SYSTEMS = ("Lookahead", "Lookahead+prompt ref", "Prompt lookup")
+NAMES = ("system", "target", "task", "setting")
+
+
+def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
+    """Speedups of rows whose step compression is printed too."""
+    mine = [row for row in rows if SOURCE in row.source]
+    given = index((row for row in mine if row.metric == "step_compression"), *NAMES)
+    host = calibrate([])["A100-80GB"]
+    for row in mine:
+        tokens = given.get(next(iter(index([row], *NAMES))))
+        target = target_of(row.target.removesuffix("-chat"))
+        if row.metric != "speedup" or tokens is None or not tokens.number or target is None:
+            yield Unpredicted(row, "given to the model, or its tokens per round are not published")
+            continue
+        method = METHODS["PLD" if row.system == "Prompt lookup" else "Lookahead"]
+        window, guesses, size = (row.get(key) for key in ("W", "G", "N"))
+        if window is not None and guesses is not None and size is not None:
+            width = int((window + guesses) * (size - 1.0)) + 1
+            method = replace(method, verify=Pass((width,), method.verify.layer_kernels))
+        yield Prediction(row, tokens.number / method_ratio(host, target, method))
