@@ -98,6 +98,10 @@ class OrderedSearch:
         values[:, 1:] += 1.0
         return values, levels
 
+    def size(self, depth: int) -> int:
+        """Nodes of the largest tree of at most so many levels; more would be worth nothing."""
+        return min(self.nodes, sum(len(level.reach) for level in self.levels[:depth]))
+
     def tree(self, nodes: int, depth: int) -> StaticTree:
         """The best tree of at most so many nodes and levels."""
         levels = self.levels[:depth]
