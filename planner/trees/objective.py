@@ -185,8 +185,10 @@ def _verify_seconds(times: RoundTimes, nodes: int) -> Array:
 
 
 def _least_seconds(times: RoundTimes, shape: tuple[int, int], below: int, width: int) -> Array:
-    """What rounds take at least, [depth, nodes], if their widest level expands `below` + 1 to
-    `width` nodes: the root's draft forward, the widest level's, and the cheapest for the others.
+    """What rounds take at least, [depth, nodes], by how many nodes their widest level expands.
+
+    These are the root's draft forward, that of a level of `below` + 1 to `width` nodes, and for
+    all other levels the cheapest.
     """
     deepest = shape[0] - 1
     draft = times.draft_of(np.arange(1, width + 1))
