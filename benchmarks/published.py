@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import published_rows
+from published_rows.markdown import update
 from published_rows.row import Prediction, Row, Unpredicted, read_rows
 from published_rows.score import Score, scores
 from specplan.ir.errors import SpecplanError, UsageError
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, required=True, help="a file like published_dev.json")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--system", help="only systems whose name contains this")
+    parser.add_argument("--markdown", type=Path, help="rewrite the tables of this page")
     parser.add_argument("--details", action="store_true", help="with --json: every prediction")
     options = parser.parse_args()
     rows = read_rows(options.rows)
@@ -122,6 +124,8 @@ def main() -> None:
         rows = [row for row in rows if options.system.lower() in row.system.lower()]
     predicted, rest = predict(rows)
     found, missing = scores(predicted), unscored(rest)
+    if options.markdown:
+        update(options.markdown, predicted, found)
     if not options.json:
         print_table(found, missing)
         return

@@ -140,3 +140,25 @@ def test_constants_of_missing_calibration_rows_are_those_that_they_would_give(
     found = score_rows(repository, tmp_path, rest)
     with_rows = mape(shipped, "Leviathan SD", "speedup_measured")
     assert mape(found, "Leviathan SD", "speedup_measured") == pytest.approx(with_rows, abs=0.02)
+
+
+@pytest.mark.shared
+def test_the_accuracy_page_is_rewritten_and_lists_what_is_scored(
+    repository: Path, shared: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "accuracy.md"
+    before = (repository / "docs" / "accuracy.md").read_text()
+    page.write_text(before)
+    rows = shared / "data" / "published_dev.json"
+    done = run(repository, "--rows", str(rows), "--json", "--markdown", str(page))
+    assert done.returncode == 0, done.stderr
+    listed, made = first_cells(before), first_cells(page.read_text())
+    assert "Leviathan SD" in made and "T5 speedups, Leviathan et al." in made
+    assert listed <= made
+
+
+def first_cells(text: str) -> set[str]:
+    """First cells of the tables that the command writes."""
+    tables = text.partition("<!-- made by")[2].partition("<!-- end -->")[0]
+    lines = [line for line in tables.splitlines() if line.startswith("| ")]
+    return {line.split(" | ")[0].removeprefix("| ") for line in lines}
