@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Quantity = Any
@@ -95,6 +95,7 @@ class OpCost:
     count: Quantity = 1
     matrix: Matrix | None = None
     math: str = ""
+    streams: Quantity = 0
 
     @property
     def total(self) -> Cost:
@@ -103,7 +104,7 @@ class OpCost:
 
     def times(self, count: Quantity) -> OpCost:
         """The same op, executed `count` times as often."""
-        return OpCost(self.name, self.cost, self.count * count, self.matrix, self.math)
+        return replace(self, count=self.count * count)
 
 
 def minimum(a: Quantity, b: Quantity) -> Quantity:

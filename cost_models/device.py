@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Literal, Protocol
@@ -98,30 +100,51 @@ def list_devices() -> tuple[str, ...]:
 def load_device(name_or_path: Path | str) -> Device:
     """A shipped device by name, or a device file: YAML (data sheet) or JSON (measured).
 
+    `8x` before the name or path of a data sheet means eight of them sharing every layer (tensor
+    parallelism); `@` and a name behind it the stack that launches the kernels, `graph` where
+    there is none: `8xh100-sxm@vllm`.
+
     Raises:
-        UsageError: no such device or file, or the file is not a device.
+        UsageError: no such device, stack or file, or the file is not a device.
     """
     from specplan.cost_models.measured import MeasuredDevice
     from specplan.cost_models.measured_table import MeasuredTable
     from specplan.cost_models.roofline import AnalyticDevice
+    from specplan.cost_models.stack import DEFAULT, load_stack
 
     text = str(name_or_path)
-    if text in list_devices():
-        shipped = resources.files("specplan.cost_models") / "devices" / f"{text}.yaml"
-        return AnalyticDevice.from_yaml(shipped.read_text(encoding="utf-8"), where=text)
-    path = Path(name_or_path)
-    if path.suffix == ".json":
-        return MeasuredDevice(MeasuredTable.load(path))
-    if path.suffix in (".yaml", ".yml"):
-        try:
-            return AnalyticDevice.from_yaml(path.read_text(encoding="utf-8"), where=text)
-        except OSError as error:
-            raise UsageError(
-                f"cannot read the device file ({error.strerror})",
-                where=text,
-                remedy="Check the path.",
-            ) from error
-    raise UsageError(
-        f"no device {text!r}",
-        remedy=f"Known devices: {', '.join(list_devices())}; or name a .yaml or .json file.",
-    )
+    if text.endswith(".json"):
+        return MeasuredDevice(MeasuredTable.load(Path(name_or_path)))
+    count, name, stack = _parts(text)
+    if name in list_devices():
+        sheet = resources.files("specplan.cost_models") / "devices" / f"{name}.yaml"
+        data = sheet.read_text(encoding="utf-8")
+    elif Path(name).suffix in (".yaml", ".yml"):
+        data = _read(Path(name))
+    else:
+        raise UsageError(
+            f"no device {text!r}",
+            remedy=f"Known devices: {', '.join(list_devices())}; or name a .yaml or .json file.",
+        )
+    device = AnalyticDevice.from_yaml(data, where=name, stack=load_stack(stack or DEFAULT))
+    device = device.times(count)
+    return replace(device, name=f"{device.name}@{stack}") if stack else device
+
+
+def _parts(text: str) -> tuple[int, str, str]:
+    """Number of devices, name or path, and stack (empty where not given)."""
+    found = re.fullmatch(r"(?:(\d+)x)?(.+?)(?:@([\w.-]+))?", text)
+    if found is None or "/" in (found[3] or "") or Path(text).exists():
+        return 1, text, ""
+    return int(found[1] or 1), found[2], found[3] or ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the device file ({error.strerror})",
+            where=str(path),
+            remedy="Check the path.",
+        ) from error

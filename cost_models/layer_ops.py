@@ -156,10 +156,12 @@ def attention_core(work: Pass, attention: Attention) -> OpCost:
         kv_heads = _kv_heads(work, attention)
         grouped = replace(attention, num_heads=heads, num_kv_heads=kv_heads)
         cost = grouped_attention_cost(grouped, *place, width, work.dense_block)
+        streams = work.batch * kv_heads
     else:
         share = replace(attention, num_heads=heads)
         _, cost = latent_attention_cost(share, *place, width, work.dense_block)
-    return OpCost("attention", cost, 1, None, shape.dtype)
+        streams = work.batch
+    return OpCost("attention", cost, 1, None, shape.dtype, streams)
 
 
 def mlp_ops(work: Pass, mlp: Mlp) -> Iterator[OpCost]:

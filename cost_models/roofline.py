@@ -1,139 +1,166 @@
-"""Time from data-sheet figures: t0 + smooth maximum of compute and memory time, per op.
-
-Form and fitted efficiencies: t = t0 + ((F / e_f P)^p + (B / e_b W)^p)^(1/p), fitted to the
-public GEMM profiles of microsoft/vidur; p -> infinity is the roofline of Williams,
-Waterman and Patterson (2009).
-"""
+"""A device known from its data sheet: forwards as the sum of their kernels, or the host's time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
-from specplan.cost_models.cost import Cost
-from specplan.cost_models.device import UnpricedError
+import numpy as np
+
+from specplan.cost_models.cost import OpCost, Quantity
+from specplan.cost_models.figures import read_figures
 from specplan.cost_models.forward import forward_ops
-from specplan.cost_models.intervals import Seconds, total
+from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.kernel_time import COLLECTIVES, Kernels
 from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.stack import IDEAL, Stack
 from specplan.ir.errors import UsageError
 
 
 @dataclass(frozen=True)
 class AnalyticDevice:
-    """A device known from its data sheet.
+    """A device, or several that share each layer, known from its data sheet.
+
+    Without the optional figures it is the ideal roofline.
 
     Attributes:
         name: how the user calls it.
-        memory_bytes: capacity, bytes.
-        memory_bandwidth: bytes per second.
-        peak_flops: dense peak per dtype, operations per second.
-        compute_efficiency: reachable part of the peak, e_f.
-        memory_efficiency: reachable part of the bandwidth, e_b.
-        seconds_per_launch: t0, per kernel.
+        memory_bytes: capacity of all devices, bytes.
+        memory_bandwidth: bytes per second of one.
+        peak_flops: dense peak of one per number format, operations per second.
+        format_efficiency: further factor on `compute_efficiency`, per number format.
+        compute_efficiency: reachable part of the peak in matrix products, e_f.
+        memory_efficiency: reachable part of the bandwidth in matrix products, e_b.
+        attention_compute_efficiency: the same of the peak in attention.
+        attention_memory_efficiency: the same of the bandwidth in attention.
+        seconds_per_launch: t0, per matrix product or attention.
+        seconds_per_small_kernel: per norm, rotation, activation or residual.
+        elementwise_traffic: bytes that unfused small kernels move, per byte that the matrix
+            products of a layer read and write of activations, at full bandwidth.
         roofline_sharpness: p of the smooth maximum; infinity for the hard one.
+        processors: streaming multiprocessors or compute units; 0 where kernels have no tiles.
+        tile_half_area: see `matrix_time.Tiling`.
+        link_bandwidth: reachable bytes per second that one device sends to the others; 0 where
+            there are no links.
+        seconds_per_collective: latency of an all-reduce.
         host_seconds: a round's glue.
         judge_seconds: sampling and verification of a drafted tree, per round.
-        relative_error: half width of every interval, relative.
+        relative_error: half width of the 90 % interval of a forward, relative.
         sources: where each figure comes from, by attribute.
+        stack: the software that launches the kernels.
+        count: devices under tensor parallelism.
     """
 
     name: str
     memory_bytes: float
     memory_bandwidth: float
     peak_flops: Mapping[str, float]
+    format_efficiency: Mapping[str, float] = field(default_factory=dict)
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    attention_compute_efficiency: float = 1.0
+    attention_memory_efficiency: float = 1.0
     seconds_per_launch: float = 0.0
+    seconds_per_small_kernel: float = 0.0
+    elementwise_traffic: float = 0.0
     roofline_sharpness: float = math.inf
+    processors: float = 0.0
+    tile_half_area: float = 0.0
+    link_bandwidth: float = 0.0
+    seconds_per_collective: float = 0.0
     host_seconds: float = 0.0
     judge_seconds: float = 0.0
     relative_error: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
+    stack: Stack = IDEAL
+    count: int = 1
     kind: Literal["analytic"] = "analytic"
 
     @classmethod
-    def from_yaml(cls, text: str, where: str = "device file") -> AnalyticDevice:
+    def from_yaml(
+        cls, text: str, where: str = "device file", stack: Stack = IDEAL
+    ) -> AnalyticDevice:
         """Read a device file; each figure there is `{value: ..., source: ...}`.
 
         Raises:
             UsageError: not YAML, an unknown or missing key, a figure without a source.
         """
-        import yaml
+        plain = ("name", "sources", "stack", "count", "kind")
+        found = read_figures(
+            text,
+            where,
+            "device",
+            known=[item.name for item in fields(cls) if item.name not in plain],
+            required=("memory_bytes", "memory_bandwidth", "peak_flops"),
+            by_format=("peak_flops", "format_efficiency"),
+        )
+        return cls(name=found.name, sources=found.sources, stack=stack, **found.values)
 
-        try:
-            data = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise UsageError(f"not YAML ({error})", where=where) from error
-        if not isinstance(data, dict) or data.get("schema_version") != 1:
-            raise UsageError("not a device file with schema_version: 1", where=where)
-        values: dict[str, Any] = {}
-        sources: dict[str, str] = {}
-        for key, entry in data.items():
-            if key in ("schema_version", "name", "description"):
-                continue
-            if key not in _FIGURES:
-                raise UsageError(
-                    f"unknown key {key!r}",
-                    where=where,
-                    remedy=f"Known keys: {', '.join(_FIGURES)}.",
-                )
-            values[key], sources[key] = _figure(entry, f"{where}: {key}")
-        missing = [
-            key for key in ("memory_bytes", "memory_bandwidth", "peak_flops") if key not in values
-        ]
-        if missing:
-            raise UsageError(
-                f"lacks {', '.join(missing)}",
-                where=where,
-                remedy="Add the figure as {value: ..., source: ...}.",
-            )
-        return cls(name=str(data.get("name", where)), sources=sources, **values)
-
-    def op_cost_seconds(self, cost: Cost, dtype: str) -> float:
-        """Seconds of one op by its resources.
+    def times(self, count: int) -> AnalyticDevice:
+        """That many of this device sharing every layer (tensor parallelism).
 
         Raises:
-            UnpricedError: the device has no peak for `dtype`.
+            UsageError: less than one, or the device has no links to others.
         """
-        peak = self.peak_flops.get(dtype)
-        if peak is None:
-            raise UnpricedError(
-                f"no peak for {dtype}",
+        if count < 1 or (count > 1 and not self.link_bandwidth):
+            raise UsageError(
+                f"cannot share layers over {count} of it",
                 where=f"device {self.name}",
-                remedy=f"Run in one of {', '.join(sorted(self.peak_flops))}, or add "
-                "peak_flops for it to the device file.",
+                remedy="Use one device, or add its link_bandwidth to the device file.",
             )
-        compute = cost.flops / (self.compute_efficiency * peak)
-        memory = cost.bytes / (self.memory_efficiency * self.memory_bandwidth)
-        longer, shorter = max(compute, memory), min(compute, memory)
-        if longer > 0.0 and math.isfinite(self.roofline_sharpness):
-            p = self.roofline_sharpness
-            longer = longer * (1.0 + (shorter / longer) ** p) ** (1.0 / p)
-        return float(self.seconds_per_launch * cost.launches + longer)
+        if count == 1:
+            return self
+        return replace(
+            self,
+            name=f"{count}x{self.name}",
+            memory_bytes=count * self.memory_bytes,
+            count=count * self.count,
+        )
+
+    @property
+    def kernels(self) -> Kernels:
+        """The figures that times of single kernels depend on."""
+        taken = {
+            item.name: getattr(self, item.name) for item in fields(Kernels) if item.name != "device"
+        }
+        return Kernels(device=self.name, **taken)
 
     def forward_seconds(
         self,
         shape: ModelShape,
-        batch: int,
-        tokens: int,
-        context: float,
-        logit_rows: int | None = None,
+        batch: Quantity,
+        tokens: Quantity,
+        context: Quantity,
+        logit_rows: Quantity | None = None,
         layers: tuple[int, int] | None = None,
     ) -> Seconds:
-        """One forward pass, the sum of its ops; see `Device`."""
-        ops = forward_ops(shape, batch, tokens, context, logit_rows, layers)
-        return total(
-            Seconds.relative(op.count * self.op_cost_seconds(op.cost, op.math), self.relative_error)
-            for op in ops
-        )
+        """One forward pass, the sum of its ops; see `Device`.
 
-    def prefill_seconds(self, shape: ModelShape, batch: int, tokens: int) -> Seconds:
+        Batch, tokens, context and logit rows may be NumPy arrays that broadcast; the seconds
+        then hold arrays.
+        """
+        ops = forward_ops(
+            shape, batch, tokens, context, logit_rows, layers, tensor_parallel=self.count
+        )
+        first, last = layers if layers is not None else (0, shape.num_layers)
+        small = self.stack.kernels_per_layer * (last - first)
+        seconds = self._device_seconds(ops, small)
+        if self.stack.dispatch_seconds:
+            launches = small + sum(op.count * op.cost.launches for op in ops)
+            seconds = np.maximum(seconds, self.stack.dispatch_seconds * launches)
+        if not (isinstance(logit_rows, int) and logit_rows == 0):
+            seconds = seconds + self.stack.seconds_per_forward
+            seconds = seconds + self.stack.seconds_per_sequence * batch
+        error = math.hypot(self.relative_error, self.stack.relative_error)
+        return Seconds.relative(_number_or_array(seconds), error)
+
+    def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
         """A prompt; see `Device`."""
         return self.forward_seconds(shape, batch, tokens, 0, logit_rows=1)
 
-    def op_seconds(self, op_name: str, batch: int, width: int) -> Seconds:
+    def op_seconds(self, op_name: str, batch: Quantity, width: int) -> Seconds:
         """One op that is no forward; see `Device`.
 
         A data sheet says nothing of them: judging a drafted tree costs the device's
@@ -143,33 +170,21 @@ class AnalyticDevice:
         seconds = self.judge_seconds if judged else self.seconds_per_launch
         return Seconds(seconds, 0.0, 2.0 * seconds)
 
-    def round_seconds(self, batch: int) -> Seconds:
+    def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; see `Device`."""
         return Seconds(self.host_seconds, 0.0, 2.0 * self.host_seconds)
 
-
-_FIGURES = (
-    "memory_bytes",
-    "memory_bandwidth",
-    "peak_flops",
-    "compute_efficiency",
-    "memory_efficiency",
-    "seconds_per_launch",
-    "roofline_sharpness",
-    "host_seconds",
-    "judge_seconds",
-    "relative_error",
-)
+    def _device_seconds(self, ops: tuple[OpCost, ...], small: float) -> Quantity:
+        kernels = self.kernels
+        seconds: Quantity = small * self.seconds_per_small_kernel
+        moved: Quantity = 0.0
+        for op in ops:
+            seconds = seconds + op.count * kernels.seconds(op)
+            if op.matrix is not None and op.name not in ("lm_head", *COLLECTIVES):
+                moved = moved + op.count * op.cost.activation_bytes
+        traffic = self.elementwise_traffic * self.stack.elementwise_fusion
+        return seconds + traffic * moved / self.memory_bandwidth
 
 
-def _figure(entry: Any, where: str) -> tuple[Any, str]:
-    if not isinstance(entry, dict) or set(entry) != {"value", "source"}:
-        raise UsageError("not a {value: ..., source: ...}", where=where)
-    value = entry["value"]
-    numbers = value.values() if isinstance(value, dict) else [value]
-    for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
-            raise UsageError(f"{number!r} is not a number >= 0", where=where)
-    if isinstance(value, dict) != where.endswith("peak_flops"):
-        raise UsageError("peak_flops maps dtypes to numbers, others are one number", where=where)
-    return value, str(entry["source"])
+def _number_or_array(value: Quantity) -> Quantity:
+    return float(value) if np.ndim(value) == 0 else value

@@ -12,6 +12,7 @@ and one constant per machine: the seconds that its host takes to launch a kernel
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from published_rows.eager_host import EagerHost
 from published_rows.row import Prediction, Row, Unpredicted, index
@@ -28,8 +29,10 @@ from published_rows.spec_bench_methods import (
     Pass,
     assisted_draft_length,
 )
-from specplan.cost_models.device import load_device
+from specplan.cost_models.device import Device, load_device
 from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.roofline import AnalyticDevice
+from specplan.cost_models.stack import IDEAL
 
 SYSTEMS = (*METHODS, "SpS")
 GROUP = "Spec-Bench"
@@ -126,10 +129,16 @@ def target_of(name: str) -> ModelShape | None:
     return TARGETS.get(size_of(name))
 
 
+def kernels_only(name: str) -> Device:
+    """A device without a stack: `EagerHost` adds the small kernels and the launches itself."""
+    device = load_device(name)
+    return replace(device, stack=IDEAL) if isinstance(device, AnalyticDevice) else device
+
+
 def calibrate(rows: Sequence[Row]) -> dict[str, EagerHost]:
     """A host per machine; its launch time from the named row where it is there."""
     hosts = {
-        name: EagerHost(load_device(device), SHIPPED_DISPATCH[name], TILE_ROWS.get(name, 1))
+        name: EagerHost(kernels_only(device), SHIPPED_DISPATCH[name], TILE_ROWS.get(name, 1))
         for name, device in DEVICES.items()
     }
     hardware, system = CALIBRATED
