@@ -21,6 +21,8 @@ Array = npt.NDArray[np.float64]
 
 TILES = ((128, 128), (256, 128), (64, 64), (32, 64))
 """Rows and columns of the output tiles that kernels are taken to come in."""
+FEW_ROWS = 32
+"""Tiles of no more rows than this are for products of no more rows than this."""
 SPLITS = (1, 2, 3, 4)
 PARTIAL_BYTES = 8.0
 """Bytes written and read per partial result of a split product, float32 both ways."""
@@ -31,6 +33,7 @@ _CONFIGURATIONS = tuple(product(TILES, SPLITS))
 _ROWS = np.array([tile[0] for tile, _ in _CONFIGURATIONS], float)
 _COLUMNS = np.array([tile[1] for tile, _ in _CONFIGURATIONS], float)
 _SPLITS = np.array([split for _, split in _CONFIGURATIONS], float)
+_MOST_ROWS = np.where(_ROWS <= FEW_ROWS, FEW_ROWS, np.inf)
 _EXTRA = np.where(_SPLITS > 1, PARTIAL_BYTES * _SPLITS, 0.0)
 
 
@@ -78,7 +81,8 @@ class Tiling:
     ) -> Array:
         tiles, seconds_per_wave = _waves(self, inputs, outputs)
         units = np.ceil(rows / _ROWS) * (copies * tiles)
-        compute = np.ceil(units / self.processors) * seconds_per_wave
+        waves = np.where(rows <= _MOST_ROWS, np.ceil(units / self.processors), np.inf)
+        compute = waves * seconds_per_wave
         memory = (traffic + (rows * copies) * (outputs * _EXTRA)) / self.bandwidth
         fourth = np.square(np.square(compute)) + np.square(np.square(memory))
         found: Array = np.sqrt(np.sqrt(fourth.min(axis=-1)))
