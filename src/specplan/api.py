@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.cost_models.acceptance import AcceptanceProfile
     from specplan.cost_models.device import Device
+    from specplan.cost_models.law import Law
     from specplan.cost_models.measured import MeasuredDevice
     from specplan.decoder import OnText, Prompt, Settings
     from specplan.measure.bench import Comparison
@@ -191,6 +192,13 @@ def list_methods() -> tuple[Method[Any], ...]:
     from specplan.planner.method import discover_methods
 
     return tuple(method for _, method in sorted(discover_methods().items()))
+
+
+def list_laws() -> tuple[Law, ...]:
+    """Every law of speculative decoding that is known, by name; loads sympy."""
+    from specplan.cost_models.law import list_laws
+
+    return list_laws()
 
 
 def list_devices() -> tuple[Device, ...]:

@@ -16,7 +16,7 @@ import pytest
 from specplan.cli import main
 from specplan.ir import errors
 
-COMMANDS = ("methods", "devices", "schema")
+COMMANDS = ("methods", "devices", "laws", "schema")
 BLOCKED = ("torch", "transformers", "tokenizers")
 
 
@@ -89,6 +89,21 @@ def test_json_is_one_document_on_stdout(command: str, no_torch: str) -> None:
 
 def test_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(specplan("schema").stdout))
+
+
+def test_laws_are_listed_and_printed() -> None:
+    """By either command, as text and as JSON; the page on disk is what `--markdown` prints."""
+    listed = specplan_here("laws").stdout
+    names = [law["name"] for law in json.loads(specplan_here("laws", "--json").stdout)["laws"]]
+    assert len(names) > 20 and all(name in listed for name in names)
+    told = specplan_here("explain", "--law", "pearl").stdout
+    assert told == specplan_here("laws", "pearl").stdout
+    assert "arXiv 2408.11850" in told and "1.5825" in told
+    page = Path(__file__).resolve().parents[2] / "docs/laws.md"
+    assert specplan_here("laws", "--markdown").stdout == page.read_text(encoding="utf-8")
+    lost = specplan_here("explain", "--law", "nobody")
+    assert lost.returncode == 2 and "Known laws: block_verification" in lost.stderr
+    assert specplan_here("explain").returncode == 2
 
 
 def test_methods_and_devices_are_listed() -> None:

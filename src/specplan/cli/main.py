@@ -98,7 +98,7 @@ def _fail(message: str, exit_code: int) -> None:
 
 
 def _add_commands() -> None:
-    from specplan.cli import bench, devices, explain, methods, optimize, profile, run, schema
+    from specplan.cli import bench, devices, explain, laws, methods, optimize, profile, run, schema
 
     app.command("optimize")(optimize.optimize)
     app.command("run")(run.run)
@@ -106,6 +106,7 @@ def _add_commands() -> None:
     app.command("explain")(explain.explain)
     app.add_typer(profile.profile, name="profile")
     app.command("methods")(methods.methods)
+    app.command("laws")(laws.laws)
     app.command("devices")(devices.devices)
     app.command("schema")(schema.schema)
 
