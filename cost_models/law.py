@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -65,6 +65,9 @@ class Formula:
     meaning: str
     expression: Expression
     unit: str = ""
+
+
+_Named = TypeVar("_Named", Variable, Formula)
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ def list_laws() -> tuple[Law, ...]:
     return tuple(load_law(name) for name in law_names())
 
 
-def _named(things: tuple[Any, ...], name: str, where: str, kind: str) -> Any:
+def _named(things: tuple[_Named, ...], name: str, where: str, kind: str) -> _Named:
     for thing in things:
         if thing.name == name:
             return thing
