@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from published_rows.row import Prediction, Row, Unpredicted, index
+from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from specplan.cost_models.closed_forms import acceptance_of_tokens, expected_tokens
 
 SYSTEMS = ("token verification", "block verification")
@@ -25,19 +25,19 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     given = index((r for r in mine if r.metric == "tokens_per_step"), "system", "task", "gamma")
     cost, alpha = SHIPPED_COST, SHIPPED_ALPHA
     for row in mine:
-        tokens = given.get((row.system, row.task, row.setting.get("gamma")))
-        if _named(row) and row.metric == "speedup" and tokens and tokens.number and row.number:
-            cost = (tokens.number / row.number - 1.0) / LONGEST
-        if _mean(row) and row.get("gamma") == LONGEST and row.number:
-            alpha = acceptance_of_tokens(row.number, LONGEST)
+        tokens = given.get(key_of(row, "system", "task", "gamma"))
+        if _named(row) and row.metric == "speedup" and tokens and tokens.positive and row.positive:
+            cost = max(0.0, tokens.positive / row.positive - 1.0) / LONGEST
+        if _mean(row) and row.get("gamma") == LONGEST and row.positive:
+            alpha = acceptance_of_tokens(row.positive, LONGEST)
     for row in mine:
-        gamma = row.get("gamma")
-        tokens = given.get((row.system, row.task, row.setting.get("gamma")))
-        if row.metric == "speedup" and gamma and tokens is not None and tokens.number:
-            speedup = tokens.number / (1.0 + gamma * cost)
+        gamma = row.count("gamma")
+        tokens = given.get(key_of(row, "system", "task", "gamma"))
+        if row.metric == "speedup" and gamma and tokens is not None and tokens.positive:
+            speedup = tokens.positive / (1.0 + gamma * cost)
             yield Prediction(row, speedup, calibration=_named(row))
         elif _mean(row) and gamma:
-            value = expected_tokens(alpha, int(gamma))
+            value = expected_tokens(alpha, gamma)
             yield Prediction(row, value, calibration=gamma == LONGEST)
         else:
             yield Unpredicted(row, "given to the model: acceptance of a task is measured")

@@ -50,23 +50,24 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     """Theory rows by the paper's formula, measured rows by ours."""
     constants = calibrate([row for row in rows if row.metric == "speedup_measured"])
     for row in rows:
-        alpha, gamma = row.get("alpha"), row.get("gamma")
-        if alpha is None or gamma is None:
+        given = _given(row)
+        if given is None:
             yield Unpredicted(row, "acceptance of a model pair is measured, not derived")
-        elif row.metric == "speedup_measured":
-            yield Prediction(row, speedup(row, constants), calibration=is_calibration(row))
+            continue
+        alpha, gamma, cost = given
+        if row.metric == "speedup_measured":
+            value = speedup(row.task, alpha, gamma, cost, constants)
+            yield Prediction(row, value, calibration=is_calibration(row))
         elif row.metric == "speedup_predicted_by_paper" or _theory(row, "speedup"):
-            yield Prediction(row, chain_speedup(alpha, int(gamma), row.get("c") or 0.0))
+            yield Prediction(row, chain_speedup(alpha, gamma, cost))
         elif _theory(row, "ops_factor"):
-            yield Prediction(row, operations_factor(alpha, int(gamma), 0.0))
+            yield Prediction(row, operations_factor(alpha, gamma, 0.0))
 
 
-def speedup(row: Row, constants: Constants) -> float:
+def speedup(task: str, alpha: float, gamma: int, cost: float, constants: Constants) -> float:
     """Tokens per round of the mixture, over the round's time in target steps."""
-    gamma = row.get("gamma") or 0.0
-    cost = (row.get("c") or 0.0) * (constants.sentence_cost if row.task == SENTENCES else 1.0)
-    tokens = beta_tokens(row.get("alpha") or 0.0, int(gamma), constants.correlation)
-    return tokens / (gamma * cost + 1.0)
+    cost *= constants.sentence_cost if task == SENTENCES else 1.0
+    return beta_tokens(alpha, gamma, constants.correlation) / (gamma * cost + 1.0)
 
 
 def is_calibration(row: Row) -> bool:
@@ -75,16 +76,25 @@ def is_calibration(row: Row) -> bool:
 
 def calibrate(rows: Sequence[Row]) -> Constants:
     """Both constants from the two named rows, exactly; the shipped ones where one is missing."""
-    named = {row.task: row for row in rows if is_calibration(row)}
+    named = {row.task: row for row in rows if is_calibration(row) and row.positive}
     article, sentence = named.get(ARTICLES), named.get(SENTENCES)
-    if article is None or sentence is None or not article.number or not sentence.number:
+    long, short = (_given(row) if row else None for row in (article, sentence))
+    if not (article and sentence and long and short and short[2] > 0.0):
         return SHIPPED
-    gamma, cost = article.get("gamma") or 0.0, article.get("c") or 0.0
-    tokens = article.number * (gamma * cost + 1.0)
-    correlation = correlation_of_tokens(tokens, article.get("alpha") or 0.0, int(gamma))
-    gamma, cost = sentence.get("gamma") or 1.0, sentence.get("c") or 1.0
-    tokens = beta_tokens(sentence.get("alpha") or 0.0, int(gamma), correlation)
-    return Constants(correlation, (tokens / sentence.number - 1.0) / (gamma * cost))
+    alpha, gamma, cost = long
+    tokens = (article.positive or 1.0) * (gamma * cost + 1.0)
+    correlation = correlation_of_tokens(tokens, alpha, gamma)
+    alpha, gamma, cost = short
+    round_cost = beta_tokens(alpha, gamma, correlation) / (sentence.positive or 1.0)
+    return Constants(correlation, max(0.0, round_cost - 1.0) / (gamma * cost))
+
+
+def _given(row: Row) -> tuple[float, int, float] | None:
+    """Acceptance, drafted tokens and draft cost of a row, None where one makes no sense."""
+    alpha, gamma, cost = row.get("alpha"), row.count("gamma"), row.get("c") or 0.0
+    if alpha is None or gamma is None or not 0.0 <= alpha <= 1.0 or cost < 0.0:
+        return None
+    return alpha, gamma, cost
 
 
 def _theory(row: Row, metric: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from published_rows.eager_host import Pass
-from published_rows.row import Prediction, Row, Unpredicted, index
+from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.spec_bench import calibrate, method_ratio, target_of
 from published_rows.spec_bench_methods import METHODS
 
@@ -24,14 +24,14 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     given = index((row for row in mine if row.metric == "step_compression"), *NAMES)
     host = calibrate([])["A100-80GB"]
     for row in mine:
-        tokens = given.get(next(iter(index([row], *NAMES))))
+        tokens = given.get(key_of(row, *NAMES))
         target = target_of(row.target.removesuffix("-chat"))
-        if row.metric != "speedup" or tokens is None or not tokens.number or target is None:
+        if row.metric != "speedup" or tokens is None or not tokens.positive or target is None:
             yield Unpredicted(row, "given to the model, or its tokens per round are not published")
             continue
         method = METHODS["PLD" if row.system == "Prompt lookup" else "Lookahead"]
-        window, guesses, size = (row.get(key) for key in ("W", "G", "N"))
-        if window is not None and guesses is not None and size is not None:
-            width = int((window + guesses) * (size - 1.0)) + 1
+        window, guesses, size = (row.count(key, 256) for key in ("W", "G", "N"))
+        if window and guesses and size:
+            width = (window + guesses) * (size - 1) + 1
             method = replace(method, verify=Pass((width,), method.verify.layer_kernels))
-        yield Prediction(row, tokens.number / method_ratio(host, target, method))
+        yield Prediction(row, tokens.positive / method_ratio(host, target, method))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from published_rows.eager_host import EagerHost, Pass
-from published_rows.row import Prediction, Row, Unpredicted, index
+from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.shapes import llama, size_of
 from published_rows.spec_bench_methods import (
     LAYER,
@@ -55,7 +55,7 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     given = index((r for r in mine if r.metric == "mean_acceptance_length"), *names)
     hosts = _hosts(mine, given, names)
     for row in mine:
-        key = next(iter(index([row], *names)))
+        key = key_of(row, *names)
         tokens = given.get(key)
         if row.metric == "mean_acceptance_length":
             yield Unpredicted(row, "given to the model")
@@ -63,8 +63,8 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
             yield _rate(row, tokens, hosts)
         elif row.system not in NODES:
             yield Unpredicted(row, "the depth of its rounds is not published")
-        elif row.metric == "speedup" and tokens is not None and tokens.number and row.number:
-            yield from _predict(row, tokens.number, hosts)
+        elif row.metric == "speedup" and tokens is not None and tokens.positive and row.positive:
+            yield from _predict(row, tokens.positive, hosts)
 
 
 def _predict(
@@ -72,12 +72,12 @@ def _predict(
 ) -> Iterator[Prediction | Unpredicted]:
     host, target = hosts.get(row.hardware), TARGETS.get(size_of(row.target))
     known = row.draft in DRAFTS or row.draft == "EAGLE"
-    if host is None or target is None or not known or row.number is None:
+    if host is None or target is None or not known or row.positive is None:
         yield Unpredicted(row, "unknown hardware or models")
         return
     ratio = cost_ratio(host, target, row.draft, NODES[row.system])
     named = _is_calibration(row)
-    published = row.deriving("step_cost_ratio", tokens / row.number)
+    published = row.deriving("step_cost_ratio", tokens / row.positive)
     yield Prediction(published, ratio, calibration=named)
     yield Prediction(row, tokens / ratio, calibration=named)
 
@@ -85,7 +85,7 @@ def _predict(
 def _rate(row: Row, tokens: Row | None, hosts: dict[str, EagerHost]) -> Prediction | Unpredicted:
     """Tokens per second: of plain decoding, or of rounds with published tokens."""
     host, target = hosts.get(row.hardware), TARGETS.get(size_of(row.target))
-    emitted = 1.0 if row.system == VANILLA else tokens and tokens.number
+    emitted = 1.0 if row.system == VANILLA else tokens and tokens.positive
     known = row.system == VANILLA or row.draft in DRAFTS or row.draft == "EAGLE"
     if host is None or target is None or not emitted or not known:
         return Unpredicted(row, "unknown hardware or models")
@@ -125,11 +125,11 @@ def _hosts(
     """A host per machine, with one launch time for all."""
     dispatch = SHIPPED_DISPATCH
     for row in rows:
-        if row.metric == "speedup" and _is_calibration(row) and row.number:
-            tokens = given.get(next(iter(index([row], *names))))
+        if row.metric == "speedup" and _is_calibration(row) and row.positive:
+            tokens = given.get(key_of(row, *names))
             target = TARGETS.get(size_of(row.target))
-            if tokens is not None and tokens.number and target is not None:
-                dispatch = _dispatch(target, row.draft, tokens.number / row.number)
+            if tokens is not None and tokens.positive and target is not None:
+                dispatch = _dispatch(target, row.draft, tokens.positive / row.positive)
     return {name: EagerHost(load_device(device), dispatch) for name, device in DEVICES.items()}
 
 

@@ -58,18 +58,31 @@ class Row:
             value=entry.get("value"),
             target=str(pair.get("target") or ""),
             draft=str(pair.get("draft") or ""),
-            setting=setting if isinstance(setting, dict) else {},
+            setting={str(k): _plain(v) for k, v in setting.items()}
+            if isinstance(setting, dict)
+            else {},
             **words,
         )
 
     @property
     def number(self) -> float | None:
-        """The value as a finite number, None where it is something else."""
+        """The value as a finite number, None where it is something else. May be 0 or less."""
         return _number(self.value)
+
+    @property
+    def positive(self) -> float | None:
+        """The value as a number above 0, as times, ratios and counts of tokens are."""
+        number = self.number
+        return number if number is not None and number > 0.0 else None
 
     def get(self, key: str) -> float | None:
         """A figure of the setting, None where it is missing or no number."""
         return _number(self.setting.get(key))
+
+    def count(self, key: str, most: int = 4096) -> int | None:
+        """A setting that counts something, 1 to `most`; None where it does not."""
+        value = self.get(key)
+        return int(value) if value is not None and 1 <= value <= most else None
 
     def deriving(self, metric: str, value: float, unit: str = "") -> Row:
         """A number that follows from this row and others, e.g. a step-cost ratio."""
@@ -141,12 +154,20 @@ def index(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], Row]:
     """Rows by some of their attributes or settings; of several, the first."""
     found: dict[tuple[Any, ...], Row] = {}
     for row in rows:
-        found.setdefault(tuple(_key(row, key) for key in keys), row)
+        found.setdefault(key_of(row, *keys), row)
     return found
 
 
-def _key(row: Row, key: str) -> Any:
-    value = getattr(row, key) if hasattr(row, key) else row.setting.get(key)
+def key_of(row: Row, *keys: str) -> tuple[Any, ...]:
+    """Under which `index` has a row."""
+    values = (getattr(row, k) if hasattr(row, k) else row.setting.get(k) for k in keys)
+    return tuple(v if isinstance(v, str | int | float | None) else str(v) for v in values)
+
+
+def _plain(value: Any) -> str | int | float | None:
+    """A setting as a word or a finite number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value if isinstance(value, str | int | float | None) else str(value)
 
 

@@ -15,11 +15,12 @@ given to the model, and their cost ratios predicted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
 from published_rows.eager_host import EagerHost, Pass
-from published_rows.row import Prediction, Row, Unpredicted, index
+from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.sequoia_tokens import Chains, SweepCost, calibration_of, chains_of
 from published_rows.shapes import llama, size_of
 from specplan.cost_models.device import load_device
@@ -31,6 +32,8 @@ TREES = ("Sequoia", "SpecInfer (Sequoia reimpl.)", SWEEP)
 VERIFIERS = ("Sequoia verification", "SpecInfer verification", "top-k naive verification")
 BASELINES = ("baseline AR", "draft AR", "baseline AR offload (DeepSpeed-Zero)")
 SYSTEMS = (*TREES, *VERIFIERS, *BASELINES, "Sequoia growmap")
+
+NAMES = ("system", "hardware", "target", "draft", "task", "setting")
 
 LAYER, PLAIN_LAUNCHES = 42, 39
 CONTEXT = 128
@@ -64,18 +67,14 @@ DRAFTS = {
 def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     """Step-cost ratios where tokens are published, and tokens where a pair's chains are."""
     mine = [row for row in rows if SOURCE in row.source]
-    given = index(
-        (row for row in mine if row.metric == "tokens_per_step"),
-        *("system", "hardware", "target", "draft", "task", "setting"),
-    )
+    given = index((row for row in mine if row.metric == "tokens_per_step"), *NAMES)
     chains = {t: chains_of(mine, t, sweep_cost(t)) for t in (0.0, 0.6)}
     for row in mine:
-        key = (row.system, row.hardware, row.target, row.draft, row.task, str(row.setting))
-        tokens = given.get(key)
+        tokens = given.get(key_of(row, *NAMES))
         if row.system in BASELINES:
             yield Unpredicted(row, "sets a constant of the model")
-        elif row.metric == "speedup" and tokens is not None and tokens.number and row.number:
-            yield from _cost(row, tokens.number)
+        elif row.metric == "speedup" and tokens is not None and tokens.positive and row.positive:
+            yield from _cost(row, tokens.positive)
         elif row.system == SWEEP and row.metric == "speedup" and "C4" in row.task:
             yield _sweep(row, chains)
         elif row.metric == "tokens_per_step":
@@ -86,19 +85,19 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
 
 def _cost(row: Row, tokens: float) -> Iterator[Prediction | Unpredicted]:
     ratio = cost_ratio(row, tokens)
-    if ratio is None or row.number is None:
+    if ratio is None or row.positive is None:
         yield Unpredicted(row, "unknown hardware, model or tree")
         return
-    published = row.deriving("step_cost_ratio", tokens / row.number)
+    published = row.deriving("step_cost_ratio", tokens / row.positive)
     yield Prediction(published, ratio)
     yield Prediction(row, tokens / ratio)
 
 
 def _sweep(row: Row, chains: dict[float, Chains]) -> Prediction | Unpredicted:
-    width, depth = int(row.get("width") or 0), int(row.get("depth") or 0)
+    width, depth = row.count("width", 128), row.count("depth", 128)
     temperature = row.get("temperature") or 0.0
     law = chains.get(temperature)
-    if law is None or width < 1 or depth < 1:
+    if law is None or width is None or depth is None:
         return Unpredicted(row, "no chains of this temperature")
     speedup = sweep_cost(temperature).speedup(law.sequences(width, depth), width, depth)
     return Prediction(row, speedup, calibration=calibration_of(row))
@@ -119,12 +118,13 @@ def _tokens(row: Row, chains: dict[float, Chains]) -> Prediction | Unpredicted:
 
 def tree_of(row: Row) -> tuple[int, int] | None:
     """Tokens that a round verifies, root included, and its levels, root included."""
-    size, levels = row.get("tree_size"), row.get("tree_depth")
+    size, levels = row.count("tree_size"), row.count("tree_depth")
     if size and levels:
-        return int(size), int(levels)
-    words = str(row.setting.get("specinfer_width_x_depth", "")).split("x")
-    if len(words) == 2 and all(word.isdigit() for word in words):
-        return int(words[0]) * int(words[1]) + 1, int(words[1]) + 1
+        return (size, levels) if 1 < levels <= size else None
+    found = re.fullmatch(r"(\d{1,3})x(\d{1,3})", str(row.setting.get("specinfer_width_x_depth")))
+    if found:
+        width, depth = (max(1, int(word)) for word in found.groups())
+        return width * depth + 1, depth + 1
     return (128, 7) if row.system in VERIFIERS else None
 
 

@@ -95,8 +95,8 @@ def chains_of(rows: Sequence[Row], temperature: float, cost: SweepCost) -> Chain
         cost: of the sweep's rounds at this temperature.
     """
     named = [row for row in rows if calibration_of(row) and row.get("temperature") == temperature]
-    chains = {row.get("depth"): row.number for row in named if row.metric == "speedup"}
-    tree = next((row.number for row in named if row.metric == "tokens_per_step"), None)
+    chains = {row.get("depth"): row.positive for row in named if row.metric == "speedup"}
+    tree = next((row.positive for row in named if row.metric == "tokens_per_step"), None)
     short, long = (chains.get(depth) for depth in CHAIN_DEPTHS)
     if not short or not long or not tree:
         return SHIPPED[temperature]

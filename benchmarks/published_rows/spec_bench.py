@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from published_rows.eager_host import EagerHost
-from published_rows.row import Prediction, Row, Unpredicted, index
+from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.shapes import llama, size_of
 from published_rows.spec_bench_methods import (
     METHODS,
@@ -65,25 +65,25 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     )
     hosts = calibrate(overall)
     for row in mine:
-        tokens = given.get((row.system, row.hardware, row.target))
+        tokens = given.get(key_of(row, "system", "hardware", "target"))
         if row.metric == "tokens_per_step":
             yield Unpredicted(row, "given to the model: acceptance of checkpoints is measured")
         elif row.task != "all":
             yield Unpredicted(row, "tokens per round are published for all tasks together only")
-        elif row.metric == "speedup" and tokens is not None and tokens.number and row.number:
-            yield from _predict(row, tokens.number, hosts)
+        elif row.metric == "speedup" and tokens is not None and tokens.positive and row.positive:
+            yield from _predict(row, tokens.positive, hosts)
 
 
 def _predict(
     row: Row, tokens: float, hosts: dict[str, EagerHost]
 ) -> Iterator[Prediction | Unpredicted]:
     host, target = hosts.get(row.hardware), target_of(row.target)
-    if host is None or target is None or not row.number:
+    if host is None or target is None or not row.positive:
         yield Unpredicted(row, "unknown hardware or target")
         return
     ratio = step_cost_ratio(host, target, row.system, tokens)
     named = (row.hardware, row.system) == CALIBRATED
-    published = row.deriving("step_cost_ratio", tokens / row.number)
+    published = row.deriving("step_cost_ratio", tokens / row.positive)
     yield Prediction(published, ratio, calibration=named, group=f"{GROUP} {size_of(row.target)}")
     yield Prediction(row, tokens / ratio, calibration=named)
 
@@ -152,14 +152,14 @@ def calibrate(rows: Sequence[Row]) -> dict[str, EagerHost]:
     named = {row.metric: row for row in rows if (row.hardware, row.system) == CALIBRATED}
     tokens, speedup = named.get("tokens_per_step"), named.get("speedup")
     target = target_of(speedup.target) if speedup else None
-    if not (tokens and speedup and tokens.number and speedup.number and target):
+    if not (tokens and speedup and tokens.positive and speedup.positive and target):
         return hosts
-    ratio = tokens.number / speedup.number
+    ratio = tokens.positive / speedup.positive
     low, high = 1e-6, 60e-6
     for _ in range(40):
         middle = (low + high) / 2.0
         host = EagerHost(hosts[hardware].device, middle, hosts[hardware].tile_rows)
-        if step_cost_ratio(host, target, system, tokens.number) < ratio:
+        if step_cost_ratio(host, target, system, tokens.positive) < ratio:
             low = middle
         else:
             high = middle
