@@ -76,10 +76,18 @@ class RoundTimes:
         """
         if not len(tree):
             return self.plain
-        if len(tree) >= len(self.verify):
-            raise UsageError(f"no time is known to verify {len(tree)} nodes")
-        drafted = self.draft_of(np.array(level_widths(tree)))
-        return float(self.verify[len(tree)] + drafted.sum() + self.overhead)
+        drafted = self.draft_of(np.array(level_widths(tree))).sum()
+        return float(self.verify_seconds(len(tree)) + drafted + self.overhead)
+
+    def verify_seconds(self, nodes: int) -> float:
+        """Seconds to verify so many drafted nodes.
+
+        Raises:
+            UsageError: when no time is known to verify so many nodes.
+        """
+        if nodes >= len(self.verify):
+            raise UsageError(f"no time is known to verify {nodes} nodes")
+        return float(self.verify[nodes])
 
     @classmethod
     def listed(

@@ -48,6 +48,14 @@ class StaticTree:
             depths.append(1 if parent < 0 else depths[parent] + 1)
         return tuple(depths)
 
+    @cached_property
+    def paths(self) -> tuple[RankPath, ...]:
+        """Each node as the ranks on its path from the root."""
+        paths: list[RankPath] = []
+        for parent, rank in zip(self.parents, self.ranks, strict=True):
+            paths.append((*(paths[parent] if parent >= 0 else ()), rank))
+        return tuple(paths)
+
     @property
     def depth(self) -> int:
         """Depth of the deepest node, 0 without nodes."""
