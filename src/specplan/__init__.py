@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from specplan.backends.bundle import Bundle, load_bundle
     from specplan.decoder import Decoder, Settings
+    from specplan.importing import import_acceptance
     from specplan.ir import Plan, Round, parse_plan, print_plan, verify_plan
     from specplan.ir.errors import (
         InfeasibleError,
@@ -51,6 +52,7 @@ _HOMES = {
     ),
     "backends.bundle": ("Bundle", "load_bundle"),
     "decoder": ("Decoder", "Settings"),
+    "importing": ("import_acceptance",),
     "ir": ("Plan", "Round", "parse_plan", "print_plan", "verify_plan"),
     "ir.errors": (
         "InfeasibleError",
@@ -83,6 +85,7 @@ __all__ = [
     "bench",
     "explain",
     "generate",
+    "import_acceptance",
     "list_devices",
     "list_laws",
     "list_methods",

@@ -98,13 +98,25 @@ def _fail(message: str, exit_code: int) -> None:
 
 
 def _add_commands() -> None:
-    from specplan.cli import bench, devices, explain, laws, methods, optimize, profile, run, schema
+    from specplan.cli import (
+        bench,
+        devices,
+        explain,
+        importing,
+        laws,
+        methods,
+        optimize,
+        profile,
+        run,
+        schema,
+    )
 
     app.command("optimize")(optimize.optimize)
     app.command("run")(run.run)
     app.command("bench")(bench.bench)
     app.command("explain")(explain.explain)
     app.add_typer(profile.profile, name="profile")
+    app.add_typer(importing.importing, name="import")
     app.command("methods")(methods.methods)
     app.command("laws")(laws.laws)
     app.command("devices")(devices.devices)

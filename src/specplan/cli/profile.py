@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from specplan.cli.acceptance_table import hazard_cells, print_hazards
 from specplan.cli.options import JsonOption, ProblemArgument
 from specplan.cli.output import print_json, print_table
-
-if TYPE_CHECKING:
-    from specplan.cost_models.acceptance import AcceptanceProfile
 
 profile = typer.Typer(
     no_args_is_help=True, help="Measure this machine, or what the target accepts."
 )
-MOST_DEPTHS, MOST_RANKS = 4, 4
-"""How much of a profile is printed; the file has all of it."""
 
 
 @profile.command("device")
@@ -72,47 +68,17 @@ def acceptance(
     with terminal_progress() as progress:
         found = api.profile_acceptance(checked, limit=limit, progress=progress)
     folder = checked.profiles / "acceptance"
-    profiles = {proposer: _hazards(profile) for proposer, profile in found.items()}
+    profiles: dict[str, dict[str, Any]] = {
+        proposer: {"positions": profile.positions, "hazards": hazard_cells(profile)}
+        for proposer, profile in found.items()
+    }
     if json:
         print_json({"folder": str(folder), "profiles": profiles})
         return
     for proposer, record in profiles.items():
-        print_table(
-            ("depth", *(f">rank {rank}" for rank in range(MOST_RANKS))),
-            [
-                (str(depth), *(_cell(cell) for cell in row))
-                for depth, row in enumerate(record["hazards"], start=1)
-            ],
-            title=f"{proposer}: accepted, given that the parent was and no elder sibling "
-            f"({record['positions']} positions)",
+        title = (
+            f"{proposer}: accepted, given that the parent was and no elder sibling "
+            f"({record['positions']} positions)"
         )
+        print_hazards(title, record["hazards"])
     print(f"Stored in {folder}")
-
-
-def _hazards(profile: AcceptanceProfile) -> dict[str, Any]:
-    """Acceptance by depth (from 1) and rank (from 0), with 90 % intervals and counts."""
-
-    def cell(depth: int, rank: int) -> dict[str, float]:
-        accepted, trials = profile.hazard_counts(depth, rank)
-        interval = profile.hazard_interval(depth, rank)
-        return {
-            "mean": interval.mean,
-            "low": interval.low,
-            "high": interval.high,
-            "accepted": accepted,
-            "trials": trials,
-        }
-
-    ranks = 1 if profile.lengths is not None else MOST_RANKS
-    return {
-        "positions": profile.positions,
-        "hazards": [
-            [cell(depth, rank) for rank in range(ranks)] for depth in range(1, MOST_DEPTHS + 1)
-        ],
-    }
-
-
-def _cell(cell: dict[str, float]) -> str:
-    if not cell["trials"]:
-        return "-"
-    return f"{cell['mean']:.3f} ({cell['low']:.3f} - {cell['high']:.3f})"

@@ -1,0 +1,75 @@
+"""`specplan import`: what other programs measured, as profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from specplan.cli.acceptance_table import hazard_cells, print_hazards
+from specplan.cli.options import JsonOption
+from specplan.cli.output import print_json
+
+importing = typer.Typer(no_args_is_help=True, help="Read what other programs measured.")
+
+
+@importing.callback()
+def _group() -> None:
+    """Keeps the name of the only command."""
+
+
+@importing.command("acceptance")
+def acceptance(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    proposer: Annotated[
+        str, typer.Option(help='What drafted: the draft model\'s name in the problem, or "text".')
+    ],
+    out: Annotated[Path, typer.Option(metavar="PROFILE.json", help="The profile to write.")],
+    format: Annotated[
+        str | None,
+        typer.Option(help="What wrote the file, see docs/acceptance.md; found by itself if clear."),
+    ] = None,
+    task: Annotated[str, typer.Option(help="The word of the problem's workload.task.")] = "",
+    temperature: Annotated[float, typer.Option(min=0.0)] = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="0 for off.")] = 0,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="1 for off.")] = 1.0,
+    draft_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Drafted a round, where the file does not say.")
+    ] = None,
+    rounds: Annotated[
+        float | None, typer.Option(min=1.0, help="Rounds counted, where the file does not say.")
+    ] = None,
+    select: Annotated[
+        str | None, typer.Option(help="Part of the file: a label, a subset or a mode.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Turn a log of a serving engine or benchmark into an acceptance profile."""
+    from specplan.importing import import_acceptance
+
+    profile = import_acceptance(
+        file,
+        proposer,
+        format=format,
+        task=task,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        draft_tokens=draft_tokens,
+        rounds=rounds,
+        select=select,
+    )
+    profile.save(out)
+    record: dict[str, Any] = {
+        "profile": str(out),
+        "evidence": profile.evidence,
+        "provenance": dict(profile.provenance),
+        "hazards": hazard_cells(profile),
+    }
+    if json:
+        print_json(record)
+        return
+    print_hazards(f"{proposer} {profile.source}", record["hazards"])
+    print(f"Stored in {out}")
+    print(f"Name it in the problem file:  acceptance: {{{proposer}: {out}}}")
