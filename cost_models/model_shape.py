@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.architectures.registry import read_decoder
+from specplan.cost_models.architectures.config import Config
+from specplan.cost_models.architectures.registry import read_decoder, text_config
 from specplan.cost_models.layers import Decoder
 from specplan.cost_models.number_formats import (
     DTYPE_BYTES,
@@ -19,13 +20,15 @@ from specplan.cost_models.number_formats import (
     number_format,
 )
 from specplan.cost_models.parameters import parameter_inventory
+from specplan.cost_models.quantization import read_formats
 from specplan.cost_models.safetensors_headers import (
     DTYPE_NAMES,
     Tensor,
     config_identity,
-    parameter_tensors,
     read_config,
+    stored_tensors,
 )
+from specplan.cost_models.stored_parts import exact_formats, is_parameter, part_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import model_digest
 
@@ -60,6 +63,7 @@ class ModelShape(Decoder):
         name: str = "model",
         dtype: str | None = None,
         weight_format: str | None = None,
+        head_format: str | None = None,
         kv_format: str | None = None,
     ) -> ModelShape:
         """Shape from a parsed config.json alone; the parameter count is computed.
@@ -68,18 +72,18 @@ class ModelShape(Decoder):
             config: the parsed config.json.
             name: how messages call the model.
             dtype: number format to run in; None or "auto" takes the config's own.
-            weight_format: stored format of the matrices, instead of the config's own.
-            kv_format: format of the cache; default the dtype.
+            weight_format: stored format of the layers' matrices, as if the weights were
+                quantised so, whatever the config says; a name of `number_formats.FORMATS`.
+            head_format: the same of the LM head.
+            kv_format: format of the cache; default the config's, or the dtype.
 
         Raises:
             MissingCapabilityError: the architecture is not priced yet.
             UsageError: a key is missing or wrong, or a number format is unknown.
         """
-        if dtype in (None, "auto"):
-            dtype = str(config.get("dtype") or config.get("torch_dtype") or "float32")
         decoder = read_decoder(config, name)
         digest = hashlib.sha256(config_identity(config)).hexdigest()
-        return _make(decoder, name, str(dtype), digest, weight_format, kv_format)
+        return _make(decoder, config, name, dtype, digest, (weight_format, head_format, kv_format))
 
     @classmethod
     def from_folder(
@@ -88,6 +92,7 @@ class ModelShape(Decoder):
         dtype: str | None = None,
         name: str | None = None,
         weight_format: str | None = None,
+        head_format: str | None = None,
         kv_format: str | None = None,
     ) -> ModelShape:
         """Shape from a checkpoint folder: config.json and the headers of its safetensors.
@@ -96,8 +101,9 @@ class ModelShape(Decoder):
             path: the folder; the weights may be absent, their bytes are never read whole.
             dtype: number format to run in; None or "auto" takes the stored one.
             name: how messages call the model; default the folder's name.
-            weight_format: format of the matrices, instead of the stored one.
-            kv_format: format of the cache; default the dtype.
+            weight_format: see `from_config`.
+            head_format: see `from_config`.
+            kv_format: see `from_config`.
 
         Raises:
             MissingCapabilityError: the architecture is not priced yet.
@@ -107,22 +113,25 @@ class ModelShape(Decoder):
         name = name or folder.resolve().name
         config = read_config(folder)
         decoder = read_decoder(config, str(folder))
-        tensors = parameter_tensors(folder, decoder.tied_embeddings)
+        formats = (weight_format, head_format, kv_format)
+        tensors = {
+            key: tensor
+            for key, tensor in stored_tensors(folder).items()
+            if is_parameter(key, decoder)
+        }
         if not tensors:
-            return cls.from_config(
-                config, name=name, dtype=dtype, weight_format=weight_format, kv_format=kv_format
-            )
-        if dtype in (None, "auto"):
+            digest = hashlib.sha256(config_identity(config)).hexdigest()
+            return _make(decoder, config, name, dtype, digest, formats)
+        packed = bool(text_config(config).get("quantization_config"))
+        if dtype in (None, "auto") and not packed:
             dtype = _stored_dtype(tensors, folder)
-        parameters = sum(tensor.elements for tensor in tensors.values())
-        shape = _make(decoder, name, str(dtype), model_digest(folder), weight_format, kv_format)
-        if shape.parameters != parameters:
-            raise UsageError(
-                f"the weights hold {parameters} parameters, "
-                f"config.json describes {shape.parameters}",
-                where=str(folder),
-                remedy="Take config.json and weights from the same checkpoint.",
-            )
+        shape = _make(decoder, config, name, dtype, model_digest(folder), formats)
+        if not packed:
+            _check_parameters(shape, tensors, folder)
+        elif weight_format is None and head_format is None:
+            stored = [(part_of(key), tensor.bytes) for key, tensor in tensors.items()]
+            exact = exact_formats(decoder, shape.formats, stored, str(folder))
+            shape = replace(shape, formats=exact)
         return shape
 
     @cached_property
@@ -137,6 +146,29 @@ class ModelShape(Decoder):
     def active_parameters(self) -> int:
         """Parameters that one token uses: of the routed experts only those it is sent to."""
         return sum(parameter_inventory(self, active=True).values())
+
+    @property
+    def drafter_modules(self) -> tuple[ModelShape, ...]:
+        """Its multi-token-prediction modules, each as a drafter that borrows its embeddings.
+
+        A module joins the last hidden state with the next token's embedding by a matrix, and
+        runs one layer and the model's own head (DeepSeek-V3, arXiv 2412.19437 section 2.2).
+        """
+        return tuple(self._module(index) for index in range(len(self.drafter_layers)))
+
+    def _module(self, index: int) -> ModelShape:
+        module = replace(
+            self,
+            name=f"{self.name} drafter {index}",
+            layers=(self.drafter_layers[index],),
+            drafter_layers=(),
+            entry_width=2 * self.hidden_size,
+            exit_width=None,
+            final_norm_parameters=3 * self.final_norm_parameters,  # of both inputs, and the head's
+            learned_positions=0,
+            owns_embeddings=False,
+        )
+        return replace(module, parameters=sum(parameter_inventory(module).values()))
 
     @property
     def matmul_parameters(self) -> int:
@@ -173,28 +205,50 @@ class ModelShape(Decoder):
 
 def _make(
     decoder: Decoder,
+    config: Mapping[str, Any],
     name: str,
-    dtype: str,
+    dtype: str | None,
     digest: str,
-    weight_format: str | None,
-    kv_format: str | None,
+    chosen: tuple[str | None, str | None, str | None],
 ) -> ModelShape:
+    """A shape whose formats are the config's, or those of matrices, head and cache `chosen`."""
+    text = Config(text_config(config), name)
+    if dtype in (None, "auto"):
+        stated = (config.get(key) or text.get(key) for key in ("dtype", "torch_dtype"))
+        dtype = str(next(filter(None, stated), "float32"))
     if dtype not in DTYPE_BYTES:
         raise UsageError(
             f"dtype {dtype!r} is unknown",
             where=name,
             remedy=f"Use one of {', '.join(sorted(DTYPE_BYTES))}.",
         )
-    plain = number_format(dtype)
+    weight_format, head_format, kv_format = chosen
+    if weight_format is None:
+        formats, cache = read_formats(text, decoder, dtype)
+    else:
+        cache = number_format(dtype)
+        formats = WeightFormats.uniform(cache).with_matrices(number_format(weight_format, name))
+    if head_format is not None:
+        formats = replace(formats, head=number_format(head_format, name))
     return ModelShape(
         **{entry.name: getattr(decoder, entry.name) for entry in fields(decoder)},
         name=name,
         dtype=dtype,
-        formats=WeightFormats.uniform(plain),
-        kv_format=number_format(kv_format, name) if kv_format else plain,
+        formats=formats,
+        kv_format=number_format(kv_format, name) if kv_format else cache,
         parameters=sum(parameter_inventory(decoder).values()),
         digest=digest,
     )
+
+
+def _check_parameters(shape: ModelShape, tensors: Mapping[str, Tensor], folder: Path) -> None:
+    stored = sum(tensor.elements for tensor in tensors.values())
+    if shape.parameters != stored:
+        raise UsageError(
+            f"the weights hold {stored} parameters, config.json describes {shape.parameters}",
+            where=str(folder),
+            remedy="Take config.json and weights from the same checkpoint.",
+        )
 
 
 def _stored_dtype(tensors: Mapping[str, Tensor], folder: Path) -> str:

@@ -6,7 +6,8 @@ A *weight-only* format is unpacked to the model's own dtype before it is multipl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from specplan.ir.errors import UsageError
 
@@ -64,6 +65,10 @@ class WeightFormats:
         """The same format in every part."""
         return cls(form, form, form, form, form, form, form, form)
 
+    def with_matrices(self, form: NumberFormat) -> WeightFormats:
+        """These formats with another one for the layers' matrices, routers excepted."""
+        return replace(self, attention=form, mlp=form, shared_experts=form, experts=form)
+
     def part(self, name: str) -> NumberFormat:
         """The format of one of the attributes above."""
         found: NumberFormat = getattr(self, name)
@@ -74,18 +79,101 @@ class WeightFormats:
         return self.part(part if part in self.__slots__ else "other")
 
 
-def _plain() -> tuple[NumberFormat, ...]:
-    floats = (NumberFormat(name, 1, width) for name, width in DTYPE_BYTES.items())
-    return (
-        *floats,
-        NumberFormat("fp8", 1, 1.0, "fp8"),
-        NumberFormat("int8", 1, 1.0),
-        NumberFormat("w8a8-int8", 1, 1.0, "int8"),
-    )
+def integer_groups(
+    bits: int, group: int, zero_bits: int | None = None, scale_bits: int = 16
+) -> NumberFormat:
+    """Weights as integers in groups with a scale and a zero point each, unpacked before use.
+
+    Args:
+        bits: of one weight.
+        group: weights that share a scale.
+        zero_bits: of a group's zero point; default `bits`, as GPTQ and AWQ pack them (also
+            where the zero point is fixed); 0 for none (compressed-tensors, symmetric); 16 for
+            the pairs of PyTorch's tinygemm kernel.
+        scale_bits: of a group's scale.
+    """
+    zero = bits if zero_bits is None else zero_bits
+    suffix = {bits: "", 0: "-symmetric", 16: "-tinygemm"}.get(zero, f"-zero{zero}")
+    size = (bits * group + scale_bits + zero) / 8
+    return NumberFormat(f"int{bits}-g{group}{suffix}", group, size)
 
 
-FORMATS: dict[str, NumberFormat] = {form.name: form for form in _plain()}
-"""All formats known by name; `number_format` also reads names with a group size."""
+def mixture(name: str, form: NumberFormat, size: float, elements: int) -> NumberFormat:
+    """A format with the mean width of `elements` that take `size` bytes; the math of `form`."""
+    return NumberFormat(name, elements, size, form.math)
+
+
+def _floats() -> Iterator[NumberFormat]:
+    for name, width in DTYPE_BYTES.items():
+        yield NumberFormat(name, 1, width)
+
+
+def _quantised() -> Iterator[NumberFormat]:
+    yield NumberFormat("fp8", 1, 1.0, "fp8")
+    # a float32 scale per 128 x 128 weights, DeepSeek-V3 (arXiv 2412.19437) section 3.3
+    yield NumberFormat("fp8-128x128", 128 * 128, 128 * 128 + 4.0, "fp8")
+    yield NumberFormat("fp8-weights", 1, 1.0)
+    yield NumberFormat("int8", 1, 1.0)
+    yield NumberFormat("w8a8", 1, 1.0, "int8")
+    for bits in (4, 8):
+        for group in (32, 64, 128):
+            for zero in (None, 0, 16):
+                yield integer_groups(bits, group, zero)
+    # an 8-bit scale per block: OCP Microscaling v1.0, NVIDIA's NVFP4 (16 weights per scale)
+    yield NumberFormat("mxfp4", 32, 17.0)
+    yield NumberFormat("mxfp4-w4a4", 32, 17.0, "fp4")
+    yield NumberFormat("nvfp4", 16, 9.0, "fp4")
+    yield NumberFormat("nvfp4-weights", 16, 9.0)
+    # bitsandbytes: a float32 maximum per 64 weights, or an 8-bit one and a float32 per 256 of them
+    yield NumberFormat("nf4", 64, 36.0)
+    yield NumberFormat("nf4-double", 64 * 256, 256 * 33 + 4.0)
+
+
+GGUF_BLOCKS = {
+    "F32": (1, 4),
+    "F16": (1, 2),
+    "BF16": (1, 2),
+    "F64": (1, 8),
+    "Q4_0": (32, 18),
+    "Q4_1": (32, 20),
+    "Q5_0": (32, 22),
+    "Q5_1": (32, 24),
+    "Q8_0": (32, 34),
+    "Q8_1": (32, 40),
+    "Q2_K": (256, 84),
+    "Q3_K": (256, 110),
+    "Q4_K": (256, 144),
+    "Q5_K": (256, 176),
+    "Q6_K": (256, 210),
+    "Q8_K": (256, 292),
+    "IQ1_S": (256, 50),
+    "IQ1_M": (256, 56),
+    "IQ2_XXS": (256, 66),
+    "IQ2_XS": (256, 74),
+    "IQ2_S": (256, 82),
+    "IQ3_XXS": (256, 98),
+    "IQ3_S": (256, 110),
+    "IQ4_NL": (32, 18),
+    "IQ4_XS": (256, 136),
+    "TQ1_0": (256, 54),
+    "TQ2_0": (256, 66),
+    "MXFP4": (32, 17),
+    "NVFP4": (64, 36),
+    "Q1_0": (128, 18),
+}
+"""Block sizes of ggml, (elements, bytes): ggml-common.h, and constants.py of `gguf` 0.19."""
+
+
+def _ggml() -> Iterator[NumberFormat]:
+    # llama.cpp multiplies some of them in int8; priced as unpacked, at the peak of the dtype
+    for name, (elements, size) in GGUF_BLOCKS.items():
+        yield NumberFormat(name, elements, float(size))
+
+
+FORMATS: dict[str, NumberFormat] = {
+    form.name: form for source in (_floats(), _quantised(), _ggml()) for form in source
+}
+"""All formats known by name."""
 
 
 def number_format(name: str, where: str = "number format") -> NumberFormat:

@@ -15,23 +15,8 @@ from typing import Any
 
 from specplan.ir.errors import UsageError
 
-BYTES_PER_ELEMENT = {
-    "F64": 8.0,
-    "F32": 4.0,
-    "F16": 2.0,
-    "BF16": 2.0,
-    "F8_E4M3": 1.0,
-    "F8_E5M2": 1.0,
-    "I64": 8.0,
-    "I32": 4.0,
-    "I16": 2.0,
-    "I8": 1.0,
-    "U8": 1.0,
-    "BOOL": 1.0,
-}
 DTYPE_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library itself
-_BUFFER_SUFFIXES = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")
 _VOLATILE_KEYS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
 
 
@@ -101,17 +86,16 @@ def read_header(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def parameter_tensors(folder: Path, tied_embeddings: bool) -> dict[str, Tensor]:
-    """Tensors of a checkpoint that are parameters: no mask buffers, no second tied head."""
+def stored_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a checkpoint by name.
+
+    Raises:
+        UsageError: when a file is missing or is not a whole safetensors file.
+    """
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
         tensors.update(read_header(path))
-    return {
-        name: tensor
-        for name, tensor in tensors.items()
-        if not name.endswith(_BUFFER_SUFFIXES)
-        and not (tied_embeddings and name.endswith("lm_head.weight"))
-    }
+    return tensors
 
 
 def config_identity(config: Mapping[str, Any]) -> bytes:

@@ -8,9 +8,11 @@ from typing import Any
 
 from specplan.cost_models.architectures.config import Config
 from specplan.cost_models.layers import (
+    Attention,
     Decoder,
     DenseMlp,
     GroupedAttention,
+    LatentAttention,
     LayerShape,
     Mlp,
 )
@@ -68,7 +70,7 @@ def windows(config: Config, layer_types: Sequence[str] | None = None) -> tuple[i
 
 def decoder(
     config: Config,
-    attention: GroupedAttention,
+    attention: Attention,
     mlp: Mlp | Sequence[Mlp],
     *,
     reaches: Sequence[int | None] | None = None,
@@ -94,7 +96,7 @@ def decoder(
     each = hidden if norm_parameters is None else norm_parameters
     mlps = mlp if isinstance(mlp, Sequence) else (mlp,) * count
     layers = tuple(
-        LayerShape(replace(attention, window=window), layer_mlp, norms * each)
+        LayerShape(_windowed(attention, window), layer_mlp, norms * each)
         for window, layer_mlp in zip(reaches or (None,) * count, mlps, strict=True)
     )
     fields: dict[str, Any] = {
@@ -108,3 +110,9 @@ def decoder(
         "final_norm_parameters": each,
     }
     return Decoder(**(fields | options))
+
+
+def _windowed(attention: Attention, window: int | None) -> Attention:
+    if window is None or isinstance(attention, LatentAttention):
+        return attention
+    return replace(attention, window=window)
