@@ -20,6 +20,7 @@ from specplan.planner.trees.drafted import (
     policy_value,
 )
 from specplan.planner.trees.families import expansion_tree, head_table, separate_chains
+from specplan.planner.trees.growmap import write_growmap
 from specplan.planner.trees.layered_growth import LayeredGrowth
 from specplan.planner.trees.levels import GrowLevel, grow_levels, tree_of_levels
 from specplan.planner.trees.objective import TreeChoice, TreeObjective
@@ -69,4 +70,5 @@ __all__ = [
     "tree_of_paths",
     "tuned_threshold",
     "write_choices",
+    "write_growmap",
 ]
