@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
+
+from specplan.cost_models.cost import Quantity
 from specplan.cost_models.device import UnpricedError
-from specplan.cost_models.interpolation import Axis
+from specplan.cost_models.fitted import FittedForm
+from specplan.cost_models.interpolation import Anchor, Axis, Coordinates, Trend, nested_axes
 from specplan.cost_models.intervals import Seconds
-from specplan.cost_models.measured_table import (
-    ForwardRow,
-    MeasuredTable,
-    OpRow,
-    PrefillRow,
-    RoundRow,
-)
+from specplan.cost_models.measured_rows import ForwardRow, OpRow, PrefillRow, RoundRow, Row
+from specplan.cost_models.measured_table import MeasuredTable
 from specplan.cost_models.model_shape import ModelShape
 
 _REMEDY = "Run `specplan profile device` for this problem."
@@ -25,8 +24,15 @@ Nested = dict[Any, Any]
 class MeasuredDevice:
     """Prices from a `MeasuredTable`.
 
-    Linear in tokens between anchors of the same batch and context, then linear in context,
-    then in batch; nothing is smoothed. See `Axis.at` for what happens outside.
+    Linear in tokens between anchors of the same batch and context, then linear in context, then
+    in batch; cliffs in tokens and batch are steps. See `Axis.at`. Batch, tokens and context may be
+    numbers, or arrays that broadcast: then each field of the answer is an array. Single points
+    are remembered.
+
+    Attributes:
+        table: what was measured.
+        drift: relative half width of the 90 % interval of the machine's speed at another moment,
+            part of every interval.
     """
 
     kind: Literal["measured"] = "measured"
@@ -36,71 +42,113 @@ class MeasuredDevice:
         self.provenance = table.provenance
         self.name = table.name
         self.memory_bytes = table.provenance.memory_bytes
-        forward: Nested = {}
-        prefill: Nested = {}
-        ops: Nested = {}
-        rounds: Nested = {}
+        self.drift = table.drift
+        self._points: dict[Any, Nested] = {}
+        self._axes: dict[Any, Axis] = {}
+        self._known: dict[Any, Seconds] = {}
         for row in table.rows.values():
-            match row:
-                case ForwardRow():
-                    batches = forward.setdefault((row.model, row.dtype, row.layers), {})
-                    contexts = batches.setdefault(row.batch, {})
-                    contexts.setdefault(row.context, {})[row.tokens] = row.time
-                case PrefillRow():
-                    batches = prefill.setdefault((row.model, row.dtype), {})
-                    batches.setdefault(row.batch, {})[row.tokens] = row.time
-                case OpRow():
-                    ops.setdefault(row.op, {}).setdefault(row.batch, {})[row.width] = row.time
-                case RoundRow():
-                    rounds[row.batch] = row.time
-        self._forward = _axes(forward)
-        self._prefill = _axes(prefill)
-        self._ops = _axes(ops)
-        self._rounds = Axis.nested(rounds) if rounds else None
+            self._place(row)
+
+    def _place(self, row: Row) -> None:
+        own = row.own / row.seconds if row.seconds > 0.0 else 0.0
+        anchor = Anchor(row.time(self.drift), own)
+        match row:
+            case ForwardRow():
+                about: Any = ("forward", row.model, row.dtype, row.layers)
+                outer = self._points.setdefault(about, {}).setdefault(row.batch, {})
+                outer.setdefault(row.context, {})[row.tokens] = anchor
+            case PrefillRow():
+                about = ("prefill", row.model, row.dtype)
+                self._points.setdefault(about, {}).setdefault(row.batch, {})[row.tokens] = anchor
+            case OpRow():
+                outer = self._points.setdefault(("op", row.op), {})
+                outer.setdefault(row.batch, {})[row.width] = anchor
+            case RoundRow():
+                self._points.setdefault(("round",), {})[row.batch] = anchor
 
     def forward_seconds(
         self,
         shape: ModelShape,
-        batch: int,
-        tokens: int,
-        context: float,
-        logit_rows: int | None = None,
+        batch: Quantity,
+        tokens: Quantity,
+        context: Quantity,
+        logit_rows: Quantity | None = None,
         layers: Span | None = None,
     ) -> Seconds:
         """One forward pass; see `Device`.
 
         `logit_rows` is not used: the rows hold passes with logits at every query token.
         """
-        axis = self._forward.get((shape.digest, shape.dtype, layers))
-        if axis is None:
+        about = ("forward", shape.digest, shape.dtype, layers)
+        if about not in self._points:
             raise self._unmeasured("forward passes", shape, layers)
-        return axis.at((batch, context, tokens))
+        fit = self.table.fits.get((shape.digest, shape.dtype)) if layers is None else None
 
-    def prefill_seconds(self, shape: ModelShape, batch: int, tokens: int) -> Seconds:
+        def trend(points: Coordinates) -> Any:
+            assert fit is not None
+            return fit.forward_seconds(shape, points[0], points[2], points[1])
+
+        return self._at(about, (batch, context, tokens), fit, trend, (True, False, True))
+
+    def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
         """A prompt; see `Device`."""
-        axis = self._prefill.get((shape.digest, shape.dtype))
-        if axis is None:
+        about = ("prefill", shape.digest, shape.dtype)
+        if about not in self._points:
             raise self._unmeasured("prefills", shape, None)
-        return axis.at((batch, tokens))
+        fit = self.table.fits.get((shape.digest, shape.dtype))
 
-    def op_seconds(self, op_name: str, batch: int, width: int) -> Seconds:
+        def trend(points: Coordinates) -> Any:
+            assert fit is not None
+            return fit.prefill_seconds(shape, points[0], points[1])
+
+        return self._at(about, (batch, tokens), fit, trend, (True, True))
+
+    def op_seconds(self, op_name: str, batch: Quantity, width: Quantity) -> Seconds:
         """One op that is no forward; see `Device`."""
-        axis = self._ops.get(op_name) or self._ops.get(op_name.split(":")[0])
-        if axis is None:
-            raise UnpricedError(
-                f"op {op_name!r} was not measured", where=f"device {self.name}", remedy=_REMEDY
-            )
-        return axis.at((batch, width))
+        for name in (op_name, op_name.split(":")[0]):
+            if ("op", name) in self._points:
+                return self._at(("op", name), (batch, width))
+        raise UnpricedError(
+            f"op {op_name!r} was not measured", where=f"device {self.name}", remedy=_REMEDY
+        )
 
-    def round_seconds(self, batch: int) -> Seconds:
+    def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; see `Device`."""
-        if self._rounds is None:
+        if ("round",) not in self._points:
             raise UnpricedError(
                 "what a round takes beside its ops was not measured",
                 where=f"device {self.name}",
                 remedy=_REMEDY,
             )
-        return self._rounds.at((batch,))
+        return self._at(("round",), (batch,))
+
+    def _at(
+        self,
+        about: Any,
+        point: tuple[Quantity, ...],
+        fit: FittedForm | None = None,
+        trend: Callable[[Coordinates], Any] | None = None,
+        stepping: tuple[bool, ...] = (),
+    ) -> Seconds:
+        single = not any(isinstance(x, np.ndarray) for x in point)
+        if single:
+            known = self._known.get((about, point))
+            if known is not None:
+                return known
+        along: Trend | None = None if fit is None else trend
+        if about not in self._axes:
+            self._axes[about] = nested_axes(self._points[about], along, stepping)
+        spread = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in point))
+        error = 0.0 if fit is None else fit.error
+        found = self._axes[about].at(tuple(x.ravel() for x in spread), along, error)
+        columns = [np.asarray(x) for x in (found.median, found.low, found.high)]
+        if not single:
+            a, b, c = (column.reshape(spread[0].shape) for column in columns)
+            return Seconds(a, b, c, found.extrapolated)  # type: ignore[arg-type]
+        median, low, high = (float(column[0]) for column in columns)
+        answer = Seconds(median, low, high, found.extrapolated)
+        self._known[about, point] = answer
+        return answer
 
     def _unmeasured(self, what: str, shape: ModelShape, layers: Span | None) -> UnpricedError:
         part = f", layers {layers[0]}:{layers[1]}" if layers else ""
@@ -110,7 +158,3 @@ class MeasuredDevice:
             where=f"device {self.name}",
             remedy=_REMEDY,
         )
-
-
-def _axes(tables: Mapping[Any, Nested]) -> dict[Any, Axis]:
-    return {key: Axis.nested(points) for key, points in tables.items()}

@@ -4,121 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.fitted import FittedForm, fit_form
+from specplan.cost_models.measured_rows import (
+    SECTIONS,
+    ForwardRow,
+    Key,
+    OpRow,
+    PrefillRow,
+    RoundRow,
+    Row,
+    read_row,
+)
+from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.spread import drift_half_width
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json, write_json_atomic
 
-SCHEMA_VERSION = 1
-Key = tuple[Any, ...]
+__all__ = [
+    "SCHEMA_VERSION", "FittedForm", "ForwardRow", "Key", "MeasuredTable", "Moment", "OpRow",
+    "PrefillRow", "Provenance", "RoundRow", "Row",
+]  # fmt: skip
 
-
-@dataclass(frozen=True, slots=True)
-class _Timing:
-    """Statistics of the runs of one measurement, seconds: median and quartiles."""
-
-    seconds: float
-    low: float
-    high: float
-    runs: int
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.low <= self.seconds <= self.high or self.runs < 1:
-            raise UsageError(
-                f"a measurement needs 0 <= low <= seconds <= high and runs >= 1, got {self!r}"
-            )
-
-    @property
-    def time(self) -> Seconds:
-        """As a time with its interval."""
-        return Seconds(self.seconds, self.low, self.high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardRow(_Timing):
-    """A forward over `tokens` query tokens per sequence, logits at each of them.
-
-    Attributes:
-        model: digest of the model.
-        dtype: number format it ran in.
-        batch: sequences.
-        tokens: query tokens per sequence.
-        context: tokens in the cache per sequence.
-        layers: half-open span of layers, None for all.
-    """
-
-    model: str
-    dtype: str
-    batch: int
-    tokens: int
-    context: int
-    layers: tuple[int, int] | None = None
-
-    @property
-    def key(self) -> Key:
-        """What the row is about."""
-        return (
-            "forward",
-            self.model,
-            self.dtype,
-            self.batch,
-            self.tokens,
-            self.context,
-            self.layers,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefillRow(_Timing):
-    """A prompt of `tokens` per sequence into an empty cache, logits of the last token."""
-
-    model: str
-    dtype: str
-    batch: int
-    tokens: int
-
-    @property
-    def key(self) -> Key:
-        """What the row is about."""
-        return ("prefill", self.model, self.dtype, self.batch, self.tokens)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpRow(_Timing):
-    """An op that is no forward, over `width` nodes per sequence; `op` may be `op:variant`."""
-
-    op: str
-    batch: int
-    width: int
-
-    @property
-    def key(self) -> Key:
-        """What the row is about."""
-        return ("op", self.op, self.batch, self.width)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundRow(_Timing):
-    """What a round takes beside its ops."""
-
-    batch: int
-
-    @property
-    def key(self) -> Key:
-        """What the row is about."""
-        return ("round", self.batch)
-
-
-Row = ForwardRow | PrefillRow | OpRow | RoundRow
-_SECTIONS: dict[str, type[Row]] = {
-    "forward": ForwardRow,
-    "prefill": PrefillRow,
-    "op": OpRow,
-    "round": RoundRow,
-}
+SCHEMA_VERSION = 2
+_REMEDY = "Measure the device again with `specplan profile device`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +63,19 @@ class Provenance:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The same few anchors, measured once more: what the machine's drift is read from.
+
+    Attributes:
+        at: when, ISO 8601.
+        seconds: of a round of each anchor, by its name.
+    """
+
+    at: str
+    seconds: Mapping[str, float]
+
+
 class MeasuredTable:
     """Measured rows by key, with their provenance; grows while it is filled.
 
@@ -158,25 +83,63 @@ class MeasuredTable:
         name: name of the device.
         provenance: of all rows.
         rows: by `row.key`.
+        moments: of the anchors, in order of time.
+        fits: the analytic form fitted to the rows, by (digest of the model, dtype).
+        refined: rows measured in between because the grid's own showed a cliff.
     """
 
-    def __init__(self, name: str, provenance: Provenance, rows: Iterable[Row] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        provenance: Provenance,
+        rows: Iterable[Row] = (),
+        moments: Iterable[Moment] = (),
+        fits: Iterable[FittedForm] = (),
+        refined: int = 0,
+    ) -> None:
         self.name = name
         self.provenance = provenance
         self.rows: dict[Key, Row] = {}
+        self.moments = list(moments)
+        self.fits = {(fit.model, fit.dtype): fit for fit in fits}
+        self.refined = refined
         for row in rows:
             self.add(row)
+
+    @property
+    def drift(self) -> float:
+        """Relative half width of the 90 % interval of the machine's speed at another moment."""
+        return drift_half_width([moment.seconds for moment in self.moments])
 
     def add(self, row: Row) -> None:
         """Add a row, in place of an earlier one with the same key."""
         self.rows[row.key] = row
 
+    def join(self, row: Row) -> None:
+        """Add a further pass of a row."""
+        known = self.rows.get(row.key)
+        self.rows[row.key] = row if known is None else known.joined(row)  # type: ignore[arg-type]
+
     def missing(self, grid: Iterable[Key]) -> list[Key]:
         """The keys of `grid` without a row yet, in the order of the grid."""
         return [key for key in grid if key not in self.rows]
 
+    def fit(self, shape: ModelShape) -> FittedForm | None:
+        """Fit the analytic form to the rows of a model and keep it; None when they are too few."""
+        about = (shape.digest, shape.dtype)
+        rows = self.rows.values()
+        found = fit_form(
+            shape,
+            [r for r in rows if isinstance(r, ForwardRow) and (r.model, r.dtype) == about],
+            [r for r in rows if isinstance(r, PrefillRow) and (r.model, r.dtype) == about],
+        )
+        self.fits.pop(about, None)
+        if found is not None:
+            self.fits[about] = found
+        return found
+
     def merge(self, other: MeasuredTable) -> None:
-        """Add all rows of a table of the same provenance.
+        """Add all rows and moments of a table of the same provenance; its fits are not taken.
 
         Raises:
             UsageError: the tables were measured under different conditions.
@@ -190,10 +153,12 @@ class MeasuredTable:
             )
         for row in other.rows.values():
             self.add(row)
+        further = [moment for moment in other.moments if moment not in self.moments]
+        self.moments = sorted([*self.moments, *further], key=lambda moment: moment.at)
 
     def save(self, path: Path | str) -> None:
         """Write the table atomically: a reader sees the old file or the whole new one."""
-        sections: dict[str, list[dict[str, Any]]] = {section: [] for section in _SECTIONS}
+        sections: dict[str, list[dict[str, Any]]] = {section: [] for section in SECTIONS}
         for key in sorted(self.rows, key=repr):
             sections[key[0]].append(asdict(self.rows[key]))
         document = {
@@ -201,6 +166,10 @@ class MeasuredTable:
             "kind": "measured_device",
             "name": self.name,
             "provenance": asdict(self.provenance),
+            "drift": self.drift,
+            "moments": [asdict(moment) for moment in self.moments],
+            "fits": [asdict(self.fits[about]) for about in sorted(self.fits)],
+            "refined": self.refined,
             **sections,
         }
         write_json_atomic(path, document)
@@ -219,35 +188,32 @@ class MeasuredTable:
             raise UsageError(
                 f"schema version {document.get('schema_version')!r}, expected {SCHEMA_VERSION}",
                 where=str(path),
-                remedy="Measure the device again with `specplan profile device`.",
+                remedy=_REMEDY,
             )
         try:
-            rows = [
-                _row(kind, entry)
-                for section, kind in _SECTIONS.items()
-                for entry in document.get(section, [])
-            ]
-            return cls(document["name"], Provenance(**document["provenance"]), rows)
-        except (TypeError, KeyError, ValueError) as error:
+            return cls._read(document)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise UsageError(
                 f"a row or the provenance does not fit the schema ({_plain(error)})",
                 where=str(path),
-                remedy="Measure the device again with `specplan profile device`.",
+                remedy=_REMEDY,
             ) from error
 
-
-def _row(kind: type[Row], entry: dict[str, Any]) -> Row:
-    values = dict(entry)
-    if values.get("layers") is not None:
-        first, last = values["layers"]
-        values["layers"] = (first, last)
-    for item in fields(kind):
-        value = values.get(item.name)
-        if item.type in ("int", "float") and (
-            isinstance(value, bool) or not isinstance(value, int | float)
-        ):
-            raise TypeError(f"{item.name} is {value!r}")
-    return kind(**values)
+    @classmethod
+    def _read(cls, document: dict[str, Any]) -> MeasuredTable:
+        rows = [
+            read_row(kind, entry)
+            for section, kind in SECTIONS.items()
+            for entry in document.get(section, [])
+        ]
+        moments = [
+            Moment(str(entry["at"]), {k: float(v) for k, v in entry["seconds"].items()})
+            for entry in document.get("moments", [])
+        ]
+        fits = [FittedForm(**entry) for entry in document.get("fits", [])]
+        provenance = Provenance(**document["provenance"])
+        refined = int(document.get("refined", 0))
+        return cls(document["name"], provenance, rows, moments, fits, refined)
 
 
 def _plain(error: Exception) -> str:

@@ -1,18 +1,21 @@
 """`specplan profile acceptance`: what the target accepts from every proposer of a problem.
 
 Each profile is one file that grows prompt by prompt; a run that was killed goes on where it was.
+Prompts are taken in groups, and no more of them than the wanted precision needs.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.measure.continuations import continue_prompts
 from specplan.measure.machine import versions
+from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
 from specplan.measure.teacher import greedy_ranks, lookup_lengths, sampled_ranks, text_logits
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
@@ -31,6 +34,7 @@ def measure_acceptance(
     *,
     progress: Progress = silent,
     limit: int | None = None,
+    precision: float = PRECISION,
 ) -> dict[str, AcceptanceProfile]:
     """Profiles of all proposers that the problem names no file for.
 
@@ -39,9 +43,12 @@ def measure_acceptance(
         facts: the problem's shapes; profiles in it are not read.
         progress: told of every prompt.
         limit: use only so many prompts of the profile split.
+        precision: a proposer takes no further prompts once the 90 % intervals of tokens per round
+            of its candidates are within this part of their means, either way; 0 takes all prompts.
 
     Returns:
-        By proposer; stored under the problem's `profiles` folder with their provenance.
+        By proposer; stored under the problem's `profiles` folder with their provenance, which
+        tells the half width reached and how many prompts were left.
 
     Raises:
         UsageError: there are no prompts to measure on.
@@ -50,37 +57,75 @@ def measure_acceptance(
     if not wanted:
         return {}
     prompts = bench.prompts(PROFILE)[:limit]
-    continuations = continue_prompts(bench, prompts, progress)
-    found = {}
-    for proposer in wanted:
+    growing = {name: _Growing.open(bench, facts, name) for name in wanted}
+    wide = list(wanted)
+    for stop in range(LEAST_PROMPTS, len(prompts) + LEAST_PROMPTS, LEAST_PROMPTS):
+        outputs = continue_prompts(bench, prompts[:stop], progress)
+        for name in wide:
+            growing[name].grow(prompts, outputs, progress)
+        if precision > 0.0 and stop < len(prompts):
+            wide = [name for name in wide if growing[name].half_width(facts) > precision]
+        if not wide:
+            break
+    return {name: growing[name].finish(facts, prompts, progress) for name in wanted}
+
+
+@dataclass
+class _Growing:
+    """A profile that grows prompt by prompt, and its file.
+
+    Attributes:
+        bench: the problem's models and prompts.
+        key: what the profile is about.
+        path: its file.
+        known: accepted ranks, or lengths, by the prompt's name.
+    """
+
+    bench: Workbench
+    key: AcceptanceKey
+    path: Path
+    known: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def open(cls, bench: Workbench, facts: ProblemFacts, proposer: str) -> _Growing:
+        """Go on with what an earlier run stored."""
         key = acceptance_key(bench.problem, facts.shapes, proposer)
         path = _path(bench, key)
-        found[proposer] = _measure_one(bench, key, path, prompts, continuations, progress)
-    return found
+        return cls(bench, key, path, _read(path, key))
+
+    def grow(
+        self, prompts: list[TokenPrompt], outputs: list[tuple[int, ...]], progress: Progress
+    ) -> None:
+        """Trace the first prompts, those with an output; the others are counted as to come."""
+        title = f"acceptance of {self.key.proposer}"
+        for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=False)):
+            progress(title, index, len(prompts))
+            if prompt.id not in self.known and output:
+                self.known[prompt.id] = _trace(self.bench, self.key, prompt, output, index)
+                self.profile(prompts).save(self.path)
+
+    def profile(self, prompts: list[TokenPrompt], **more: float) -> AcceptanceProfile:
+        """As far as it has grown, prompts in the order of the file."""
+        return _profile(self.bench, self.key, self.known, prompts, more)
+
+    def half_width(self, facts: ProblemFacts) -> float:
+        """Largest relative half width of tokens per round among the proposer's candidates."""
+        return relative_half_width(facts, self.profile([]))
+
+    def finish(
+        self, facts: ProblemFacts, prompts: list[TokenPrompt], progress: Progress
+    ) -> AcceptanceProfile:
+        """The profile, with how sure it is."""
+        left = sum(prompt.id not in self.known for prompt in prompts)
+        found = self.profile(prompts, prompts_left=left, half_width=self.half_width(facts))
+        found.save(self.path)
+        progress(f"acceptance of {self.key.proposer}", len(prompts), len(prompts))
+        return found
 
 
 def _path(bench: Workbench, key: AcceptanceKey) -> Path:
     name = bench.fingerprint(repr(key), bench.output_tokens, bench.problem.seed)
     return bench.problem.profiles / "acceptance" / f"{key.proposer}-{name}.json"
-
-
-def _measure_one(
-    bench: Workbench,
-    key: AcceptanceKey,
-    path: Path,
-    prompts: list[TokenPrompt],
-    continuations: list[tuple[int, ...]],
-    progress: Progress,
-) -> AcceptanceProfile:
-    known = _read(path, key)
-    title = f"acceptance of {key.proposer}"
-    for index, (prompt, output) in enumerate(zip(prompts, continuations, strict=True)):
-        progress(title, index, len(prompts))
-        if prompt.id not in known and output:
-            known[prompt.id] = _trace(bench, key, prompt, output, index)
-            _profile(bench, key, known, prompts).save(path)
-    progress(title, len(prompts), len(prompts))
-    return _profile(bench, key, known, prompts)
 
 
 def _read(path: Path, key: AcceptanceKey) -> dict[str, tuple[int, ...]]:
@@ -103,10 +148,12 @@ def _profile(
     key: AcceptanceKey,
     known: dict[str, tuple[int, ...]],
     prompts: list[TokenPrompt],
+    more: Mapping[str, float],
 ) -> AcceptanceProfile:
-    """The profile of the prompts asked for, or while it grows of those known so far."""
+    """The profile of all prompts known, those asked for first."""
     names = [prompt.id for prompt in prompts if prompt.id in known]
-    names += [name for name in known if name not in set(names)]
+    asked = set(names)
+    names += [name for name in known if name not in asked]
     rows = tuple(known[name] for name in names)
     provenance = {
         "how": "teacher forcing on the target's own continuations",
@@ -116,6 +163,7 @@ def _profile(
         "seed": bench.problem.seed,
         "backend": bench.problem.backend,
         "versions": versions(),
+        **more,
     }
     lookup = key.how == "given"
     blank = AcceptanceProfile(key, ranks=None if lookup else rows, lengths=rows if lookup else None)

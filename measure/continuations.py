@@ -34,6 +34,8 @@ def continue_prompts(
     path = bench.problem.profiles / "continuations" / f"{name}.json"
     known = _read(path)
     todo = [index for index, prompt in enumerate(prompts) if _key(prompt) not in known]
+    if not todo:
+        return [known[_key(prompt)] for prompt in prompts]
     executable = bench.compile(plain_plan(workload.greedy))
     for start in range(0, len(todo), BATCH):
         progress("continuations of the target", len(prompts) - len(todo) + start, len(prompts))

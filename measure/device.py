@@ -1,49 +1,89 @@
 """`specplan profile device`: what ops and forwards take on this machine, through the backend.
 
-Real rounds of probe plans run on real text, and the backend tells the seconds of every op. Probes
-of one (batch, context) are visited in turn, several times over, so that a busy moment of the
-machine falls on all of them alike. The table is saved after each (batch, context).
+Real rounds of probe plans run on real text, and the backend tells the seconds of every op. The
+grid of (batch, context) is passed over several times, so that the passes of each cell are apart in
+time, and within a cell the probes take turns: a busy moment of the machine falls on all alike.
+Before every cell a few anchors are measured once more, always the same: they show how the whole
+machine drifts. The table is saved after each cell of each pass.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from datetime import date
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from scipy.stats import trim_mean
 
 from specplan.cost_models.measured import MeasuredDevice
-from specplan.cost_models.measured_table import (
-    ForwardRow,
-    MeasuredTable,
-    OpRow,
-    PrefillRow,
-    Provenance,
-    RoundRow,
-    Row,
-)
+from specplan.cost_models.measured_table import SCHEMA_VERSION, MeasuredTable, Moment, Provenance
+from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
-from specplan.measure.probes import Probe, probes
+from specplan.measure.probes import Probe, anchors, probe_of_width, probes
 from specplan.measure.progress import Progress, silent
-from specplan.measure.workbench import PROFILE, Workbench
+from specplan.measure.visits import Samples, dtype_name, gathered, rows_of, visit
+from specplan.measure.workbench import Workbench
 from specplan.planner import ProblemFacts
 from specplan.runtime.executable import Executable
-from specplan.runtime.generate import generate
-from specplan.runtime.requests import Request
 
-SWEEPS = 4
-EMITTED = 24
-"""Tokens emitted per visit and request."""
-Samples = dict[tuple[str, str | None, int], list[float]]
+PASSES = 6
+"""Passes over the grid; the spread of a row's own centre is read from their differences."""
+MOST_REFINED = 8
+"""Rows measured at most between anchors that show a cliff."""
+Cell = tuple[int, int]
+Compiled = tuple[Probe, Executable]
+
+
+@dataclass
+class _Run:
+    """A run of the profiler, from where an earlier one stopped."""
+
+    bench: Workbench
+    table: MeasuredTable
+    path: Path
+    first: Cell
+    progress: Progress
+    total: int
+    grid: list[Compiled]
+    anchors: list[Compiled]
+    done: int = 0
+    warm: set[Cell] = field(default_factory=set)
+
+    def moment(self) -> None:
+        """Measure the anchors once more."""
+        seconds = {}
+        for probe, executable in self.anchors:
+            if not self.warm:
+                visit(self.bench, executable, *self.first, seed=0)
+            one = visit(self.bench, executable, *self.first, seed=0)
+            seconds[probe.name] = one.seconds_per_round
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.table.moments.append(Moment(now, seconds))
+
+    def cell(self, cell: Cell, number: int) -> None:
+        """One pass over one cell."""
+        self.moment()
+        visits = []
+        for _, executable in self.grid:
+            self.progress(f"seconds per op, batch {cell[0]}", self.done, self.total)
+            if cell not in self.warm:  # the first visit warms caches and allocators
+                visit(self.bench, executable, *cell, seed=0)
+            visits.append(visit(self.bench, executable, *cell, seed=number + 1))
+            self.done += 1
+        self.warm.add(cell)
+        for row in rows_of(self.bench, gathered(visits), *cell):
+            self.table.join(row)
+        self.table.save(self.path)
 
 
 def measure_device(
-    bench: Workbench, facts: ProblemFacts, *, progress: Progress = silent, sweeps: int = SWEEPS
+    bench: Workbench,
+    facts: ProblemFacts,
+    *,
+    progress: Progress = silent,
+    passes: int = PASSES,
+    batches: Sequence[int] = (),
+    contexts: Sequence[int] = (),
 ) -> MeasuredDevice:
     """Measure what the problem's candidates need and is not measured yet.
 
@@ -51,37 +91,49 @@ def measure_device(
         bench: the problem's models.
         facts: batch sizes and lengths; its device is not read.
         progress: told of every visit to a probe.
-        sweeps: visits to each probe per (batch, context).
+        passes: over the grid, at least; more than an earlier run made go on with that one's.
+        batches: batch sizes to measure at beside the problem's.
+        contexts: contexts in tokens to measure at beside the problem's.
 
     Returns:
-        The device; its table is stored under the problem's `profiles` folder.
+        The device; its table, with the fitted form, is stored under the problem's `profiles`.
     """
     table, path = _table(bench)
-    drafts = tuple(name for name in bench.models if name != "target")
-    todo = [cell for cell in cells(facts) if _lacks(table, bench, *cell)]
-    every = tuple(probes(drafts, facts.greedy, bench.models["target"].vocab_size))
-    compiled = [(probe, bench.compile(probe.plan)) for probe in every] if todo else []
-    for number, (batch, context) in enumerate(todo):
-        samples: Samples = defaultdict(list)
-        for sweep, (place, (probe, executable)) in product(range(sweeps + 1), enumerate(compiled)):
-            done = (number * (sweeps + 1) + sweep) * len(compiled) + place
-            progress("seconds per op", done, len(todo) * (sweeps + 1) * len(compiled))
-            seen = _visit(bench, probe, executable, batch, context, sweep)
-            if sweep:  # the first visit warms caches and allocators
-                for key, values in seen.items():
-                    samples[key] += values
-        for row in _rows(bench, samples, batch, context):
-            table.add(row)
+    grid = cells(facts, batches, contexts)
+    todo = [
+        (number, cell)
+        for number in range(passes)
+        for cell in grid
+        if _passes_of(table, bench, cell) <= number
+    ]
+    if todo:
+        run = _start(bench, table, path, grid[0], progress, len(todo))
+        for number, cell in todo:
+            run.cell(cell, number)
+        run.moment()
         table.save(path)
+    _refine(bench, facts, table, path, passes, progress)
     progress("seconds per op", 1, 1)
     return MeasuredDevice(table)
 
 
-def cells(facts: ProblemFacts) -> list[tuple[int, int]]:
+def cells(
+    facts: ProblemFacts, batches: Sequence[int] = (), contexts: Sequence[int] = ()
+) -> list[Cell]:
     """(batch, context in tokens) to measure at: every batch, shortest and longest text."""
     shortest = min(request.prompt_tokens for request in facts.requests)
-    contexts = sorted({max(shortest, 1), max(facts.longest_text - 1, 1)})
-    return list(product(sorted(set(facts.batch_sizes)), contexts))
+    ends = {max(shortest, 1), max(facts.longest_text - 1, 1)}
+    return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
+
+
+def _start(
+    bench: Workbench, table: MeasuredTable, path: Path, first: Cell, progress: Progress, todo: int
+) -> _Run:
+    drafts = tuple(name for name in bench.models if name != "target")
+    greedy, vocabulary = bench.problem.workload.greedy, bench.models["target"].vocab_size
+    grid = [(probe, bench.compile(probe.plan)) for probe in probes(drafts, greedy, vocabulary)]
+    fixed = [(probe, bench.compile(probe.plan)) for probe in anchors(drafts, greedy)]
+    return _Run(bench, table, path, first, progress, todo * len(grid), grid, fixed)
 
 
 def _table(bench: Workbench) -> tuple[MeasuredTable, Path]:
@@ -99,95 +151,59 @@ def _table(bench: Workbench) -> tuple[MeasuredTable, Path]:
     )
     workload = bench.problem.workload
     sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
-    name = bench.fingerprint(provenance.hardware, provenance.threads, provenance.versions, sampling)
+    about = (provenance.hardware, provenance.threads, provenance.versions, sampling)
+    name = bench.fingerprint(SCHEMA_VERSION, *about)
     path = bench.problem.profiles / "device" / f"{name}.json"
     if path.is_file():
         return MeasuredTable.load(path), path
     return MeasuredTable("this machine", provenance), path
 
 
-def _lacks(table: MeasuredTable, bench: Workbench, batch: int, context: int) -> bool:
-    model = bench.models["target"]
-    key = ("forward", model.digest, _dtype(bench, "target"), batch, 1, context, None)
-    return bool(table.missing([key]))
+def _passes_of(table: MeasuredTable, bench: Workbench, cell: Cell) -> int:
+    """Passes over a cell that the table holds: those of the target's single token."""
+    batch, context = cell
+    model = bench.models["target"].digest
+    row = table.rows.get(("forward", model, dtype_name(bench, "target"), batch, 1, context, None))
+    return 0 if row is None else len(row.passes)
 
 
-def _dtype(bench: Workbench, role: str) -> str:
-    return str(bench.models[role].dtype).removeprefix("torch.")
-
-
-def _visit(
-    bench: Workbench, probe: Probe, executable: Executable, batch: int, context: int, seed: int
-) -> Samples:
-    """Run some rounds of a probe on text of `context` tokens; seconds by what took them."""
-    samples: Samples = defaultdict(list)
-    spent = 0.0
-
-    def observe(
-        op: str, model: str | None, batch: int, width: int, context: int, seconds: float
-    ) -> None:
-        nonlocal spent
-        if op == "prefill":
-            samples["prefill", model, width].append(seconds)
+def _refine(
+    bench: Workbench,
+    facts: ProblemFacts,
+    table: MeasuredTable,
+    path: Path,
+    passes: int,
+    progress: Progress,
+) -> None:
+    """Fit the form; measure in the middle of its cliffs, as often as is allowed; fit again."""
+    if not table.fits:
+        _fit(facts, table, path)
+    while table.refined < MOST_REFINED:
+        found = find_cliffs(table, facts.shapes)[: MOST_REFINED - table.refined]
+        if not found:
             return
-        spent += seconds
-        if model is None:
-            samples["op", op, width].append(seconds)
-        else:
-            samples["forward", model, width].append(seconds)
-
-    workload = bench.problem.workload
-    requests = [
-        Request(
-            prompt_tokens=tokens,
-            max_new_tokens=EMITTED,
-            temperature=workload.temperature,
-            top_k=workload.top_k,
-            top_p=workload.top_p,
-            seed=seed,
-        )
-        for tokens in _texts(bench, batch, context, seed)
-    ]
-    result = generate(executable, requests, observer=observe)
-    glue = max(result.decode_seconds - spent, 0.0) / result.rounds
-    samples["round", None, 1].append(glue)
-    return samples
+        for cliff in found:
+            progress("cliffs", table.refined, MOST_REFINED)
+            _measure_between(bench, table, cliff, passes)
+            table.refined += 1
+            table.save(path)
+        _fit(facts, table, path)
 
 
-def _texts(bench: Workbench, batch: int, context: int, seed: int) -> list[tuple[int, ...]]:
-    """Real prompts, repeated or cut to `context` tokens; other ones at every visit."""
-    longest = min(model.max_positions for model in bench.models.values()) - EMITTED
-    size = max(min(context, longest), 1)
-    prompts = bench.prompts(PROFILE)
-    chosen = [prompts[(seed * batch + row) % len(prompts)].tokens for row in range(batch)]
-    return [(tokens * (size // len(tokens) + 1))[-size:] for tokens in chosen]
+def _fit(facts: ProblemFacts, table: MeasuredTable, path: Path) -> None:
+    for shape in facts.shapes.values():
+        table.fit(shape)
+    table.save(path)
 
 
-def _rows(bench: Workbench, samples: Samples, batch: int, context: int) -> Iterator[Row]:
-    """Median (of ops, trimmed mean) and quartiles of each kind of sample."""
-    for (kind, what, width), values in samples.items():
-        low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
-        if kind == "op":  # some work only now and then, as a commit that moves: the mean counts
-            middle = float(trim_mean(values, 0.1))
-            low, high = min(low, middle), max(high, middle)
-        time: dict[str, Any] = {
-            "seconds": middle,
-            "low": low,
-            "high": high,
-            "runs": len(values),
-            "batch": batch,
-        }
-        if kind == "round":
-            yield RoundRow(**time)
-        elif kind == "op":
-            yield OpRow(op=str(what), width=width, **time)
-        else:
-            role = str(what)
-            model: dict[str, Any] = {
-                "model": bench.models[role].digest,
-                "dtype": _dtype(bench, role),
-            }
-            if kind == "prefill":
-                yield PrefillRow(tokens=width, **model, **time)
-            else:
-                yield ForwardRow(tokens=width, context=context, **model, **time)
+def _measure_between(bench: Workbench, table: MeasuredTable, cliff: Cliff, passes: int) -> None:
+    """The width in the middle of a cliff, in as many passes as the others."""
+    probe = probe_of_width(cliff.role, cliff.middle, bench.problem.workload.greedy)
+    executable, cell = bench.compile(probe.plan), (cliff.batch, cliff.context)
+    visit(bench, executable, *cell, seed=0)
+    for number in range(passes):
+        one = visit(bench, executable, *cell, seed=number + 1)
+        key = ("forward", cliff.role, cliff.middle)
+        wanted: Samples = {key: one.samples[key]} if key in one.samples else {}
+        for row in rows_of(bench, wanted, *cell):
+            table.join(row)

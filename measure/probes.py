@@ -37,6 +37,20 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
             yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy))
 
 
+def anchors(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
+    """Few and quick ones that are measured again and again, to see how the machine drifts."""
+    yield Probe("autoregressive", plain_plan(greedy))
+    for draft in drafts[:1]:
+        yield Probe(f"chain 3 by {draft}", _chain(draft, 3, greedy))
+
+
+def probe_of_width(role: str, width: int, greedy: bool) -> Probe:
+    """A probe in which a model runs over `width` > 1 query tokens."""
+    if role == "target":
+        return Probe(f"lookup {width - 1}", _lookup(width - 1, greedy))
+    return Probe(f"bush {width} by {role}", _bush(role, width, greedy))
+
+
 def plain_plan(greedy: bool) -> Plan:
     """Autoregressive decoding at temperature 0, or at any."""
     tail = _tail("%t0", 0, (), None if greedy else "recursive")

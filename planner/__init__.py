@@ -10,7 +10,7 @@ from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts, model_shapes
 from specplan.planner.loading import load_problem, problem_from_dict
-from specplan.planner.method import Method, Options, discover_methods
+from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.problem_checks import proposers
 from specplan.planner.profiles import acceptance_key
@@ -22,6 +22,7 @@ __all__ = [
     "PLAIN",
     "TEXT_PROPOSER",
     "Candidate",
+    "Family",
     "Method",
     "Options",
     "Problem",

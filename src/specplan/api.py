@@ -63,27 +63,54 @@ def optimize(
     return found if out is None else Result(found.search, _write(found, Path(out)))
 
 
-def profile_device(problem: ProblemLike, *, progress: Progress = silent) -> MeasuredDevice:
+def profile_device(
+    problem: ProblemLike,
+    *,
+    passes: int | None = None,
+    batches: Sequence[int] = (),
+    contexts: Sequence[int] = (),
+    progress: Progress = silent,
+) -> MeasuredDevice:
     """Measure on this machine what the problem's candidates are priced by; goes on where it was.
+
+    Args:
+        problem: a problem, the path of a problem file, or its content as a mapping.
+        passes: over the grid, at least; None for the usual number.
+        batches: batch sizes to measure at beside the problem's.
+        contexts: contexts in tokens to measure at beside the problem's.
+        progress: told of every visit.
 
     Raises:
         UsageError: the problem is broken, naming its key.
         MissingCapabilityError: running models needs an extra.
     """
     bench, facts = _bench(problem)
-    from specplan.measure.device import measure_device
+    from specplan.measure.device import PASSES, measure_device
 
-    return measure_device(bench, facts, progress=progress)
+    return measure_device(
+        bench,
+        facts,
+        progress=progress,
+        passes=passes or PASSES,
+        batches=batches,
+        contexts=contexts,
+    )
 
 
 def profile_acceptance(
-    problem: ProblemLike, *, limit: int | None = None, progress: Progress = silent
+    problem: ProblemLike,
+    *,
+    limit: int | None = None,
+    precision: float | None = None,
+    progress: Progress = silent,
 ) -> dict[str, AcceptanceProfile]:
     """Measure what the target accepts from every proposer that the problem names no file for.
 
     Args:
         problem: with `workload.prompts`.
         limit: use only so many prompts.
+        precision: stop when the 90 % intervals of tokens per round are within this part of their
+            means; 0 for all prompts, None for the usual part.
         progress: told of every prompt.
 
     Raises:
@@ -92,8 +119,10 @@ def profile_acceptance(
     """
     bench, facts = _bench(problem)
     from specplan.measure.acceptance import measure_acceptance
+    from specplan.measure.precision import PRECISION
 
-    return measure_acceptance(bench, facts, progress=progress, limit=limit)
+    wanted = PRECISION if precision is None else precision
+    return measure_acceptance(bench, facts, progress=progress, limit=limit, precision=wanted)
 
 
 def generate(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,7 +12,9 @@ pytest.importorskip("transformers")
 
 from specplan.cost_models.acceptance import AcceptanceProfile  # noqa: E402
 from specplan.cost_models.device import load_device  # noqa: E402
+from specplan.measure import acceptance as acceptance_module  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
+from specplan.measure.precision import relative_half_width  # noqa: E402
 from specplan.measure.teacher import greedy_ranks, sampled_ranks  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import discover_methods, gather_facts, load_problem  # noqa: E402
@@ -67,7 +72,7 @@ def test_profiles_grow_and_are_read_back(bench: Workbench) -> None:
         assert rows[:3] == earlier[:3] and len(rows) == 8
         assert profile.provenance["versions"]["torch"] == torch.__version__
     stored = sorted((bench.problem.profiles / "acceptance").glob("*.json"))
-    assert len(stored) == 2
+    assert len(stored) == 2, "one file per proposer"
     assert {AcceptanceProfile.load(path).key for path in stored} == {
         profile.key for profile in every.values()
     }
@@ -95,3 +100,63 @@ def test_sampled_ranks_have_the_known_acceptance() -> None:
     share = ranks.count(0) / count
     assert abs(share - alpha) < 4 * (alpha * (1 - alpha) / count) ** 0.5
     assert set(ranks) <= {-1, 0, 1, 2, 3}
+
+
+def test_no_more_prompts_than_the_precision_needs(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With groups of two prompts: a coarse wish stops early, a finer one goes on from there."""
+    monkeypatch.setattr(acceptance_module, "LEAST_PROMPTS", 2)
+    monkeypatch.setattr(acceptance_module, "_path", _elsewhere(acceptance_module._path))
+    coarse = _profiles(bench, precision=10.0)
+    assert {len(_rows(profile)) for profile in coarse.values()} == {2}
+    assert all(profile.provenance["prompts_left"] == 6 for profile in coarse.values())
+    fine = _profiles(bench, precision=1e-6)
+    assert len(_rows(fine["draft"])) == 8 and fine["draft"].provenance["prompts_left"] == 0
+    assert fine["draft"].provenance["half_width"] > 0.0
+    every = _profiles(bench, precision=0.0)
+    for name, profile in every.items():
+        assert len(_rows(profile)) == 8 and _rows(profile)[:2] == _rows(coarse[name])
+    assert _rows(every["draft"]) == _rows(fine["draft"])
+    again = _profiles(bench, precision=10.0)  # what is known is kept
+    assert {len(_rows(profile)) for profile in again.values()} == {8}
+
+
+def _elsewhere(path: Any) -> Any:
+    def moved(*arguments: Any) -> Path:
+        found: Path = path(*arguments)
+        return found.with_name("grown-" + found.name)
+
+    return moved
+
+
+def _rows(profile: AcceptanceProfile) -> tuple[tuple[int, ...], ...]:
+    rows = profile.ranks if profile.ranks is not None else profile.lengths
+    assert rows is not None
+    return rows
+
+
+def test_the_half_width_is_that_of_the_least_sure_candidate(bench: Workbench) -> None:
+    profiles = _profiles(bench)
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    text = profiles["text"]
+    chains = [text.tokens_per_round(tuple(range(-1, n - 1)), (0,) * n) for n in range(2, 17)]
+    widest = max((value.high - value.low) / 2 / value.mean for value in chains)
+    found = relative_half_width(facts, text)
+    assert 0 < found <= widest * (1 + 1e-9)
+    longest = chains[-1]
+    assert found >= (longest.high - longest.low) / 2 / longest.mean
+
+
+def test_rows_of_sampling_are_of_the_requested_settings(tmp_path: Path) -> None:
+    """The temperature asked for stands in the key, and other settings give other profiles."""
+    found = {}
+    for temperature in (0.0, 0.8):
+        folder = tmp_path / str(temperature)
+        folder.mkdir()
+        path = write_problem(folder, prompts=2, temperature=temperature, output_tokens=12)
+        profile = _profiles(Workbench(load_problem(path)))["draft"]
+        assert profile.key.temperature == temperature
+        assert profile.key.how == ("best" if temperature == 0.0 else "draw_distinct")
+        found[temperature] = profile.ranks
+    assert found[0.0] != found[0.8]

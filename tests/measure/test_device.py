@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +13,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.cost_models.device import load_device  # noqa: E402
+from specplan.cost_models.measured_rows import ForwardRow  # noqa: E402
 from specplan.cost_models.measured_table import MeasuredTable  # noqa: E402
 from specplan.measure import device as device_module  # noqa: E402
-from specplan.measure.device import cells, measure_device  # noqa: E402
+from specplan.measure.cliffs import find_cliffs  # noqa: E402
+from specplan.measure.device import MOST_REFINED, cells, measure_device  # noqa: E402
+from specplan.measure.visits import Visit  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
-from specplan.planner import gather_facts, load_problem  # noqa: E402
+from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
@@ -26,62 +32,128 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Workbench:
     return Workbench(load_problem(path))
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Workbench:
+    """Greedy, one request at a time."""
+    return Workbench(load_problem(write_problem(tmp_path)))
+
+
+def facts_of(bench: Workbench) -> ProblemFacts:
+    return gather_facts(bench.problem, device=load_device("cpu-generic"))
+
+
 def test_every_width_is_measured_and_priced(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    facts = facts_of(bench)
     told: list[str] = []
-    device = measure_device(bench, facts, progress=lambda what, *_: told.append(what), sweeps=1)
+    device = measure_device(bench, facts, progress=lambda what, *_: told.append(what), passes=1)
     assert told
     for role in ("target", "draft"):
         for batch, context in cells(facts):
             for tokens in (1, 2, 3, 9, 17):
                 seconds = device.forward_seconds(facts.shape(role), batch, tokens, context)
-                assert 0 < seconds.low <= seconds.median <= seconds.high < 1.0
+                assert 0 < seconds.low <= seconds.median <= seconds.high
                 assert not seconds.extrapolated
+        fit = device.table.fits[facts.shape(role).digest, facts.shape(role).dtype]
+        assert math.isfinite(fit.mean_error) and fit.rows > 20
+        assert device.forward_seconds(facts.shape(role), 3, 200, 60).extrapolated
     rule = "accept:greedy" if facts.greedy else "accept:token"
     assert device.op_seconds(rule, 3, 5).median > 0
     assert device.op_seconds("lookup", 1, 8).median > 0
     assert device.round_seconds(3).median >= 0
     assert device.prefill_seconds(facts.target, 1, 40).median > 0
+    assert len(device.table.moments) == len(cells(facts)) + 1 and device.drift > 0
 
     stored = sorted((bench.problem.profiles / "device").glob("*.json"))
     assert len(stored) == 1
     assert MeasuredTable.load(stored[0]).rows == device.table.rows
 
-    def never(*_: object) -> None:
+    def never(*_: object, **__: object) -> None:
         raise AssertionError("nothing was left to measure")
 
-    monkeypatch.setattr(device_module, "_visit", never)
-    assert measure_device(bench, facts, sweeps=1).table.rows == device.table.rows
+    device.table.refined = MOST_REFINED
+    device.table.save(stored[0])
+    monkeypatch.setattr(device_module, "visit", never)
+    assert measure_device(bench, facts, passes=1).table.rows == device.table.rows
+
+
+def test_passes_are_apart_and_can_be_added(small: Workbench) -> None:
+    facts = facts_of(small)
+    once = measure_device(small, facts, passes=1).table
+    twice = measure_device(small, facts, passes=2, contexts=[50]).table
+    found = [row for row in twice.rows.values() if isinstance(row, ForwardRow)]
+    assert {row.context for row in found} == {50, *(context for _, context in cells(facts))}
+    for row in found:
+        if row.tokens == 1 and row.model == facts.target.digest:
+            assert len(row.passes) == 2 and row.runs > 20
+    for key, before in once.rows.items():
+        assert twice.rows[key].passes[: len(before.passes)] == before.passes
+    assert len(twice.moments) > len(once.moments)
 
 
 def test_a_stopped_run_keeps_finished_cells(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    facts = facts_of(bench)
     visited: list[tuple[int, int]] = []
-    real = device_module._visit
+    real = device_module.visit
+    anchor = cells(facts)[0]
 
-    def stopping(one, probe, executable, batch, context, seed):  # type: ignore[no-untyped-def]
-        if (batch, context) not in visited:
-            visited.append((batch, context))
-        if len(visited) == 3:
-            raise KeyboardInterrupt
-        return real(one, probe, executable, batch, context, seed)
+    def watching(stop_at: int) -> Callable[..., Visit]:
+        def watched(one: Any, executable: Any, batch: int, context: int, seed: int) -> Visit:
+            if (batch, context) not in visited:
+                visited.append((batch, context))
+            if len(visited) == stop_at:
+                raise KeyboardInterrupt
+            return real(one, executable, batch, context, seed)
 
-    monkeypatch.setattr(device_module, "_visit", stopping)
+        return watched
+
+    monkeypatch.setattr(device_module, "visit", watching(3))
     with pytest.raises(KeyboardInterrupt):
-        measure_device(bench, facts, sweeps=1)
+        measure_device(bench, facts, passes=1)
     first_cells = visited[:2]
+    assert first_cells[0] == anchor
     visited.clear()
-    monkeypatch.setattr(
-        device_module,
-        "_visit",
-        lambda one, probe, executable, batch, context, seed: (
-            visited.append((batch, context)) or real(one, probe, executable, batch, context, seed)
-        ),
-    )
-    measure_device(bench, facts, sweeps=1)
-    assert not set(first_cells) & set(visited)
+    monkeypatch.setattr(device_module, "MOST_REFINED", 0)
+    monkeypatch.setattr(device_module, "visit", watching(99))
+    table = measure_device(bench, facts, passes=1).table
+    assert first_cells[1] not in visited, "only the anchors' cell is seen again"
     assert set(first_cells) | set(visited) == set(cells(facts))
+    ones = [r for r in table.rows.values() if isinstance(r, ForwardRow) and r.tokens == 1]
+    assert ones and all(len(row.passes) == 1 for row in ones)
+
+
+def test_cliffs_are_looked_at_more_closely(
+    small: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every pass of the target over more than 20 rows is made to seem 1000 times as long."""
+    facts = facts_of(small)
+    real = device_module.visit
+
+    def stepping(one: Any, executable: Any, batch: int, context: int, seed: int) -> Visit:
+        seen = real(one, executable, batch, context, seed)
+        slow = {
+            key: [seconds * 1000 for seconds in values]
+            for key, values in seen.samples.items()
+            if key[:2] == ("forward", "target") and batch * key[2] > 20
+        }
+        return Visit(seen.samples | slow, seen.seconds_per_round)
+
+    monkeypatch.setattr(device_module, "visit", stepping)
+    table = measure_device(small, facts, passes=1).table
+    assert 0 < table.refined <= MOST_REFINED
+    digest = facts.target.digest
+    for batch, context in cells(facts):
+        widths = sorted(
+            row.tokens
+            for row in table.rows.values()
+            if isinstance(row, ForwardRow)
+            and (row.model, row.batch, row.context) == (digest, batch, context)
+        )
+        last = max(n for n in widths if n * batch <= 20)
+        first = min(n for n in widths if n * batch > 20)
+        assert first - last <= 4, "the step has been looked for between its anchors"
+    left = find_cliffs(table, facts.shapes)
+    assert table.refined == MOST_REFINED or not left

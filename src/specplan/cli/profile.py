@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,13 +11,30 @@ from specplan.cli.acceptance_table import hazard_cells, print_hazards
 from specplan.cli.options import JsonOption, ProblemArgument
 from specplan.cli.output import print_json, print_table
 
+if TYPE_CHECKING:
+    from specplan.cost_models.acceptance import AcceptanceProfile
+    from specplan.cost_models.measured_rows import Row
+
 profile = typer.Typer(
     no_args_is_help=True, help="Measure this machine, or what the target accepts."
 )
 
 
 @profile.command("device")
-def device(problem: ProblemArgument, json: JsonOption = False) -> None:
+def device(
+    problem: ProblemArgument,
+    passes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Passes over the grid, at least; more narrow the intervals."),
+    ] = None,
+    batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="Measure at this batch size too; repeatable.")
+    ] = None,
+    context: Annotated[
+        list[int] | None, typer.Option(min=1, help="Measure at this context too, in tokens.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """Measure the seconds of forwards and ops on this machine; goes on where it was stopped."""
     from specplan import api
     from specplan.planner.loading import load_problem
@@ -24,21 +42,26 @@ def device(problem: ProblemArgument, json: JsonOption = False) -> None:
 
     checked = load_problem(problem)
     with terminal_progress() as progress:
-        table = api.profile_device(checked, progress=progress).table
-    folder = checked.profiles / "device"
-    rows = [
-        {"kind": row.key[0], "row": [str(part) for part in row.key[1:] if part is not None]}
-        | {"seconds": row.seconds, "low": row.low, "high": row.high, "runs": row.runs}
-        for row in table.rows.values()
-    ]
+        found = api.profile_device(
+            checked, passes=passes, batches=batch or (), contexts=context or (), progress=progress
+        )
+    folder, table = checked.profiles / "device", found.table
+    rows = [_row(row, found.drift) for row in table.rows.values()]
+    fits = [asdict(fit) for fit in table.fits.values()]
     if json:
         print_json(
-            {"hardware": table.provenance.hardware, "folder": str(folder), "measurements": rows}
+            {
+                "hardware": table.provenance.hardware,
+                "folder": str(folder),
+                "drift": found.drift,
+                "fits": fits,
+                "measurements": rows,
+            }
         )
         return
     print(table.provenance.hardware)
     print_table(
-        ("what", "of", ">median [ms]", ">quartiles [ms]", ">runs"),
+        ("what", "of", ">time [ms]", ">90 % interval [ms]", ">runs", ">passes"),
         [
             (
                 row["kind"],
@@ -46,17 +69,57 @@ def device(problem: ProblemArgument, json: JsonOption = False) -> None:
                 f"{row['seconds'] * 1e3:.3f}",
                 f"{row['low'] * 1e3:.3f} - {row['high'] * 1e3:.3f}",
                 str(row["runs"]),
+                str(row["passes"]),
             )
             for row in rows
         ],
     )
+    for fit in fits:
+        print(_fit_words(fit))
+    print(
+        f"At another moment the whole machine is within +-{found.drift:.1%} of these times "
+        f"(90 %, {len(table.moments)} moments); the intervals above hold that too."
+    )
     print(f"Stored in {folder}")
+
+
+def _row(row: Row, drift: float) -> dict[str, Any]:
+    """A measured row with its 90 % interval."""
+    time = row.time(drift)
+    return {
+        "kind": row.key[0],
+        "row": [str(part) for part in row.key[1:] if part is not None],
+        "seconds": time.median,
+        "low": time.low,
+        "high": time.high,
+        "quartiles": [row.low, row.high],
+        "runs": row.runs,
+        "passes": len(row.passes),
+    }
+
+
+def _fit_words(fit: dict[str, Any]) -> str:
+    return (
+        f"Fit of {fit['model'][:12]} {fit['dtype']}: {fit['bytes_per_second'] / 1e9:.3g} GB/s, "
+        f"{fit['flops_per_second'] / 1e12:.3g} TFLOP/s, {fit['seconds_per_launch'] * 1e6:.2g} us "
+        f"per kernel, sharpness {fit['sharpness']:.2f}; off by {fit['mean_error']:.1%} on average, "
+        f"by at most {fit['error']:.1%} on 90 % of {fit['rows']} rows"
+    )
 
 
 @profile.command("acceptance")
 def acceptance(
     problem: ProblemArgument,
     limit: Annotated[int | None, typer.Option(min=1, help="Use only so many prompts.")] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Stop when the 90 % intervals of tokens per round are within this part of their "
+            "means, either way (default 0.03); 0 takes all prompts.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure acceptance by depth and rank on the prompts; goes on where it was stopped."""
@@ -66,12 +129,9 @@ def acceptance(
 
     checked = load_problem(problem)
     with terminal_progress() as progress:
-        found = api.profile_acceptance(checked, limit=limit, progress=progress)
+        found = api.profile_acceptance(checked, limit=limit, precision=precision, progress=progress)
     folder = checked.profiles / "acceptance"
-    profiles: dict[str, dict[str, Any]] = {
-        proposer: {"positions": profile.positions, "hazards": hazard_cells(profile)}
-        for proposer, profile in found.items()
-    }
+    profiles = {proposer: _record(profile) for proposer, profile in found.items()}
     if json:
         print_json({"folder": str(folder), "profiles": profiles})
         return
@@ -81,4 +141,25 @@ def acceptance(
             f"({record['positions']} positions)"
         )
         print_hazards(title, record["hazards"])
+        print(_precision_words(record))
     print(f"Stored in {folder}")
+
+
+def _record(profile: AcceptanceProfile) -> dict[str, Any]:
+    """A profile's hazards, and how sure it is."""
+    return {
+        "positions": profile.positions,
+        "prompts": len(profile.ranks or profile.lengths or ()),
+        "prompts_left": profile.provenance.get("prompts_left", 0),
+        "half_width": profile.provenance.get("half_width"),
+        "hazards": hazard_cells(profile),
+    }
+
+
+def _precision_words(record: dict[str, Any]) -> str:
+    left = record["prompts_left"]
+    rest = f"sure enough, {left} more were not needed" if left else "all that were asked for"
+    return (
+        f"Tokens per round are known to +-{record['half_width']:.1%} (90 %, the least sure "
+        f"candidate) from {record['prompts']} prompts: {rest}"
+    )
