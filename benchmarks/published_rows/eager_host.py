@@ -7,17 +7,19 @@ Between passes the host has waited for a result, so what it launches there is no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from specplan.cost_models.device import Device
+from specplan.cost_models.device import load_device
 from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.roofline import AnalyticDevice
+from specplan.cost_models.stack import Stack
 
-ELEMENTWISE_SECONDS = 2.5e-6
-"""Device time of a kernel that is no matrix product: assumption, a few microseconds each."""
+PRICED_KERNELS = 5
+"""Matrix products and attention of a layer, of those that `forward_ops` lists."""
 
-MATRIX_KERNELS = 8
-"""Matrix products and attention among the kernels of a layer; the device model prices them."""
+UNFUSED = 1.0
+"""Small kernels move all their tensors, in float32 where PyTorch's norms and softmax do."""
 
 LAUNCHES_PER_READ = 4
 """A read of a result by the host waits until the device is idle: as long as about 4 launches."""
@@ -53,9 +55,16 @@ class EagerHost:
             smallest tile; 1 where the device's own times know of tiles.
     """
 
-    device: Device
+    device: AnalyticDevice
     dispatch_seconds: float
     tile_rows: int = 1
+
+    @classmethod
+    def of(cls, name: str, dispatch_seconds: float, tile_rows: int = 1) -> EagerHost:
+        """A shipped device by name."""
+        device = load_device(name)
+        assert isinstance(device, AnalyticDevice)
+        return cls(device, dispatch_seconds, tile_rows)
 
     def pass_seconds(self, shape: ModelShape, work: Pass, context: int) -> float:
         """A forward pass of `shape`, seconds."""
@@ -69,10 +78,9 @@ class EagerHost:
         layers = shape.num_layers if work.layers is None else work.layers
         kernels = layers * work.layer_kernels + work.other_kernels
         rows = tokens if tokens <= 16 else math.ceil(tokens / self.tile_rows) * self.tile_rows
-        span = (0, layers)
-        busy = self.device.forward_seconds(shape, 1, rows, context, 0, span).median
-        busy += (
-            work.heads * self.device.forward_seconds(shape, 1, rows, context, None, (0, 0)).median
-        )
-        busy += ELEMENTWISE_SECONDS * layers * max(0.0, work.layer_kernels - MATRIX_KERNELS)
+        small = max(0.0, work.layer_kernels - PRICED_KERNELS)
+        stack = Stack("eager", kernels_per_layer=small, elementwise_fusion=UNFUSED)
+        price = replace(self.device, stack=stack).forward_seconds
+        busy = price(shape, 1, rows, context, 0, (0, layers)).median
+        busy += work.heads * price(shape, 1, rows, context, None, (0, 0)).median
         return max(busy, kernels * self.dispatch_seconds)

@@ -23,7 +23,6 @@ from published_rows.spec_bench_methods import (
     TREE_READS,
     eagle_draft,
 )
-from specplan.cost_models.device import load_device
 from specplan.cost_models.model_shape import ModelShape
 
 SOURCE = "2406.17276"
@@ -130,16 +129,16 @@ def _hosts(
             target = TARGETS.get(size_of(row.target))
             if tokens is not None and tokens.positive and target is not None:
                 dispatch = _dispatch(target, row.draft, tokens.positive / row.positive)
-    return {name: EagerHost(load_device(device), dispatch) for name, device in DEVICES.items()}
+    return {name: EagerHost.of(device, dispatch) for name, device in DEVICES.items()}
 
 
 def _dispatch(target: ModelShape, draft: str, ratio: float) -> float:
     """The launch time at which the calibration row has its ratio."""
-    device = load_device(DEVICES[CALIBRATED[0]])
+    machine = DEVICES[CALIBRATED[0]]
     low, high = 1e-6, 60e-6
     for _ in range(40):
         middle = (low + high) / 2.0
-        if cost_ratio(EagerHost(device, middle), target, draft, NODES[STATIC]) < ratio:
+        if cost_ratio(EagerHost.of(machine, middle), target, draft, NODES[STATIC]) < ratio:
             low = middle
         else:
             high = middle

@@ -23,7 +23,6 @@ from published_rows.eager_host import EagerHost, Pass
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.sequoia_tokens import Chains, SweepCost, calibration_of, chains_of
 from published_rows.shapes import llama, size_of
-from specplan.cost_models.device import load_device
 from specplan.cost_models.model_shape import ModelShape
 
 SOURCE = "2402.12374"
@@ -194,4 +193,4 @@ def _host(hardware: str) -> EagerHost | None:
     if name is None:
         return None
     launches = TARGETS["7B"].num_layers * LAYER + 25 + PLAIN_LAUNCHES
-    return EagerHost(load_device(name), PLAIN_SECONDS / launches)
+    return EagerHost.of(name, PLAIN_SECONDS / launches)
