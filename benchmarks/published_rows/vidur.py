@@ -17,6 +17,7 @@ from specplan.cost_models.device import load_device
 from specplan.cost_models.forward import forward_ops
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.roofline import AnalyticDevice
+from specplan.ir.errors import UsageError
 
 SYSTEMS = ("Vidur profile",)
 DEVICES = {"A100": "a100-sxm-80gb", "H100": "h100-sxm", "A40": "a40"}
@@ -39,11 +40,15 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     """The sum of a row's four products, and each product (metric `op_time`)."""
     for row in rows:
         shape, device = public_model(row.target), _device(row)
-        tokens, width = row.get("num_tokens"), row.get("tp") or 1.0
+        tokens, width = row.count("num_tokens", 1_000_000), row.count("tp", 64) or 1
         if shape is None or device is None or tokens is None:
             yield Unpredicted(row, "the model or the device is not known here")
             continue
-        found = op_microseconds(device, shape, int(tokens), int(width))
+        try:
+            found = op_microseconds(device, shape, tokens, width)
+        except UsageError as error:
+            yield Unpredicted(row, str(error))
+            continue
         if row.metric == "layer_gemm_time":
             yield Prediction(row, sum(found.values()), is_calibration(row))
         for item in op_rows(row):
