@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.architectures.config import Config
-from specplan.cost_models.architectures.registry import read_decoder, text_config
 from specplan.cost_models.layers import Decoder
-from specplan.cost_models.number_formats import (
-    DTYPE_BYTES,
-    NumberFormat,
-    WeightFormats,
-    number_format,
-)
+from specplan.cost_models.number_formats import DTYPE_BYTES, NumberFormat, WeightFormats
 from specplan.cost_models.parameters import parameter_inventory
-from specplan.cost_models.quantization import read_formats
-from specplan.cost_models.safetensors_headers import (
-    DTYPE_NAMES,
-    Tensor,
-    config_identity,
-    read_config,
-    stored_tensors,
+from specplan.cost_models.stored_model import (
+    Chosen,
+    StoredModel,
+    read_folder,
+    read_gguf_file,
+    read_stated,
 )
-from specplan.cost_models.stored_parts import exact_formats, is_parameter, part_of
-from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import model_digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +68,9 @@ class ModelShape(Decoder):
             MissingCapabilityError: the architecture is not priced yet.
             UsageError: a key is missing or wrong, or a number format is unknown.
         """
-        decoder = read_decoder(config, name)
-        digest = hashlib.sha256(config_identity(config)).hexdigest()
-        return _make(decoder, config, name, dtype, digest, (weight_format, head_format, kv_format))
+        return cls._of(
+            read_stated(config, name, Chosen(dtype, weight_format, head_format, kv_format))
+        )
 
     @classmethod
     def from_folder(
@@ -111,28 +98,47 @@ class ModelShape(Decoder):
         """
         folder = Path(path)
         name = name or folder.resolve().name
-        config = read_config(folder)
-        decoder = read_decoder(config, str(folder))
-        formats = (weight_format, head_format, kv_format)
-        tensors = {
-            key: tensor
-            for key, tensor in stored_tensors(folder).items()
-            if is_parameter(key, decoder)
-        }
-        if not tensors:
-            digest = hashlib.sha256(config_identity(config)).hexdigest()
-            return _make(decoder, config, name, dtype, digest, formats)
-        packed = bool(text_config(config).get("quantization_config"))
-        if dtype in (None, "auto") and not packed:
-            dtype = _stored_dtype(tensors, folder)
-        shape = _make(decoder, config, name, dtype, model_digest(folder), formats)
-        if not packed:
-            _check_parameters(shape, tensors, folder)
-        elif weight_format is None and head_format is None:
-            stored = [(part_of(key), tensor.bytes) for key, tensor in tensors.items()]
-            exact = exact_formats(decoder, shape.formats, stored, str(folder))
-            shape = replace(shape, formats=exact)
-        return shape
+        return cls._of(
+            read_folder(folder, name, Chosen(dtype, weight_format, head_format, kv_format))
+        )
+
+    @classmethod
+    def from_gguf(
+        cls,
+        path: Path | str,
+        dtype: str | None = None,
+        name: str | None = None,
+        kv_format: str | None = None,
+    ) -> ModelShape:
+        """Shape from a GGUF file: its metadata, and the types of its tensors.
+
+        Args:
+            path: the file, or the first of a split model's; its data are never read whole but
+                for the digest.
+            dtype: number format to multiply in; None or "auto" takes that of unquantised
+                weights, or float16.
+            name: how messages call the model; default the file's name.
+            kv_format: format of the cache; default the dtype.
+
+        Raises:
+            MissingCapabilityError: the architecture or a tensor's type is not priced yet.
+            UsageError: a file is broken, or holds other tensors than its metadata describe.
+        """
+        file = Path(path)
+        return cls._of(read_gguf_file(file, name or file.stem, Chosen(dtype, cache=kv_format)))
+
+    @classmethod
+    def _of(cls, model: StoredModel) -> ModelShape:
+        decoder = model.decoder
+        return cls(
+            **{entry.name: getattr(decoder, entry.name) for entry in fields(decoder)},
+            name=model.name,
+            dtype=model.dtype,
+            formats=model.formats,
+            kv_format=model.kv_format,
+            parameters=sum(parameter_inventory(decoder).values()),
+            digest=model.digest,
+        )
 
     @cached_property
     def weight_bytes(self) -> float:
@@ -201,65 +207,3 @@ class ModelShape(Decoder):
     def num_heads(self) -> int:
         """Query heads of the layer that has most."""
         return max(layer.attention.num_heads for layer in self.layers)
-
-
-def _make(
-    decoder: Decoder,
-    config: Mapping[str, Any],
-    name: str,
-    dtype: str | None,
-    digest: str,
-    chosen: tuple[str | None, str | None, str | None],
-) -> ModelShape:
-    """A shape whose formats are the config's, or those of matrices, head and cache `chosen`."""
-    text = Config(text_config(config), name)
-    if dtype in (None, "auto"):
-        stated = (config.get(key) or text.get(key) for key in ("dtype", "torch_dtype"))
-        dtype = str(next(filter(None, stated), "float32"))
-    if dtype not in DTYPE_BYTES:
-        raise UsageError(
-            f"dtype {dtype!r} is unknown",
-            where=name,
-            remedy=f"Use one of {', '.join(sorted(DTYPE_BYTES))}.",
-        )
-    weight_format, head_format, kv_format = chosen
-    if weight_format is None:
-        formats, cache = read_formats(text, decoder, dtype)
-    else:
-        cache = number_format(dtype)
-        formats = WeightFormats.uniform(cache).with_matrices(number_format(weight_format, name))
-    if head_format is not None:
-        formats = replace(formats, head=number_format(head_format, name))
-    return ModelShape(
-        **{entry.name: getattr(decoder, entry.name) for entry in fields(decoder)},
-        name=name,
-        dtype=dtype,
-        formats=formats,
-        kv_format=number_format(kv_format, name) if kv_format else cache,
-        parameters=sum(parameter_inventory(decoder).values()),
-        digest=digest,
-    )
-
-
-def _check_parameters(shape: ModelShape, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    stored = sum(tensor.elements for tensor in tensors.values())
-    if shape.parameters != stored:
-        raise UsageError(
-            f"the weights hold {stored} parameters, config.json describes {shape.parameters}",
-            where=str(folder),
-            remedy="Take config.json and weights from the same checkpoint.",
-        )
-
-
-def _stored_dtype(tensors: Mapping[str, Tensor], folder: Path) -> str:
-    counts: Counter[str] = Counter()
-    for tensor in tensors.values():
-        counts[tensor.dtype] += tensor.elements
-    stored = counts.most_common(1)[0][0]
-    if stored not in DTYPE_NAMES:
-        raise MissingCapabilityError(
-            f"weights stored as {stored} cannot be priced yet",
-            where=str(folder),
-            remedy=f"Use weights stored as {', '.join(DTYPE_NAMES)}.",
-        )
-    return DTYPE_NAMES[stored]

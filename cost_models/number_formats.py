@@ -6,7 +6,7 @@ A *weight-only* format is unpacked to the model's own dtype before it is multipl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from specplan.ir.errors import UsageError
@@ -101,6 +101,16 @@ def integer_groups(
 def mixture(name: str, form: NumberFormat, size: float, elements: int) -> NumberFormat:
     """A format with the mean width of `elements` that take `size` bytes; the math of `form`."""
     return NumberFormat(name, elements, size, form.math)
+
+
+def joined(counts: Mapping[NumberFormat, int]) -> NumberFormat:
+    """One format for elements of several: the mean width, the math of the most common one."""
+    most = max(counts, key=lambda form: counts[form])
+    if len(counts) == 1:
+        return most
+    name = "/".join(sorted(form.name for form in counts))
+    size = sum(form.bytes_per_element * count for form, count in counts.items())
+    return mixture(name, most, size, sum(counts.values()))
 
 
 def _floats() -> Iterator[NumberFormat]:

@@ -18,7 +18,7 @@ from specplan.cost_models.number_formats import (
     NumberFormat,
     WeightFormats,
     integer_groups,
-    mixture,
+    joined,
     number_format,
 )
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -80,19 +80,10 @@ def read_formats(
         raise UsageError(
             f"quantization_config has a value of the wrong kind ({error})", where=config.where
         ) from error
-    parts = {part: _joined(counts) for part, counts in widths.items()}
+    parts = {part: joined(counts) for part, counts in widths.items()}
     if decoder.tied_embeddings:
         parts["head"] = plain
     return replace(found, **parts), scheme.cache or plain
-
-
-def _joined(counts: Mapping[NumberFormat, int]) -> NumberFormat:
-    most = max(counts, key=lambda form: counts[form])
-    if len(counts) == 1:
-        return most
-    name = "/".join(sorted(form.name for form in counts))
-    size = sum(form.bytes_per_element * count for form, count in counts.items())
-    return mixture(name, most, size, sum(counts.values()))
 
 
 def _scheme(settings: Config) -> Scheme:

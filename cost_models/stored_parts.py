@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 
 from specplan.cost_models.layers import Decoder
-from specplan.cost_models.number_formats import WeightFormats, mixture
+from specplan.cost_models.number_formats import NumberFormat, WeightFormats, mixture
 from specplan.cost_models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
 
@@ -47,6 +47,15 @@ def part_of(name: str) -> str:
     return next((part for part, words in _PARTS if words.search(name)), "other")
 
 
+def elements_by_part(decoder: Decoder) -> Counter[str]:
+    """Parameters of each part of `WeightFormats` that has some."""
+    known = {entry.name for entry in fields(WeightFormats)}
+    elements: Counter[str] = Counter()
+    for part, count in parameter_inventory(decoder).items():
+        elements[part if part in known else "other"] += count
+    return +elements
+
+
 def exact_formats(
     decoder: Decoder,
     formats: WeightFormats,
@@ -64,17 +73,12 @@ def exact_formats(
     Raises:
         UsageError: a part is missing, or takes what no format takes.
     """
-    elements: Counter[str] = Counter()
-    known = {entry.name for entry in fields(WeightFormats)}
-    for part, count in parameter_inventory(decoder).items():
-        elements[part if part in known else "other"] += count
     sizes: Counter[str] = Counter()
     for part, size in stored:
         sizes[part] += size
+    elements = elements_by_part(decoder)
     found = {}
-    for part in known:
-        if not elements[part] and not sizes[part]:
-            continue
+    for part in elements.keys() | sizes.keys():
         bits = 8 * sizes[part] / elements[part] if elements[part] else 0.0
         if not 1.0 <= bits <= 72.0:
             raise UsageError(
@@ -88,3 +92,23 @@ def exact_formats(
     if decoder.tied_embeddings:
         found["head"] = found["embedding"]
     return replace(formats, **found)
+
+
+def check_elements(
+    decoder: Decoder, counts: Mapping[str, Mapping[NumberFormat, int]], where: str
+) -> None:
+    """Check that stored tensors hold exactly the described parameters, part by part.
+
+    Raises:
+        UsageError: they do not; names the first part.
+    """
+    described = elements_by_part(decoder)
+    for part in sorted(described.keys() | counts.keys()):
+        stored = sum(counts.get(part, {}).values())
+        if stored != described[part]:
+            raise UsageError(
+                f"the tensors of {part} hold {stored} parameters, "
+                f"the metadata describe {described[part]}",
+                where=where,
+                remedy="The file may come from an unusual converter; convert it again.",
+            )

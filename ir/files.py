@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -133,5 +134,10 @@ def model_digest(folder: Path | str) -> str:
             where=str(folder),
             remedy="Point to a folder written by transformers' save_pretrained.",
         )
-    lines = [f"{path.name} {_cached_sha256(path)}\n" for path in [config, *weights]]
+    return files_digest([config, *weights])
+
+
+def files_digest(paths: Iterable[Path]) -> str:
+    """Identity of some files: sha256 over their names and sha256, in the order given."""
+    lines = [f"{path.name} {_cached_sha256(path)}\n" for path in paths]
     return sha256_bytes("".join(lines).encode())
