@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Literal, Protocol
 from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
+
+TABLES = "silicon:"
+"""Begins the name of a device whose kernels were measured by others; see `silicon/`."""
 
 
 class UnpricedError(UsageError):
@@ -26,8 +30,8 @@ class Device(Protocol):
         ...
 
     @property
-    def kind(self) -> Literal["analytic", "measured"]:
-        """Whether prices are computed from data-sheet figures or were measured."""
+    def kind(self) -> Literal["analytic", "measured", "tables"]:
+        """Computed from data-sheet figures, measured, or both: others' tables of kernels."""
         ...
 
     @property
@@ -81,6 +85,10 @@ class Device(Protocol):
         """
         ...
 
+    def basis(self, shapes: Iterable[ModelShape]) -> str:
+        """What times of these models' forwards rest on, in words that go on from "time"."""
+        ...
+
     def round_seconds(self, batch: int) -> Seconds:
         """What a round takes beside its ops: the host's loop, hand-over of results.
 
@@ -102,10 +110,12 @@ def load_device(name_or_path: Path | str) -> Device:
 
     `8x` before the name or path of a data sheet means eight of them sharing every layer (tensor
     parallelism); `@` and a name behind it the stack that launches the kernels, `graph` where
-    there is none: `8xh100-sxm@vllm`.
+    there is none: `8xh100-sxm@vllm`. `silicon:` and a system and stack of the package
+    `aiconfigurator-core` means the kernel tables there: `8xsilicon:h100_sxm/vllm`.
 
     Raises:
-        UsageError: no such device, stack or file, or the file is not a device.
+        MissingCapabilityError: the package with the tables is not installed.
+        UsageError: no such device, stack, table or file, or the file is not a device.
     """
     from specplan.cost_models.measured import MeasuredDevice
     from specplan.cost_models.measured_table import MeasuredTable
@@ -116,6 +126,8 @@ def load_device(name_or_path: Path | str) -> Device:
     if text.endswith(".json"):
         return MeasuredDevice(MeasuredTable.load(Path(name_or_path)))
     count, name, stack = _parts(text)
+    if name.startswith(TABLES):
+        return _load_tables(text, count, name, stack)
     if name in list_devices():
         sheet = resources.files("specplan.cost_models") / "devices" / f"{name}.yaml"
         data = sheet.read_text(encoding="utf-8")
@@ -129,6 +141,30 @@ def load_device(name_or_path: Path | str) -> Device:
     device = AnalyticDevice.from_yaml(data, where=name, stack=load_stack(stack or DEFAULT))
     device = device.times(count)
     return replace(device, name=f"{device.name}@{stack}") if stack else device
+
+
+def is_device_name(text: str) -> bool:
+    """Whether `load_device` looks this up among what it knows, rather than as a file."""
+    _, name, _ = _parts(text)
+    return name in list_devices() or name.startswith(TABLES)
+
+
+def _load_tables(text: str, count: int, name: str, stack: str) -> Device:
+    from specplan.cost_models.roofline import AnalyticDevice
+    from specplan.cost_models.silicon.device import load_silicon
+
+    def fallback(sheet: str) -> AnalyticDevice:
+        found = load_device(sheet)
+        assert isinstance(found, AnalyticDevice)
+        return found
+
+    if stack:
+        raise UsageError(
+            "kernel tables were measured under their own stack",
+            where=f"device {text}",
+            remedy=f"Leave @{stack} out, or name other tables: {TABLES}system/stack.",
+        )
+    return load_silicon(name.removeprefix(TABLES), count, fallback)
 
 
 def _parts(text: str) -> tuple[int, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -111,6 +111,10 @@ class MeasuredDevice:
         raise UnpricedError(
             f"op {op_name!r} was not measured", where=f"device {self.name}", remedy=_REMEDY
         )
+
+    def basis(self, shapes: Iterable[ModelShape]) -> str:
+        """What times rest on; see `Device`."""
+        return "was measured"
 
     def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; see `Device`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -169,6 +169,10 @@ class AnalyticDevice:
         judged = op_name.split(":")[0] == "accept" and width > 1
         seconds = self.judge_seconds if judged else self.seconds_per_launch
         return Seconds(seconds, 0.0, 2.0 * seconds)
+
+    def basis(self, shapes: Iterable[ModelShape]) -> str:
+        """What times rest on; see `Device`."""
+        return "is computed from data-sheet figures"
 
     def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; see `Device`."""

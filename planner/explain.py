@@ -197,9 +197,8 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
 
 def _assumptions(result: SearchResult) -> list[str]:
     facts = result.facts
-    device = facts.device
-    how = "was measured" if device.kind == "measured" else "is computed from data-sheet figures"
-    found = [f"time on {device.name} {how}"]
+    shapes = (facts.target, *facts.drafts.values())
+    found = [f"time on {facts.device.name} {facts.device.basis(shapes)}"]
     for proposer, profile in facts.profiles.items():
         found.append(f'the acceptance of "{proposer}" {profile.source}')
     for estimate in result.chosen.estimates:

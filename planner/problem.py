@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from specplan.cost_models.device import is_device_name
+
 SCHEMA_VERSION = 1
 
 TEXT_PROPOSER = "text"
@@ -168,7 +170,8 @@ class Problem(Strict):
 
 def device_is_path(device: str) -> bool:
     """Whether a device is written as the path of a file rather than as a name."""
-    return device.endswith((".json", ".yaml", ".yml")) or "/" in device
+    is_file = device.endswith((".json", ".yaml", ".yml")) or "/" in device
+    return is_file and not is_device_name(device)
 
 
 def resolve_paths(problem: Problem, base: Path) -> Problem:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.device import list_devices
+from specplan.cost_models.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
@@ -154,7 +154,7 @@ def _check_device_and_backend(problem: Problem, origin: Origin) -> None:
                 'Make one with `specplan profile device`, or write "measured" or a name from '
                 "`specplan devices`.",
             )
-    elif device != "measured" and device not in list_devices():
+    elif device != "measured" and not is_device_name(device):
         raise origin.usage(
             "device", f'unknown device "{device}"', nearest(device, ["measured", *list_devices()])
         )

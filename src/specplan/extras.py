@@ -11,6 +11,7 @@ MODULES_OF_EXTRA = {
     "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir"),
     "triton": ("triton",),
     "tensorrt": ("torch_tensorrt", "tensorrt"),
+    "silicon": ("aiconfigurator_core", "pyarrow"),
 }
 
 

@@ -1,0 +1,1 @@
+"""Prices from the kernel tables of the `aiconfigurator-core` package (extra `silicon`)."""
