@@ -20,7 +20,7 @@ from specplan.planner.trees.drafted import (
     policy_value,
 )
 from specplan.planner.trees.families import expansion_tree, head_table, separate_chains
-from specplan.planner.trees.growmap import write_growmap
+from specplan.planner.trees.growmap import read_growmap, write_growmap
 from specplan.planner.trees.layered_growth import LayeredGrowth
 from specplan.planner.trees.levels import GrowLevel, grow_levels, tree_of_levels
 from specplan.planner.trees.objective import TreeChoice, TreeObjective
@@ -63,6 +63,7 @@ __all__ = [
     "optimal_stop",
     "policy_value",
     "read_choices",
+    "read_growmap",
     "rejection_threshold",
     "search_trees",
     "separate_chains",

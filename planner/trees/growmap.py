@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.importers import sequoia
 from specplan.ir.errors import UsageError
-from specplan.ir.files import write_atomic
-from specplan.planner.trees.shape import StaticTree
+from specplan.ir.files import read_text, write_atomic
+from specplan.planner.trees.shape import StaticTree, tree_of_paths
 from specplan.planner.trees.torch_program import torch_program
 
 Integers = NDArray[np.int64]
@@ -78,6 +79,38 @@ class Growmap:
             "depth": self.depth,
             "size": self.size,
         }
+
+
+def read_growmap(path: Path | str) -> StaticTree:
+    """Read the tree of a growmap, from torch's zip or from JSON.
+
+    Raises:
+        UsageError: when it is no growmap, or its parts contradict each other.
+    """
+    if Path(path).suffix != ".json":
+        parents, ranks = sequoia.read_growmap(path)
+    else:
+        try:
+            parts = json.loads(read_text(path, "growmap"))
+        except (ValueError, RecursionError):
+            parts = None
+        if not isinstance(parts, dict) or "Successors" not in parts:
+            raise UsageError(
+                "it is no growmap", where=str(path), remedy="Give a JSON object with `Successors`."
+            )
+        parents, ranks = sequoia.tree_of_growmap(parts | _mask(parts), str(path))
+    # ids may run in any order that puts parents first
+    return tree_of_paths(StaticTree(parents, ranks).paths)
+
+
+def _mask(parts: dict[str, Any]) -> dict[str, Integers]:
+    """The mask of a JSON growmap as an array; nothing where it has none."""
+    if parts.get("mask") is None:
+        return {}
+    try:
+        return {"mask": np.array(parts["mask"], dtype=np.int64)}
+    except (ValueError, TypeError, OverflowError):
+        return {"mask": np.zeros(0, dtype=np.int64)}
 
 
 def write_growmap(path: Path | str, tree: StaticTree) -> None:

@@ -16,6 +16,7 @@ from specplan.planner.trees import (
     chain,
     expansion_tree,
     read_choices,
+    read_growmap,
     search_trees,
     write_choices,
     write_growmap,
@@ -59,6 +60,42 @@ def test_the_same_tree_is_the_same_file(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == first
     with pytest.raises(UsageError):
         write_growmap(tmp_path / "map.txt", SMALL)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows(ranks=5))
+def test_growmaps_come_back(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list[float]]
+) -> None:
+    tree = search_trees(AcceptanceTable.of_rows(table), 20, 5).tree(20, 5)
+    for name in ("map.pt", "map.json"):
+        path = tmp_path_factory.mktemp("growmap") / name
+        write_growmap(path, tree)
+        assert read_growmap(path) == tree
+
+
+def test_torch_growmaps_are_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    parts = Growmap(SMALL).parts
+    tensors = {name: torch.tensor(parts[name]) for name in ("mask", "depth")}
+    torch.save(parts | tensors, tmp_path / "map.pt")
+    assert read_growmap(tmp_path / "map.pt") == SMALL
+
+
+def test_no_growmap(tmp_path: Path) -> None:
+    path = tmp_path / "map.json"
+    good = {"Successors": [[1, 2], [], []], "size": 3}
+    path.write_text(json.dumps(good))
+    assert read_growmap(path) == expansion_tree((2,))
+    wrong: list[object] = [3, [], {}, good | {"size": 4}, good | {"Successors": [[1, 1], [], []]}]
+    wrong += [good | {"mask": mask} for mask in ([[1]], "x", [[1, 0], [1]], np.eye(3).tolist())]
+    for content in wrong:
+        path.write_text(json.dumps(content))
+        with pytest.raises(UsageError):
+            read_growmap(path)
+    path.write_text("[" * 9999)
+    with pytest.raises(UsageError):
+        read_growmap(path)
 
 
 @settings(max_examples=30, deadline=None)
