@@ -5,12 +5,16 @@ brings that heads y nodes (relative to its own probability), the best n nodes in
 subtrees are T_b[n] = max over y of T_(b-1)[n - y] + h_b C[y], and G[n] = max over b of T_b[n]; C
 comes from one level further down (Sequoia, arXiv 2402.12374, section 3.2, which counts the root in
 sizes and levels, and asks for exactly n nodes; here n is a budget, and the values are the same
-wherever exactly n nodes fit). Four facts make it quick and lose nothing:
+wherever exactly n nodes fit). Five facts make it quick and lose nothing:
 
 - *Sizes follow hazards.* Siblings offer the same C, which does not decrease. If a child with the
   smaller hazard heads more nodes than one with the larger, exchanging what hangs below them loses
   nothing (rearrangement inequality). So a child with k elder siblings of at least its own hazard
   heads at most n / (k + 1) of n nodes: all ranks together cost N^2 log W, not N^2 W.
+- *Nodes go where they are worth most.* If the last of the y nodes below a child, h_b (C[y] -
+  C[y - 1]), is worth no more than one more below an elder sibling, moving it loses nothing; so the
+  elder siblings may be taken to have grown past all places that are worth as much. Finding these
+  takes a sort per rank, which pays for large budgets only.
 - *Ranks end.* No node in or after a rank is worth more than the largest hazard h from there on.
   Say an elder sibling with hazard g heads so few nodes that g times the least increase of C so
   far is h at least: then a node is worth as much there. From a rank on before which all n nodes
@@ -23,6 +27,7 @@ Ties go to fewer children, then to the smaller subtree of the youngest child, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,6 +38,8 @@ from specplan.planner.trees.table import AcceptanceTable, Array
 
 _BLOCK = 32768
 """Sums held at once, so that they stay in the processor's cache."""
+_SHARPENED = 1 << 17
+"""Sums of one rank from which it pays to leave out more of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +71,21 @@ class _Sums:
         )
         self._block = np.empty(max(_BLOCK, nodes + 1))
 
-    def largest(self, left: Array, right: Array, elders: tuple[int, int], out: Array) -> None:
+    def largest(self, left: Array, right: Array, starts: Sequence[int], out: Array) -> None:
         """Write the largest sums to `out`, which holds minus infinity.
 
         Args:
             left: by nodes, from 0.
             right: by nodes, from 1, as a column; those beyond its end are not tried.
-            elders: siblings that have at least y nodes each, and others, of one node at least.
+            starts: by nodes of `right`, from 1: the n from which they are tried, not decreasing.
             out: by nodes, from 0.
         """
-        nodes, share, others = self.nodes, elders[0] + 1, elders[1]
+        nodes = self.nodes
         self._left[nodes:] = left
-        last = min((nodes - others) // share, len(right))
+        last = min(len(starts), len(right))
         first = 1
         while first <= last:
-            start = first * share + others
+            start = starts[first - 1]
             width = nodes + 1 - start
             rows = min(last - first + 1, max(1, _BLOCK // width))
             block = self._block[: rows * width].reshape(rows, width)
@@ -101,6 +108,31 @@ def _useful_ranks(row: Array, child: Array) -> int:
     return min(nodes, int(useless[0]) if len(useless) else len(row))
 
 
+class _Places:
+    """What one more node is worth at least below elder siblings; all values here are negated."""
+
+    def __init__(self, row: Array, child: Array) -> None:
+        self._row, self._child = row, child
+        self._growth = -np.minimum.accumulate(np.diff(child[1:]))
+        self._sorted, self._ranks = np.empty(0), 0
+
+    def sharpened(self, starts: range, rank: int) -> Sequence[int]:
+        """Later starts of the sizes of a child: where elder siblings have no better places."""
+        while self._ranks < rank:
+            merged = np.concatenate((self._sorted, self._row[self._ranks] * self._growth))
+            merged.sort(kind="stable")
+            self._sorted, self._ranks = merged[: len(self._growth)], self._ranks + 1
+        sizes = np.arange(2, len(starts) + 1)
+        lost = self._row[rank] * (self._child[1 : len(starts)] - self._child[2 : len(starts) + 1])
+        better = np.searchsorted(self._sorted, lost, side="right")
+        plain = np.arange(starts.start, starts.stop, starts.step)[1:]
+        sharper = np.maximum(sizes + rank + better, plain)
+        # a block of sizes begins with the first start
+        sharper = np.minimum.accumulate(sharper[::-1])[::-1]
+        kept = int(np.searchsorted(sharper, starts.stop - 1, side="right"))
+        return [starts[0], *sharper[:kept].tolist()]
+
+
 def _forests(row: Array, child: Array, sums: _Sums) -> Forests:
     """The best forests below a node whose children have these hazards and bring `child`."""
     ranks = _useful_ranks(row, child)
@@ -114,13 +146,14 @@ def _forests(row: Array, child: Array, sums: _Sums) -> Forests:
             exactly[rank + 1, rank + 1 :] = exactly[rank, rank] + row[rank] * child[1]
         return Forests(exactly, exactly.max(axis=0), child)
     elders = np.tril(row[:ranks] >= row[:ranks, None], -1).sum(axis=1).tolist()
+    places = _Places(row, child)
     for rank in range(1, ranks):
-        sums.largest(
-            exactly[rank],
-            row[rank] * child[1 : largest + 1, None],
-            (elders[rank], rank - elders[rank]),
-            exactly[rank + 1],
-        )
+        share = elders[rank] + 1
+        shared = range(rank + 1, sums.nodes + 1, share)
+        sharpen = sums.nodes**2 > _SHARPENED * share
+        starts = places.sharpened(shared, rank) if sharpen else shared
+        brought = row[rank] * child[1 : largest + 1, None]
+        sums.largest(exactly[rank], brought, starts, exactly[rank + 1])
     return Forests(exactly, exactly.max(axis=0), child)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.ir.errors import UsageError
-from specplan.planner.trees import AcceptanceTable, best_first_tree, search_trees
+from specplan.planner.trees import AcceptanceTable, best_first_tree, programme, search_trees
 from specplan.planner.trees.ordered import OrderedSearch
 from specplan.planner.trees.programme import ProgrammeSearch
 from tests.planner.trees.laws import (
@@ -35,10 +38,19 @@ def _enumerated(table: AcceptanceTable) -> np.ndarray:
     return best
 
 
-@settings(max_examples=40, deadline=None)
-@given(rows())
-def test_the_programme_equals_exhaustive_enumeration(table: list[list[float]]) -> None:
+def sharpened(always: bool) -> Any:
+    """What the programme leaves out in large searches only, left out in small ones too."""
+    return patch.object(programme, "_SHARPENED", -1 if always else programme._SHARPENED)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows(), st.booleans())
+def test_the_programme_equals_exhaustive_enumeration(
+    table: list[list[float]], always: bool
+) -> None:
     search = ProgrammeSearch(AcceptanceTable.of_rows(table), NODES, DEPTH)
+    with sharpened(always):
+        _ = search.values
     assert np.allclose(search.values, _enumerated(search.table), rtol=0, atol=1e-12)
 
 
@@ -50,9 +62,13 @@ def test_best_first_equals_exhaustive_enumeration(table: list[list[float]]) -> N
 
 
 @settings(max_examples=100, deadline=None)
-@given(rows(ranks=6, depths=1), st.integers(1, 24))
-def test_the_programme_equals_the_published_one(table: list[list[float]], size: int) -> None:
+@given(rows(ranks=6, depths=1), st.integers(1, 24), st.booleans())
+def test_the_programme_equals_the_published_one(
+    table: list[list[float]], size: int, always: bool
+) -> None:
     search = ProgrammeSearch(AcceptanceTable.of_rows(table), size - 1, 5)
+    with sharpened(always):
+        _ = search.values
     published = np.array(published_programme(table[0], size, 6))[1:, 1:]
     # the published one asks for exactly so many nodes, which may be more than fit
     published = np.maximum.accumulate(published, axis=1)
@@ -166,6 +182,17 @@ def test_a_poor_rank_is_taken_for_the_good_one_behind_it() -> None:
     assert search.values[2].tolist() == pytest.approx([1.0, 1.3, 1.39, 1.9, 2.08])
     assert search.tree(3, 2).ranks == (0, 1, 2)
     assert search.tree(4, 2).parents == (-1, -1, -1, 2)
+
+
+def test_a_large_search_leaves_out_nothing_that_counts() -> None:
+    noisy = np.random.default_rng(0).permutation(DEMO).tolist()
+    for table in (vector(*DEMO), vector(*noisy), AcceptanceTable.of_rows([DEMO, noisy, DEMO])):
+        found = []
+        for always in (True, False):
+            search = ProgrammeSearch(table, 300, 6)
+            with sharpened(always):
+                found.append(search.values)
+        assert np.allclose(*found, rtol=0, atol=1e-12)
 
 
 def test_ties_go_to_fewer_children_and_shallower_nodes() -> None:
