@@ -18,8 +18,9 @@ from specplan.cost_models.stack import Stack
 PRICED_KERNELS = 5
 """Matrix products and attention of a layer, of those that `forward_ops` lists."""
 
-UNFUSED = 1.0
-"""Small kernels move all their tensors, in float32 where PyTorch's norms and softmax do."""
+EAGER_PASSES = 2.0
+"""What eager small kernels move, in the traffic of kernels fused op by op: norms and rotations pass
+over float32 copies."""
 
 LAUNCHES_PER_READ = 4
 """A read of a result by the host waits until the device is idle: as long as about 4 launches."""
@@ -79,7 +80,7 @@ class EagerHost:
         kernels = layers * work.layer_kernels + work.other_kernels
         rows = tokens if tokens <= 16 else math.ceil(tokens / self.tile_rows) * self.tile_rows
         small = max(0.0, work.layer_kernels - PRICED_KERNELS)
-        stack = Stack("eager", kernels_per_layer=small, elementwise_fusion=UNFUSED)
+        stack = Stack("eager", kernels_per_layer=small, elementwise_fusion=EAGER_PASSES)
         price = replace(self.device, stack=stack).forward_seconds
         busy = price(shape, 1, rows, context, 0, (0, layers)).median
         busy += work.heads * price(shape, 1, rows, context, None, (0, 0)).median

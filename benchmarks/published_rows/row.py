@@ -50,18 +50,24 @@ class Row:
         pair = entry.get("model_pair")
         pair = pair if isinstance(pair, dict) else {}
         setting = entry.get("setting")
-        words = {
-            key: str(entry.get(key) or "")
-            for key in ("system", "metric", "hardware", "source", "task", "unit", "note")
-        }
+
+        def word(key: str) -> str:
+            return str(entry.get(key) or "")
+
         return cls(
+            system=word("system"),
+            metric=word("metric"),
+            hardware=word("hardware"),
+            source=word("source"),
+            task=word("task"),
+            unit=word("unit"),
+            note=word("note"),
             value=entry.get("value"),
             target=str(pair.get("target") or ""),
             draft=str(pair.get("draft") or ""),
             setting={str(k): _plain(v) for k, v in setting.items()}
             if isinstance(setting, dict)
             else {},
-            **words,
         )
 
     @property

@@ -12,9 +12,8 @@ and one constant per machine: the seconds that its host takes to launch a kernel
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from published_rows.eager_host import EagerHost
+from published_rows.eager_host import EagerHost, Pass
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.shapes import llama, size_of
 from published_rows.spec_bench_methods import (
@@ -26,13 +25,9 @@ from published_rows.spec_bench_methods import (
     SPS_ROUND_LAUNCHES,
     SPS_ROUND_READS,
     Method,
-    Pass,
     assisted_draft_length,
 )
-from specplan.cost_models.device import Device, load_device
 from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.roofline import AnalyticDevice
-from specplan.cost_models.stack import IDEAL
 
 SYSTEMS = (*METHODS, "SpS")
 GROUP = "Spec-Bench"
@@ -51,7 +46,6 @@ DEVICES = {"A100-80GB": "a100-sxm-80gb", "RTX 3090 24GB": "rtx-3090"}
 TILE_ROWS = {"RTX 3090 24GB": 64}
 """GA102 takes as long for 64 rows as for 128 on the A40 of microsoft/vidur, but not as for 32."""
 
-EAGER_PASSES = 2.0
 SHIPPED_DISPATCH = {"A100-80GB": 17.5e-6, "RTX 3090 24GB": 8.2e-6}
 CALIBRATED = ("RTX 3090 24GB", "SpS")
 
@@ -130,22 +124,10 @@ def target_of(name: str) -> ModelShape | None:
     return TARGETS.get(size_of(name))
 
 
-def kernels_only(name: str) -> Device:
-    """A device without launches and small kernels, which `EagerHost` adds itself.
-
-    What those kernels move is the device's: twice that of kernels fused op by op, since eager
-    norms and rotations pass over float32 copies.
-    """
-    device = load_device(name)
-    if not isinstance(device, AnalyticDevice):
-        return device
-    return replace(device, stack=replace(IDEAL, elementwise_fusion=EAGER_PASSES))
-
-
 def calibrate(rows: Sequence[Row]) -> dict[str, EagerHost]:
     """A host per machine; its launch time from the named row where it is there."""
     hosts = {
-        name: EagerHost(kernels_only(device), SHIPPED_DISPATCH[name], TILE_ROWS.get(name, 1))
+        name: EagerHost.of(device, SHIPPED_DISPATCH[name], TILE_ROWS.get(name, 1))
         for name, device in DEVICES.items()
     }
     hardware, system = CALIBRATED

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from published_rows.public_models import public_model
 from published_rows.row import Prediction, Row, Unpredicted
@@ -78,7 +79,7 @@ def op_microseconds(
     return {name: times[ours] for name, ours in OPS.items()}
 
 
-def _note(row: Row) -> dict[str, object] | dict[str, dict[str, float]]:
+def _note(row: Row) -> dict[str, Any]:
     try:
         found = json.loads(row.note)
     except ValueError:

@@ -85,4 +85,4 @@ def test_ratios_carry_over_to_larger_targets(repository: Path, tmp_path: Path) -
         assert score["worst"] < 0.15
         assert score["mape"] < 0.06
     assert groups["Spec-Bench 13B"]["kendall_tau"] >= 0.9
-    assert groups["Spec-Bench 33B"]["kendall_tau"] >= 0.6  # methods lie within 3 % of each other
+    assert groups["Spec-Bench 33B"]["kendall_tau"] >= 0.7  # methods lie within 3 % of each other
