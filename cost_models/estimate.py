@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.cells import cell, chosen, each
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.cost import Cost
+from specplan.cost_models.cost import Cost, Quantity
 from specplan.cost_models.device import Device, UnpricedError
 from specplan.cost_models.drafting import read_drafting
 from specplan.cost_models.forecast import rate
@@ -21,7 +26,9 @@ from specplan.ir.schedule import select_round
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The price of a plan for a batch of equal requests.
+    """The price of a plan for a batch of equal requests, or for many of them at once.
+
+    Every number is one, or an array [cells]; `cells` takes it apart.
 
     Attributes:
         batch: requests that run together.
@@ -45,8 +52,8 @@ class Estimate:
         extrapolated: some time lies outside of what was measured.
     """
 
-    batch: int
-    prompt_tokens: int
+    batch: Quantity
+    prompt_tokens: Quantity
     output_tokens: int
     seconds_per_round: Seconds
     tokens_per_round: Interval
@@ -65,82 +72,155 @@ class Estimate:
     assumptions: tuple[str, ...]
     extrapolated: bool
 
+    def cells(self) -> tuple[Estimate, ...]:
+        """One estimate of plain numbers for each cell."""
+        if not isinstance(self.batch, np.ndarray):
+            return (self,)
+        return tuple(cell(self, index) for index in range(len(self.batch)))
+
 
 @dataclass
 class Pricer:
-    """Prices plans for requests of one length; what several plans share is priced once.
+    """Prices plans for batches of equal requests; what several plans share is priced once.
 
     Attributes:
         device: what the plans run on.
         shapes: by the model's name in the plans.
-        prompt_tokens: of each request.
+        batch: requests that run together, a number or an array [cells].
+        prompt_tokens: of each request, a number or an array [cells].
         output_tokens: of each request.
+        longest: prompt and text of the longest request, in tokens, for the memory; default that
+            of the requests that are priced.
     """
 
     device: Device
     shapes: Mapping[str, ModelShape]
-    prompt_tokens: int
+    batch: Quantity
+    prompt_tokens: Quantity
     output_tokens: int
-    _clocks: dict[int, Clock] = field(default_factory=dict)
+    longest: tuple[int, int] | None = None
 
-    def estimate(
-        self, plan: Plan, acceptance: AcceptanceProfile | None, batch: int
-    ) -> Estimate | Unpriced:
-        """Price a plan for a batch of requests that start together.
+    @cached_property
+    def clock(self) -> Clock:
+        """What prices rounds at the mean context of these requests."""
+        context = self.prompt_tokens + self.output_tokens / 2.0
+        return Clock(self.device, self.shapes, self.batch, context)
+
+    def estimate(self, plan: Plan, acceptance: AcceptanceProfile | None) -> Estimate | Unpriced:
+        """Price a plan; the estimate's numbers are arrays where the pricer's are.
 
         Args:
-            plan: a verified plan.
+            plan: a verified plan; all cells must run the same round of it.
             acceptance: of the plan's proposer; None for plans that draft nothing.
-            batch: requests.
 
         Returns:
             The estimate, or why there is none.
         """
-        clock = self.clock(batch)
-        item = plan.round(select_round(plan, batch=batch, context=round(clock.context)))
+        item = self._round(plan)
         drafting = read_drafting(plan, item, acceptance)
         if isinstance(drafting, Unpriced):
             return drafting
-        price = price_round(drafting.demands, clock, drafting.lag(batch))
+        price = price_round(drafting.demands, self.clock, drafting.lag(self.batch))
         if isinstance(price, Unpriced):
             return price
         try:
-            prefill = prefill_seconds(plan, self.device, self.shapes, batch, self.prompt_tokens)
+            prefill = self.prefill(plan)
         except UnpricedError as error:
             return Unpriced("prefill", str(error))
-        tokens, rounds = drafting.tokens_per_round, drafting.rounds(self.output_tokens, batch)
+        tokens = drafting.tokens_per_round
+        rounds = each(self.batch, partial(drafting.rounds, self.output_tokens))
         per_token = price.seconds.times(tokens.inverse)
         decode = price.seconds.times(rounds)
         request = prefill + decode
-        text = self.prompt_tokens + self.output_tokens
         return Estimate(
-            batch=batch,
+            batch=self.batch,
             prompt_tokens=self.prompt_tokens,
             output_tokens=self.output_tokens,
             seconds_per_round=price.seconds,
             tokens_per_round=tokens,
             seconds_per_token=per_token,
-            tokens_per_second=rate(batch, per_token),
+            tokens_per_second=rate(self.batch, per_token),
             ttft=prefill + price.seconds,
             prefill=prefill,
             rounds=rounds,
             decode_seconds=decode,
             request_seconds=request,
-            tokens_per_second_end_to_end=rate(batch * self.output_tokens, request),
+            tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
             prompts=0 if drafting.acceptance is None else drafting.acceptance.prompts,
-            memory=plan_memory(plan, self.shapes, batch, text, self.prompt_tokens),
+            memory=self.memory(plan),
             breakdown=price.breakdown,
             cost=price.cost,
-            assumptions=(*price.assumptions, *_assumptions(plan, item, acceptance, batch)),
+            assumptions=(*price.assumptions, *_assumptions(plan, item, acceptance, self.batch)),
             extrapolated=request.extrapolated,
         )
 
-    def clock(self, batch: int) -> Clock:
-        """What prices rounds of a batch at the mean context of these requests."""
-        if batch not in self._clocks:
-            context = self.prompt_tokens + self.output_tokens / 2.0
-            self._clocks[batch] = Clock(self.device, self.shapes, batch, context)
-        return self._clocks[batch]
+    def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:
+        """The price of a schedule: in each cell that of the round which runs there.
+
+        Args:
+            plan: the schedule; all its models read the prompts, and all its caches are held.
+            parts: of the plans whose rounds it is made of, priced by this pricer.
+            which: index into `parts` of each cell, [cells].
+        """
+        found, prefill = chosen(parts, which), self.prefill(plan)
+        request = prefill + found.decode_seconds
+        return replace(
+            found,
+            ttft=prefill + found.seconds_per_round,
+            prefill=prefill,
+            request_seconds=request,
+            tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
+            memory=self.memory(plan),
+            breakdown=(),
+            extrapolated=request.extrapolated,
+        )
+
+    def _round(self, plan: Plan) -> Round:
+        context = self.prompt_tokens + self.output_tokens / 2.0
+        loads = np.broadcast(self.batch, context)
+        names = {select_round(plan, batch=int(b), context=round(c)) for b, c in loads}
+        if len(names) > 1:
+            raise ValueError(f"loads that run different rounds are priced apart: {sorted(names)}")
+        return plan.round(names.pop())
+
+    def prefill(self, plan: Plan) -> Seconds:
+        """The prompts through every model that keeps a cache of its own; remembered by model.
+
+        The last token of a prompt is the root of the first round; a prefill is nevertheless known
+        by the whole prompt's length.
+
+        Raises:
+            UnpricedError: the device cannot say.
+        """
+        states = [state for state in plan.states if isinstance(state, CacheState)]
+        models = [state.model for state in states if not state.view]
+        for model in models:
+            if model not in self._prefills:
+                self._prefills[model] = prefill_seconds(
+                    self.device, self.clock.shape(model), self.batch, self.prompt_tokens
+                )
+        return total(self._prefills[model] for model in models)
+
+    @cached_property
+    def _prefills(self) -> dict[str, Seconds]:
+        return {}
+
+    def memory(self, plan: Plan) -> PlanMemory:
+        """Memory is affine in the batch: that of one request and of two tell it for all."""
+
+        def of_prompt(prompt: int) -> tuple[PlanMemory, PlanMemory]:
+            first, text = self.longest or (prompt, prompt + self.output_tokens)
+            one, two = (plan_memory(plan, self.shapes, n, text, first) for n in (1, 2))
+            return one, two
+
+        one, two = each(self.prompt_tokens, of_prompt)
+        more = self.batch - 1
+        parts = zip(one.parts, two.parts, strict=True)
+        return PlanMemory(tuple(replace(a, bytes=_line(a.bytes, b.bytes, more)) for a, b in parts))
+
+
+def _line(first: Quantity, second: Quantity, steps: Quantity) -> Quantity:
+    return first + (second - first) * steps
 
 
 def price_plan(
@@ -153,44 +233,31 @@ def price_plan(
     prompt_tokens: int,
     output_tokens: int,
 ) -> Estimate | Unpriced:
-    """Price one plan; see `Pricer`, which prices several sooner."""
-    return Pricer(device, shapes, prompt_tokens, output_tokens).estimate(plan, acceptance, batch)
+    """Price one plan for one load; see `Pricer`, which prices many sooner."""
+    return Pricer(device, shapes, batch, prompt_tokens, output_tokens).estimate(plan, acceptance)
 
 
 def prefill_seconds(
-    plan: Plan,
-    device: Device,
-    shapes: Mapping[str, ModelShape],
-    batch: int,
-    prompt_tokens: int,
+    device: Device, shape: ModelShape, batch: Quantity, prompt_tokens: Quantity
 ) -> Seconds:
-    """The prompts through every model that keeps a cache of its own.
-
-    The last token of a prompt is the root of the first round; a prefill is nevertheless known
-    by the whole prompt's length.
+    """The prompts of a batch through one model.
 
     Raises:
-        UnpricedError: the device cannot say, or a model's shape is missing.
+        UnpricedError: the device cannot say.
     """
-    models = [
-        state.model for state in plan.states if isinstance(state, CacheState) and not state.view
-    ]
-    missing = [name for name in models if name not in shapes]
-    if missing:
-        raise UnpricedError(f"the shape of model {missing[0]!r} is not known")
-    if prompt_tokens <= 1:
+    if not isinstance(prompt_tokens, np.ndarray) and prompt_tokens <= 1:
         return Seconds.exact(0.0)
-    return total(device.prefill_seconds(shapes[name], batch, prompt_tokens) for name in models)
+    return device.prefill_seconds(shape, batch, prompt_tokens)
 
 
 def _assumptions(
-    plan: Plan, item: Round, acceptance: AcceptanceProfile | None, batch: int
+    plan: Plan, item: Round, acceptance: AcceptanceProfile | None, batch: Quantity
 ) -> tuple[str, ...]:
     words = (
         (f"round {item.name!r} runs throughout", plan.schedule is not None),
         (
             "requests of a batch are alike",
-            acceptance is not None and acceptance.positions == 0 and batch > 1,
+            acceptance is not None and acceptance.positions == 0 and np.max(batch) > 1,
         ),
     )
     return tuple(word for word, holds in words if holds)

@@ -79,7 +79,7 @@ class Workbench:
     @property
     def prompt_tokens(self) -> int:
         """Most tokens of a prompt while measuring; a trace counts with 256."""
-        return self.problem.workload.prompt_tokens or 256
+        return max(self.problem.workload.lengths, default=256)
 
     def compile(self, plan: Plan) -> Executable:
         """An executable of a plan over these models."""

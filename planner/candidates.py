@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from specplan.cost_models.estimate import Estimate
@@ -22,8 +23,9 @@ class Candidate:
         words: the setting in a few words.
         proposer: whose acceptance profile priced it; None when nothing is drafted.
         plan: its plan; None for a refused family.
-        estimates: one per batch size of the workload, in that order; empty without a price.
+        estimate: its price, an array entry for each cell of the workload; None without one.
         refusal: why it cannot be chosen; None when it can.
+        by_cell: of a schedule, the candidate whose round runs in each cell of the workload.
     """
 
     method: str
@@ -32,13 +34,31 @@ class Candidate:
     words: str
     proposer: str | None = None
     plan: Plan | None = None
-    estimates: tuple[Estimate, ...] = ()
+    estimate: Estimate | None = None
     refusal: str | None = None
+    by_cell: tuple[Candidate, ...] = ()
+
+    @cached_property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """One for each cell of the workload, in their order; empty without a price."""
+        if self.estimate is None:
+            return ()
+        cells = self.estimate.cells()
+        return (
+            tuple(
+                replace(mine, breakdown=theirs.breakdown, assumptions=theirs.assumptions)
+                for mine, theirs in zip(
+                    cells, (c.estimates[i] for i, c in enumerate(self.by_cell)), strict=True
+                )
+            )
+            if self.by_cell
+            else cells
+        )
 
     @property
     def priced(self) -> bool:
-        """Whether it has estimates; a limit may still refuse it."""
-        return bool(self.estimates)
+        """Whether it has a price; a limit may still refuse it."""
+        return self.estimate is not None
 
     @property
     def admissible(self) -> bool:
@@ -46,12 +66,13 @@ class Candidate:
         return self.priced and self.refusal is None
 
     @property
-    def simplicity(self) -> tuple[int, int, int]:
-        """Sorts simpler plans first: models run, nodes judged, ops of a round with a price."""
-        assert self.plan is not None, "only plans are compared"
-        parts = self.estimates[0].breakdown
+    def simplicity(self) -> tuple[int, int, int, int]:
+        """Sorts simpler plans first: rounds, models run, nodes judged, ops with a price."""
+        assert self.plan is not None and self.estimate is not None, "only prices are compared"
+        parts = [part for estimate in self.estimates for part in estimate.breakdown]
         judged = max((part.width for part in parts if part.op.startswith("accept")), default=0)
-        return len(self.plan.models), judged, sum(part.times for part in parts)
+        times = sum(part.times for part in parts)
+        return len(self.plan.rounds), len(self.plan.models), judged, times
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON; the plan as text."""

@@ -1,8 +1,8 @@
 """Which candidate is better, and whether by more than the estimates can tell.
 
 The score of a candidate is what the objective makes of its estimates, lower is better: latency
-takes the mean over the batch sizes of a request's seconds per output token, prefill included;
-throughput takes the seconds per output token of the device at the mean rate.
+takes the mean over the cells (batch sizes, prompt lengths) of a request's seconds per output token,
+prefill included; throughput takes the seconds per output token of the device at the mean rate.
 
 Two candidates share most errors of a device: where both are wrong by the same factor, their ratio
 is right. What counts against a gain is therefore how much wider the candidate's own time is, and
@@ -11,9 +11,13 @@ the interval of its acceptance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.cost import Quantity, maximum, minimum
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.planner.candidates import Candidate
@@ -26,19 +30,31 @@ TIE = 0.01
 
 def score(candidate: Candidate, objective: Objective) -> float:
     """Seconds per output token at the estimates' own values; lower is better."""
-    return _score(
-        candidate.estimates, [e.request_seconds.median for e in candidate.estimates], objective
-    )
+    estimate = _price(candidate)
+    return _score(estimate, estimate.request_seconds.median, objective)
 
 
 def speedup(candidate: Candidate, plain: Candidate, objective: Objective) -> Interval:
     """How many times as fast as `plain`, with what the estimates leave open between the two."""
     base = score(plain, objective)
-    pairs = list(zip(candidate.estimates, plain.estimates, strict=True))
-    slow = _score(candidate.estimates, [_bounds(e, p)[1] for e, p in pairs], objective)
-    fast = _score(candidate.estimates, [_bounds(e, p)[0] for e, p in pairs], objective)
+    estimate = _price(candidate)
+    least, most = _bounds(estimate, _price(plain))
+    slow, fast = (_score(estimate, seconds, objective) for seconds in (most, least))
     mean = base / score(candidate, objective)
     return Interval(mean, min(mean, base / slow), max(mean, base / fast))
+
+
+def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64]:
+    """What the objective's mean is taken over, lower is better, [cells]."""
+    estimate = _price(candidate)
+    return _cells(estimate, estimate.request_seconds.median, objective)
+
+
+def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
+    """In which cells it beats `plain` by more than what the estimates leave open, [cells]."""
+    _, most = _bounds(_price(candidate), _price(plain))
+    found: NDArray[np.bool_] = np.asarray(most) < _price(plain).request_seconds.median
+    return found
 
 
 def choose(
@@ -66,34 +82,42 @@ def best_by_score(candidates: Iterable[Candidate], objective: Objective) -> Cand
     return min(priced, key=lambda c: (score(c, objective), c.simplicity, c.words), default=None)
 
 
-def _score(
-    estimates: Sequence[Estimate], request_seconds: Sequence[float], objective: Objective
-) -> float:
-    per_token = [
-        seconds / estimate.output_tokens
-        for estimate, seconds in zip(estimates, request_seconds, strict=True)
-    ]
-    if objective == "latency":
-        return sum(per_token) / len(per_token)
-    rates = [e.batch / seconds for e, seconds in zip(estimates, per_token, strict=True)]
-    return len(rates) / sum(rates)
+def _price(candidate: Candidate) -> Estimate:
+    assert candidate.estimate is not None, "only prices are compared"
+    return candidate.estimate
 
 
-def _bounds(estimate: Estimate, plain: Estimate) -> tuple[float, float]:
+def _score(estimate: Estimate, request_seconds: Quantity, objective: Objective) -> float:
+    cells = _cells(estimate, request_seconds, objective)
+    return float(cells.mean() if objective == "latency" else 1.0 / (1.0 / cells).mean())
+
+
+def _cells(
+    estimate: Estimate, request_seconds: Quantity, objective: Objective
+) -> NDArray[np.float64]:
+    """Seconds per output token: of a request, or of the device for throughput."""
+    per_token = np.asarray(request_seconds, dtype=np.float64) / estimate.output_tokens
+    return per_token if objective == "latency" else per_token / estimate.batch
+
+
+def _bounds(estimate: Estimate, plain: Estimate) -> tuple[Quantity, Quantity]:
     """Least and most seconds of a request, errors shared with `plain` left out."""
-    prefill = _own_bounds(estimate.prefill, plain.prefill)
-    step = _own_bounds(estimate.seconds_per_round, plain.seconds_per_round)
-    rounds = estimate.rounds
-    return prefill[0] + step[0] * rounds.low, prefill[1] + step[1] * rounds.high
+    own = _own(estimate.prefill, plain.prefill)
+    own += _own(estimate.seconds_per_round, plain.seconds_per_round).times(estimate.rounds)
+    return own.low, own.high
 
 
-def _own_bounds(seconds: Seconds, shared: Seconds) -> tuple[float, float]:
-    """The bounds of a time, its relative widths lessened by those of a time of the same device."""
-    if seconds.median <= 0.0:
-        return seconds.low, seconds.high
-    below = seconds.low / seconds.median
-    above = seconds.high / seconds.median
-    if shared.median > 0.0:
-        below = min(1.0, below / max(shared.low / shared.median, 1e-9))
-        above = max(1.0, above / (shared.high / shared.median))
-    return seconds.median * below, seconds.median * above
+def _own(seconds: Seconds, shared: Seconds) -> Seconds:
+    """A time, the relative widths of its interval lessened by those of one of the same device."""
+    below, above = _relative(seconds)
+    shared_below, shared_above = _relative(shared)
+    return Seconds(
+        seconds.median,
+        seconds.median * minimum(1.0, below / maximum(shared_below, 1e-9)),
+        seconds.median * maximum(1.0, above / shared_above),
+    )
+
+
+def _relative(seconds: Seconds) -> tuple[Quantity, Quantity]:
+    median = maximum(seconds.median, 1e-300)
+    return seconds.low / median, maximum(seconds.high / median, 1.0)

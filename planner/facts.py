@@ -36,12 +36,12 @@ class ProblemFacts:
 
     @cached_property
     def requests(self) -> tuple[RequestLengths, ...]:
-        """Lengths of the requests of the workload; one entry without a trace."""
+        """Lengths of the requests of the workload: those of its trace, or one by prompt length."""
         workload = self.problem.workload
         if workload.trace is not None:
             return tuple(read_trace(workload.trace))
-        assert workload.prompt_tokens and workload.output_tokens, "checked when it was loaded"
-        return (RequestLengths(workload.prompt_tokens, workload.output_tokens),)
+        assert workload.lengths and workload.output_tokens, "checked when it was loaded"
+        return tuple(RequestLengths(prompt, workload.output_tokens) for prompt in workload.lengths)
 
     @property
     def mean_prompt_tokens(self) -> float:

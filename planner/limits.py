@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.cost import Quantity
 from specplan.cost_models.estimate import Estimate
 from specplan.ir.errors import InfeasibleError
 from specplan.planner.candidates import Candidate
@@ -43,31 +47,42 @@ class Miss:
         )
 
 
-def misses(facts: ProblemFacts, estimates: Sequence[Estimate]) -> tuple[Miss, ...]:
-    """Every limit that some batch size exceeds, each at the batch size where it is worst."""
-    found: dict[str, Miss] = {}
-    for estimate in estimates:
-        for miss in _checks(facts, estimate):
-            known = found.get(miss.key)
-            if miss.ratio > 1.0 and (known is None or miss.ratio > known.ratio):
-                found[miss.key] = miss
-    return tuple(found.values())
+def misses(facts: ProblemFacts, estimate: Estimate) -> tuple[Miss, ...]:
+    """Every limit that some cell of the workload exceeds, each at the cell where it is worst."""
+    return tuple(miss for miss in _worst(facts, estimate) if miss.ratio > 1.0)
 
 
-def _checks(facts: ProblemFacts, estimate: Estimate) -> list[Miss]:
-    """What is limited, kept or not."""
-    limits, batch = facts.problem.limits, estimate.batch
-    memory, seconds = estimate.memory.total, "seconds"
-    tpot, ttft = estimate.seconds_per_token.median, estimate.ttft.median
-    checks = [Miss("device", "memory needed", "bytes", batch, memory, facts.device.memory_bytes)]
+def keeps_limits(facts: ProblemFacts, estimate: Estimate) -> NDArray[np.bool_]:
+    """In which cells of the workload all limits are kept, [cells]."""
+    kept = [reached <= allowed for _, _, _, reached, allowed in _limited(facts, estimate)]
+    cells = np.broadcast_arrays(estimate.batch, *kept)
+    found: NDArray[np.bool_] = np.logical_and.reduce(cells[1:])
+    return found
+
+
+def _worst(facts: ProblemFacts, estimate: Estimate) -> Iterator[Miss]:
+    """What is limited, at its worst cell, kept or not."""
+    for key, words, unit, reached, allowed in _limited(facts, estimate):
+        values, batches = np.broadcast_arrays(reached, estimate.batch)
+        worst = int(np.argmax(values))
+        batch, value = int(batches.flat[worst]), float(values.flat[worst])
+        yield Miss(key, words, unit, batch, value, allowed)
+
+
+def _limited(
+    facts: ProblemFacts, estimate: Estimate
+) -> Iterator[tuple[str, str, str, Quantity, float]]:
+    """Key, words and unit of each limit, what is reached in each cell, and what is allowed."""
+    limits = facts.problem.limits
+    memory, tpot = estimate.memory.total, estimate.seconds_per_token.median
+    yield "device", "memory needed", "bytes", memory, facts.device.memory_bytes
     if limits.memory is not None:
-        checks.append(Miss("limits.memory", "memory needed", "bytes", batch, memory, limits.memory))
+        yield "limits.memory", "memory needed", "bytes", memory, limits.memory
     if limits.tpot is not None:
-        checks.append(Miss("limits.tpot", "time per token", seconds, batch, tpot, limits.tpot))
+        yield "limits.tpot", "time per token", "seconds", tpot, limits.tpot
     if limits.ttft is not None:
-        words = "time to the first token"
-        checks.append(Miss("limits.ttft", words, seconds, batch, ttft, limits.ttft))
-    return checks
+        ttft = estimate.ttft.median
+        yield "limits.ttft", "time to the first token", "seconds", ttft, limits.ttft
 
 
 def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> InfeasibleError:
@@ -75,24 +90,15 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
 
     The candidate that comes nearest to keeping all limits decides which limit is told.
     """
-    priced = [candidate for candidate in candidates if candidate.priced]
-    nearest = min(priced, key=lambda c: max(miss.ratio for miss in misses(facts, c.estimates)))
-    tightest = max(misses(facts, nearest.estimates), key=lambda miss: miss.ratio)
-    best = min(
-        (
-            max(
-                (
-                    miss
-                    for e in c.estimates
-                    for miss in _checks(facts, e)
-                    if miss.key == tightest.key
-                ),
-                key=lambda miss: miss.ratio,
-            )
-            for c in priced
-        ),
-        key=lambda miss: miss.ratio,
-    )
+    reached = [
+        (candidate, list(_worst(facts, candidate.estimate)))
+        for candidate in candidates
+        if candidate.estimate is not None
+    ]
+    nearest, checks = min(reached, key=lambda found: max(miss.ratio for miss in found[1]))
+    tightest = max(checks, key=lambda miss: miss.ratio)
+    same = [miss for _, found in reached for miss in found if miss.key == tightest.key]
+    best = min(same, key=lambda miss: miss.ratio)
     remedy = {
         "device": "Take a device with more memory, or smaller models, batches or lengths.",
         "limits.memory": "Raise limits.memory, or take smaller models, batches or lengths.",

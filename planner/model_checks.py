@@ -128,10 +128,10 @@ def _check_positions(folder: _Folder, shape: ModelShape, problem: Problem, origi
         longest = max(requests, key=lambda r: r.prompt_tokens + r.output_tokens)
         prompt, output, key = longest.prompt_tokens, longest.output_tokens, "workload.trace"
     else:
-        prompt, output = workload.prompt_tokens or 0, workload.output_tokens or 0
+        prompt, output = max(workload.lengths, default=0), workload.output_tokens or 0
         key = "workload.output_tokens"
         if prompt + SPECULATIVE_SLACK >= shape.max_positions:
-            key = "workload.prompt_tokens"
+            key = "workload.prompt_" + ("lengths" if workload.prompt_lengths else "tokens")
     needed = prompt + output + SPECULATIVE_SLACK
     if needed > shape.max_positions:
         raise origin.usage(

@@ -72,13 +72,22 @@ class Models(Strict):
 
 
 class Workload(Strict):
-    """The requests to be served. Give `prompt_tokens` and `output_tokens`, or `trace`."""
+    """The requests to be served.
+
+    Give `output_tokens` with `prompt_tokens` or `prompt_lengths`, or `trace`.
+    """
 
     batch_sizes: tuple[Count, ...] = Field(
         min_length=1, description="Numbers of requests decoded together."
     )
     prompt_tokens: Count | None = Field(
         default=None, description="Length of a prompt, in tokens; not together with trace."
+    )
+    prompt_lengths: tuple[Count, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Several lengths of prompts, in tokens, each priced apart at every batch "
+        "size; instead of prompt_tokens.",
     )
     output_tokens: Count | None = Field(
         default=None, description="Length of an output, in tokens; not together with trace."
@@ -110,6 +119,11 @@ class Workload(Strict):
     def greedy(self) -> bool:
         """Whether the most probable token is always taken."""
         return self.temperature == 0.0
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of prompts, in tokens; empty with a trace."""
+        return self.prompt_lengths or ((self.prompt_tokens,) if self.prompt_tokens else ())
 
 
 class Limits(Strict):

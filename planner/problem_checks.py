@@ -168,7 +168,14 @@ def _check_device_and_backend(problem: Problem, origin: Origin) -> None:
 
 def _check_workload(problem: Problem, origin: Origin) -> None:
     workload = problem.workload
-    lengths = {"prompt_tokens": workload.prompt_tokens, "output_tokens": workload.output_tokens}
+    if workload.prompt_lengths is not None and workload.prompt_tokens is not None:
+        raise origin.usage(
+            "workload.prompt_lengths",
+            "prompt_tokens and prompt_lengths are both given",
+            "Keep one of the two.",
+        )
+    prompt = "prompt_tokens" if workload.prompt_lengths is None else "prompt_lengths"
+    lengths = {prompt: workload.lengths or None, "output_tokens": workload.output_tokens}
     for name, value in lengths.items():
         if workload.trace is not None and value is not None:
             raise origin.usage(
@@ -182,13 +189,17 @@ def _check_workload(problem: Problem, origin: Origin) -> None:
                 "the lengths of the requests are not known",
                 f"Give {name} in tokens, or a trace file instead of both lengths.",
             )
-    for index, size in enumerate(workload.batch_sizes):
-        if size in workload.batch_sizes[:index]:
-            raise origin.usage(
-                f"workload.batch_sizes.{index}",
-                f"the batch size {size} stands twice",
-                "Keep one of the two.",
-            )
+    for key, what, numbers in (
+        ("batch_sizes", "batch size", workload.batch_sizes),
+        ("prompt_lengths", "prompt length", workload.prompt_lengths or ()),
+    ):
+        for index, number in enumerate(numbers):
+            if number in numbers[:index]:
+                raise origin.usage(
+                    f"workload.{key}.{index}",
+                    f"the {what} {number} stands twice",
+                    "Keep one of the two.",
+                )
     for name, narrowing, off in (("top_k", workload.top_k, 0), ("top_p", workload.top_p, 1.0)):
         if workload.greedy and narrowing != off:
             raise origin.usage(

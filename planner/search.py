@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from specplan.cost_models.estimate import Estimate, Pricer
+from specplan.cost_models.cells import grid
+from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.memory import plan_memory
 from specplan.cost_models.pricing import Unpriced
 from specplan.ir.errors import UsageError
-from specplan.ir.plan import Plan
 from specplan.ir.verify import check_plan
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import choose, speedup
+from specplan.planner.composing import best_schedule
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import misses, nothing_admissible
 from specplan.planner.method import Family, Method, Options, discover_methods
@@ -100,6 +100,9 @@ def search(
             where="device",
             remedy="Measure the device for these models with `specplan profile device`.",
         )
+    schedule = best_schedule(facts, pricer, candidates, plain)
+    if schedule is not None:
+        candidates.append(schedule)
     chosen = choose(candidates, plain, facts.problem.objective)
     if chosen is None:
         raise nothing_admissible(facts, candidates)
@@ -135,47 +138,31 @@ def _choices(facts: ProblemFacts) -> Iterator[_Setting | Candidate]:
 
 
 def _pricer(facts: ProblemFacts) -> Pricer:
-    """Prices requests of the mean lengths of the workload."""
-    outputs = fmean(request.output_tokens for request in facts.requests)
-    return Pricer(facts.device, facts.shapes, round(facts.mean_prompt_tokens), round(outputs))
+    """Prices requests at every batch size: of every prompt length, or of a trace's mean lengths."""
+    requests, lengths = facts.requests, facts.problem.workload.lengths
+    outputs = round(fmean(request.output_tokens for request in requests))
+    batch, prompt = grid(facts.batch_sizes, lengths or [round(facts.mean_prompt_tokens)])
+    longest = None
+    if not lengths:
+        longest = max(request.prompt_tokens for request in requests), facts.longest_text
+    return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest)
 
 
 def _priced(facts: ProblemFacts, pricer: Pricer, setting: _Setting) -> Candidate:
-    """A setting with its price at every batch size, or with the reason why it has none."""
+    """A setting with its price, or with the reason why it has none."""
     method, options = setting.method, setting.options
     plan = check_plan(method.plan(facts, options))
     proposer = method.proposer(options)
-    estimates: list[Estimate] = []
-    refusal = None
-    for batch in facts.batch_sizes:
-        price = _price(facts, pricer, plan, proposer, batch)
-        if isinstance(price, Unpriced):
-            refusal, estimates = str(price), []
-            break
-        estimates.append(price)
-    found = misses(facts, estimates)
-    if found:
-        refusal = "; ".join(map(str, found))
-    return Candidate(
+    candidate = Candidate(
         method=method.name,
         family=setting.family,
         options=options.as_dict(),
         words=options.words,
         proposer=proposer,
         plan=plan,
-        estimates=tuple(estimates),
-        refusal=refusal,
     )
-
-
-def _price(
-    facts: ProblemFacts, pricer: Pricer, plan: Plan, proposer: str | None, batch: int
-) -> Estimate | Unpriced:
-    """Time at the mean lengths of the workload, memory at its longest request."""
-    acceptance = None if proposer is None else facts.profiles[proposer]
-    price = pricer.estimate(plan, acceptance, batch)
-    if isinstance(price, Unpriced) or len(facts.requests) == 1:
-        return price
-    longest_prompt = max(request.prompt_tokens for request in facts.requests)
-    memory = plan_memory(plan, facts.shapes, batch, facts.longest_text, longest_prompt)
-    return replace(price, memory=memory)
+    price = pricer.estimate(plan, None if proposer is None else facts.profiles[proposer])
+    if isinstance(price, Unpriced):
+        return replace(candidate, refusal=str(price))
+    found = misses(facts, price)
+    return replace(candidate, estimate=price, refusal="; ".join(map(str, found)) or None)

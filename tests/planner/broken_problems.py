@@ -124,6 +124,18 @@ case("negative batch", "workload.batch_sizes.0", "at least 1", put("workload.bat
 case("half a batch", "workload.batch_sizes.0", "whole number", put("workload.batch_sizes", [1.5]))
 case("batch in words", "workload.batch_sizes.0", "whole", put("workload.batch_sizes", ["two"]))
 case("batch true", "workload.batch_sizes.0", "whole number", put("workload.batch_sizes", [True]))
+case(
+    "a prompt length twice",
+    "workload.prompt_lengths.1",
+    "prompt length 8 stands twice",
+    both(drop("workload.prompt_tokens"), put("workload.prompt_lengths", [8, 8])),
+)
+case(
+    "one prompt length and several",
+    "workload.prompt_lengths",
+    "both given",
+    put("workload.prompt_lengths", [8, 16]),
+)
 case("a batch twice", "workload.batch_sizes.2", "twice", put("workload.batch_sizes", [1, 4, 1]))
 case("no list of batches", "workload.batch_sizes", "a list", put("workload.batch_sizes", 4))
 case("empty prompts", "workload.prompt_tokens", "at least 1", put("workload.prompt_tokens", 0))

@@ -33,9 +33,8 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
     assert data["verdict"] == "speculate"
     gain = data["speedup"]
     assert 1.0 < gain["low"] <= gain["mean"] <= gain["high"]
-    assert text.startswith(
-        f"Chosen: draft_model, {data['chosen']['words']}; estimated at {gain['mean']:.2f} times"
-    )
+    chosen = f"{data['chosen']['method']}, {data['chosen']['words']}"
+    assert text.startswith(f"Chosen: {chosen}; estimated at {gain['mean']:.2f} times")
     assert [figures["batch"] for figures in data["chosen"]["by_batch"]] == [1, 4]
     assert "Batch 4: " in text and "tokens per round" in text
 

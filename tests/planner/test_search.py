@@ -17,6 +17,7 @@ from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.model_shape import ModelShape
 from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.ir.parser import parse_plan
+from specplan.ir.schedule import select_round
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import choose, score, speedup
 from specplan.planner.method import Family, discover_methods
@@ -46,7 +47,7 @@ def test_every_setting_of_every_method_is_there(result: SearchResult) -> None:
         if isinstance(family, Family)
         for options in family.settings
     ]
-    found = [(c.method, c.family, c.words) for c in result.candidates]
+    found = [(c.method, c.family, c.words) for c in result.candidates if not c.by_cell]
     assert sorted(found) == sorted(settings)
     assert result.candidates[0] is result.plain and result.plain.method == "autoregressive"
     assert all(c.priced and len(c.estimates) == 2 for c in result.candidates)
@@ -95,10 +96,10 @@ def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
 
 
 def test_ties_go_to_the_simpler_plan(result: SearchResult) -> None:
-    same = result.chosen.estimates
+    same = result.chosen.estimate
     copied = by_words(result, "up to 8 tokens after a match of 1 to 3")
     chain = by_words(result, "chain of 4 by draft")
-    twins = [replace(chain, estimates=same), replace(copied, estimates=same)]
+    twins = [replace(chain, estimate=same), replace(copied, estimate=same)]
     for order in (twins, twins[::-1]):
         best = choose([result.plain, *order], result.plain, "latency")
         assert best is not None and best.method == "prompt_lookup"
@@ -137,7 +138,7 @@ def test_a_limit_may_refuse_plain_decoding(tmp_path: Path, result: SearchResult)
     slow = max(e.seconds_per_token.median for e in result.plain.estimates)
     found = search(example_facts(tmp_path, limits={"tpot": 0.7 * slow}))
     assert not found.plain.admissible and "limits.tpot" in str(found.plain.refusal)
-    assert found.chosen.method == "draft_model"
+    assert {part.method for part in found.chosen.by_cell or [found.chosen]} == {"draft_model"}
     for estimate in found.chosen.estimates:
         assert estimate.seconds_per_token.median <= 0.7 * slow
 
@@ -217,7 +218,8 @@ def test_memory_of_a_trace_is_that_of_its_longest_request(tmp_path: Path) -> Non
 def test_progress_is_told(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     found = search(example_facts(tmp_path), on_progress=lambda done, of: told.append((done, of)))
-    assert told[-1] == (len(found.candidates), len(found.candidates))
+    settings = sum(not candidate.by_cell for candidate in found.candidates)
+    assert told[-1] == (settings, settings)
     assert [done for done, _ in told] == list(range(1, len(told) + 1))
 
 
@@ -234,3 +236,32 @@ def test_the_report_is_json_and_complete(result: SearchResult) -> None:
             assert estimate["memory_bytes"] == pytest.approx(sum(estimate["memory"].values()))
     chosen = report["candidates"][report["chosen"]]
     assert parse_plan(chosen["plan"]) == result.chosen.plan
+
+
+def test_a_schedule_runs_the_best_round_of_every_cell(tmp_path: Path) -> None:
+    """Every load runs a round that is within a tie of the best for it, and the whole gains."""
+    lengths = {
+        "batch_sizes": [64, 1, 8],
+        "prompt_lengths": [16, 200],
+        "output_tokens": 32,
+        "temperature": 0.0,
+    }
+    result = search(example_facts(tmp_path, workload=lengths))
+    chosen = result.chosen
+    assert chosen.plan is not None and len(chosen.by_cell) == len(chosen.estimates) == 6
+    loads = [(e.batch, e.prompt_tokens) for e in chosen.estimates]
+    assert loads == [(b, p) for b in (64, 1, 8) for p in (16, 200)]
+    singles = [c for c in result.candidates if c.admissible and not c.by_cell]
+    assert score(chosen, "latency") < 0.99 * min(score(c, "latency") for c in singles)
+    for index, (estimate, part) in enumerate(zip(chosen.estimates, chosen.by_cell, strict=True)):
+        context = round(estimate.prompt_tokens + estimate.output_tokens / 2)
+        name = select_round(chosen.plan, batch=estimate.batch, context=context)
+        assert part.words == chosen.options[name]["words"]
+        alone = part.estimates[index]
+        assert estimate.decode_seconds == alone.decode_seconds
+        assert estimate.request_seconds.median >= alone.request_seconds.median
+        best = min(c.estimates[index].decode_seconds.median for c in singles)
+        assert alone.decode_seconds.median <= 1.1 * best
+    report = json.loads(json.dumps(result.as_dict()))
+    entry = report["candidates"][report["chosen"]]
+    assert parse_plan(entry["plan"]) == chosen.plan and len(entry["estimates"]) == 6
