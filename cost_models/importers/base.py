@@ -13,6 +13,8 @@ from typing import Any
 from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 
+MOST_TOKENS = 1024
+"""More tokens than any round drafts: larger numbers are something else."""
 BROKEN = "Take the file again from where it came."
 
 
@@ -114,6 +116,17 @@ class Source:
                 return found
         wanted = f"a number from {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
         raise self.error(f"{name} is {value!r}, expected {wanted}")
+
+    def tokens(self, value: object, name: str, low: int = 0) -> int:
+        """A whole number of tokens, `MOST_TOKENS` at most.
+
+        Raises:
+            UsageError: it is none.
+        """
+        found = self.checked(value, name, low, MOST_TOKENS)
+        if found != int(found):
+            raise self.error(f"{name} is {value!r}, expected a whole number")
+        return int(found)
 
     def numbers(self, value: object, name: str, low: float = 0.0) -> list[float]:
         """A list of finite numbers.

@@ -31,7 +31,7 @@ def _read(source: Source, request: ImportRequest) -> AcceptanceProfile:
         )
     mode = request.select or next(iter(modes))
     curve = {
-        int(source.checked(drafted, "drafted tokens", low=1)): source.checked(
+        source.tokens(drafted, "drafted tokens", 1): source.checked(
             length, f"the length at {drafted}", low=1
         )
         for drafted, length in modes[mode].items()

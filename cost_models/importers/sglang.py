@@ -78,9 +78,9 @@ def _steps(source: Source) -> int:
     for name, root in ((_STEPS, 0), (_NODES, 1)):
         for holder in source.objects(name):
             if holder[name] is not None:
-                return int(source.number(holder, name, low=1 + root)) - root
+                return source.tokens(holder[name], name, 1 + root) - root
     for sample in read_samples(source, ("spec_num_steps",)):
-        return int(source.checked(sample.value, "spec_num_steps", low=1))
+        return source.tokens(sample.value, "spec_num_steps", 1)
     raise source.error("it does not say how many tokens are drafted", "Say so with --draft-tokens.")
 
 

@@ -31,7 +31,10 @@ def _recognises(source: Source) -> bool:
 
 def _read(source: Source, request: ImportRequest) -> AcceptanceProfile:
     questions = [
-        source.numbers(choice["accept_lengths"], f"accept_lengths of question {number}", low=0)
+        [
+            source.tokens(value, f"a length of question {number}")
+            for value in source.numbers(choice["accept_lengths"], "accept_lengths")
+        ]
         for number, choice in enumerate(map(_choices, source.documents), start=1)
         if choice is not None
     ]
@@ -44,14 +47,14 @@ def _read(source: Source, request: ImportRequest) -> AcceptanceProfile:
             "every step emitted one token: this is plain decoding",
             "Give the answers of a method that drafts.",
         )
-    deepest = max(int(max(steps)) - 1, request.draft_tokens or 0)
+    deepest = max(max(steps) - 1, request.draft_tokens or 0)
     histograms = [_histogram(lengths, deepest) for lengths in questions if lengths]
     note = "what was drafted is not in the file: one chain is assumed"
     return fit_requests(histograms, request.key, {"note": note})
 
 
-def _histogram(lengths: list[float], deepest: int) -> Histogram:
-    counts = Counter(int(length) - 1 for length in lengths)
+def _histogram(lengths: list[int], deepest: int) -> Histogram:
+    counts = Counter(length - 1 for length in lengths)
     return {deepest: [float(counts[accepted]) for accepted in range(deepest + 1)]}
 
 

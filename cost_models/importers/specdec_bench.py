@@ -46,7 +46,7 @@ def _table(source: Source, name: str) -> dict[int, float]:
     if not holders or not isinstance(holders[0][name], dict):
         return {}
     return {
-        int(source.checked(length, "a length", low=1)): source.checked(value, f"{name}[{length}]")
+        source.tokens(length, "a length", 1): source.checked(value, f"{name}[{length}]")
         for length, value in holders[0][name].items()
     }
 

@@ -48,7 +48,9 @@ def _iterations(source: Source, request: ImportRequest) -> AcceptanceProfile:
     if all(requests == 1 for _, _, requests in rows):  # an iteration is a round
         rounds: dict[int, list[float]] = {}
         for drafted, accepted, _ in rows:
-            rounds.setdefault(int(drafted), [0.0] * (int(drafted) + 1))[int(accepted)] += 1
+            tried = source.tokens(drafted, "numDraftTokens")
+            kept = source.tokens(accepted, "numAcceptedTokens")
+            rounds.setdefault(tried, [0.0] * (tried + 1))[kept] += 1
         return fit_requests([rounds], request.key)
     drafted, accepted, requests = (sum(column) for column in zip(*rows, strict=True))
     facts = {"iterations": len(rows), "accepted_tokens": accepted, "draft_tokens_total": drafted}

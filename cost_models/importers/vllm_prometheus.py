@@ -31,8 +31,7 @@ def _read(source: Source, request: ImportRequest) -> AcceptanceProfile:
     for sample in selected(source, samples, request.select):
         value = source.checked(sample.value, sample.name)
         if sample.name == _BY_POSITION:
-            position = source.checked(sample.labels.get("position"), "the label position")
-            positions[int(position)] += value
+            positions[source.tokens(sample.labels.get("position"), "the label position")] += value
         else:
             totals[sample.name] += value
     drafts, drafted, accepted = (totals[name] for name in (_DRAFTS, _DRAFTED, _ACCEPTED))

@@ -54,7 +54,7 @@ def _histogram(source: Source, record: Mapping[str, Any]) -> Histogram:
     if "per_step_accepted" in record:
         return _by_step(source, record)
     if isinstance(by_length, Mapping):
-        lengths = {int(source.checked(k, "a draft length")): k for k in by_length}
+        lengths = {source.tokens(k, "a draft length"): k for k in by_length}
         return {
             k: source.numbers(by_length[name], f"histogram at {k}") for k, name in lengths.items()
         }
@@ -62,8 +62,10 @@ def _histogram(source: Source, record: Mapping[str, Any]) -> Histogram:
 
 
 def _by_step(source: Source, record: Mapping[str, Any]) -> Histogram:
-    accepted = source.numbers(record["per_step_accepted"], "per_step_accepted")
-    drafted = source.numbers(record.get("per_step_drafted"), "per_step_drafted")
+    accepted, drafted = (
+        [source.tokens(value, name) for value in source.numbers(record.get(name), name)]
+        for name in ("per_step_accepted", "per_step_drafted")
+    )
     if len(accepted) != len(drafted) or any(
         kept > tried for kept, tried in zip(accepted, drafted, strict=True)
     ):
@@ -71,7 +73,7 @@ def _by_step(source: Source, record: Mapping[str, Any]) -> Histogram:
     found: dict[int, list[float]] = {}
     for kept, tried in zip(accepted, drafted, strict=True):
         if tried:
-            found.setdefault(int(tried), [0.0] * (int(tried) + 1))[int(kept)] += 1
+            found.setdefault(tried, [0.0] * (tried + 1))[kept] += 1
     return found
 
 

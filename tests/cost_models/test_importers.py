@@ -221,6 +221,8 @@ BROKEN: dict[str, tuple[Any, dict[str, Any], str]] = {
     "mean": (DETAILED | {"metrics": STEPS | {"mean_acceptance_length": 1.4}}, {}, "bonus"),
     "uneven": (STEPS | {"per_step_drafted": [3]}, {}, "per_step"),
     "too many": (STEPS | {"per_step_accepted": [3, 1, 2, 3, 1]}, {}, "per_step"),
+    "huge": (STEPS | {"per_step_drafted": [3, 3, 3, 2, 10**30]}, {}, "per_step_drafted"),
+    "part of a token": (answer(1, 2).replace("[1, 2]", "[1, 2.5]"), {}, "whole number"),
     "tree": (SERVER_INFO | {"speculative_eagle_topk": 8}, {}, "trees"),
     "off": (SERVER_INFO | {"internal_states": [{"avg_spec_accept_length": None}]}, {}, "no mean"),
     "length": (SERVER_INFO | {"speculative_num_steps": 1}, {}, "not possible"),
