@@ -10,8 +10,9 @@ out: compiled kernels fuse them, and their traffic is part of a device's fitted 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from specplan.cost_models.cost import Cost, OpCost, Quantity
+from specplan.cost_models.cost import Cost, OpCost, Quantity, where_less
 from specplan.cost_models.layer_ops import Pass, attention_core, mlp_ops, projection_ops
 from specplan.cost_models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
@@ -70,8 +71,11 @@ def forward_ops(
         ops.append(
             work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
         )
-    if not (isinstance(rows, int | float) and rows == 0):
-        ops += _head_ops(Pass(shape, batch, rows, context, dense_block, tensor_parallel))
+    if hasattr(rows, "dtype"):  # an array: the head runs where there are rows
+        runs = where_less(0, rows, 1, 0)
+        ops += [op.times(runs) for op in _head_ops(replace(work, tokens=rows))]
+    elif rows != 0:
+        ops += _head_ops(replace(work, tokens=rows))
     return tuple(ops)
 
 

@@ -153,3 +153,13 @@ def test_arrays_give_many_costs_at_once() -> None:
     many = forward_cost(model, 2, tokens, 80).flops
     for index in (0, 20, 48):
         assert many[index] == forward_cost(model, 2, int(tokens[index]), 80).flops
+
+
+def test_an_array_of_rows_runs_the_head_where_there_are_some() -> None:
+    model = shape("llama-2-7b")
+    rows = np.array([0, 1, 8])
+    many = forward_cost(model, 1, 8, 100, logit_rows=rows)
+    for index, count in enumerate(rows.tolist()):
+        one = forward_cost(model, 1, 8, 100, logit_rows=count)
+        assert np.broadcast_to(many.bytes, 3)[index] == one.bytes
+        assert np.broadcast_to(many.launches, 3)[index] == one.launches
