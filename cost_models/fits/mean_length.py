@@ -29,8 +29,8 @@ class Spread:
             (contexts differ a lot: hazards rise with depth) ...
         most_concentration: ... to here (all alike: one alpha).
         least_decay: factor by which the draft weakens a level, from here to 1, the root of its
-            distance from 1 uniform. The golden curves of InferenceX lie between 0.7 (a head
-            trained for one token) and 1.
+            distance from 1 uniform. The golden curves of InferenceX, which these bounds were
+            set by, lie between 0.7 (a head trained for one token) and 1.
     """
 
     least_concentration: float = 4.0

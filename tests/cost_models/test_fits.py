@@ -159,7 +159,11 @@ def test_a_curve_foretells_a_point_left_out(name: str) -> None:
 
 
 def test_one_mean_length_foretells_others() -> None:
-    """From the length at 3 alone the 90 % intervals hold most of the golden lengths up to 8."""
+    """From the length at 3 alone the 90 % intervals hold most of the golden lengths up to 8.
+
+    The bounds of the prior were set with these curves in view: this keeps them, it does not
+    prove them.
+    """
     held, widths = [], []
     for lengths in GOLDEN.values():
         profile = fit_mean_length(lengths[2], 3, KEY, rounds=1000)
