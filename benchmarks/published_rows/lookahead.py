@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from published_rows.eager_host import Pass
+from published_rows.public_models import public_model
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
-from published_rows.spec_bench import calibrate, method_ratio, target_of
+from published_rows.spec_bench import calibrate, method_ratio
 from published_rows.spec_bench_methods import METHODS
 
 SOURCE = "2402.02057"
@@ -25,7 +26,7 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
     host = calibrate([])["A100-80GB"]
     for row in mine:
         tokens = given.get(key_of(row, *NAMES))
-        target = target_of(row.target.removesuffix("-chat"))
+        target = public_model(row.target)
         if row.metric != "speedup" or tokens is None or not tokens.positive or target is None:
             yield Unpredicted(row, "given to the model, or its tokens per round are not published")
             continue

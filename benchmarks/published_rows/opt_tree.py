@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from published_rows.eager_host import EagerHost, Pass
+from published_rows.public_models import known_model, public_model
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
-from published_rows.shapes import llama, size_of
 from published_rows.spec_bench_methods import (
     LAYER,
     PLAIN,
@@ -35,14 +35,7 @@ LEVELS = 5
 CONTEXT = 500
 
 DEVICES = {"1xRTX4090": "rtx-4090", "1xL20": "l20"}
-TARGETS = {
-    "7B": llama("llama-2-7b", 4096, 32, 32, 11008),
-    "13B": llama("llama-2-13b", 5120, 40, 40, 13824),
-}
-DRAFTS = {
-    "Llama-68M": llama("llama-68m", 768, 2, 12, 3072),
-    "Llama-1B": llama("tinyllama-1.1b", 2048, 22, 32, 5632, kv_heads=4),
-}
+DRAFTS = {"Llama-68M": known_model("llama-68m"), "Llama-1B": known_model("tinyllama-1.1b")}
 SHIPPED_DISPATCH = 14.3e-6
 CALIBRATED = ("1xRTX4090", STATIC, "Llama-1B", "MT-Bench")
 
@@ -69,7 +62,7 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
 def _predict(
     row: Row, tokens: float, hosts: dict[str, EagerHost]
 ) -> Iterator[Prediction | Unpredicted]:
-    host, target = hosts.get(row.hardware), TARGETS.get(size_of(row.target))
+    host, target = hosts.get(row.hardware), public_model(row.target)
     known = row.draft in DRAFTS or row.draft == "EAGLE"
     if host is None or target is None or not known or row.positive is None:
         yield Unpredicted(row, "unknown hardware or models")
@@ -83,7 +76,7 @@ def _predict(
 
 def _rate(row: Row, tokens: Row | None, hosts: dict[str, EagerHost]) -> Prediction | Unpredicted:
     """Tokens per second: of plain decoding, or of rounds with published tokens."""
-    host, target = hosts.get(row.hardware), TARGETS.get(size_of(row.target))
+    host, target = hosts.get(row.hardware), public_model(row.target)
     emitted = 1.0 if row.system == VANILLA else tokens and tokens.positive
     known = row.system == VANILLA or row.draft in DRAFTS or row.draft == "EAGLE"
     if host is None or target is None or not emitted or not known:
@@ -126,7 +119,7 @@ def _hosts(
     for row in rows:
         if row.metric == "speedup" and _is_calibration(row) and row.positive:
             tokens = given.get(key_of(row, *names))
-            target = TARGETS.get(size_of(row.target))
+            target = public_model(row.target)
             if tokens is not None and tokens.positive and target is not None:
                 dispatch = _dispatch(target, row.draft, tokens.positive / row.positive)
     return {name: EagerHost.of(device, dispatch) for name, device in DEVICES.items()}

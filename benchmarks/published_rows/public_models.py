@@ -2,14 +2,14 @@
 
 Source: config.json of each repository on huggingface.co, as published (meta-llama, mistralai,
 codellama, internlm, Qwen, 01-ai, TinyLlama, togethercomputer), and `transformer_configs` of
-gpt-fast and MagicDec, which agree.
+gpt-fast and MagicDec, which agree; also lmsys, double7, JackFram and princeton-nlp.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
-from published_rows.shapes import llama
 from specplan.cost_models.model_shape import ModelShape
 
 _FIGURES: dict[str, tuple[int, int, int, int, int, int]] = {
@@ -33,6 +33,13 @@ _FIGURES: dict[str, tuple[int, int, int, int, int, int]] = {
     "yi-1.5-6b": (4096, 32, 32, 4, 11008, 64000),
     "yi-1.5-34b": (7168, 60, 56, 8, 20480, 64000),
     "tinyllama-1.1b": (2048, 22, 32, 4, 5632, 32000),
+    "vicuna-7b": (4096, 32, 32, 32, 11008, 32000),
+    "vicuna-13b": (5120, 40, 40, 40, 13824, 32000),
+    "vicuna-33b": (6656, 60, 52, 52, 17920, 32000),
+    "vicuna-68m": (768, 2, 12, 12, 3072, 32000),
+    "llama-68m": (768, 2, 12, 12, 3072, 32000),
+    "llama-160m": (768, 12, 12, 12, 3072, 32000),
+    "sheared-llama-1.3b": (2048, 24, 16, 16, 5504, 32000),
 }
 
 _MIXTRAL = {
@@ -76,4 +83,29 @@ def public_model(name: str) -> ModelShape | None:
     if not found:
         return None
     hidden, layers, heads, kv_heads, inner, vocabulary = _FIGURES[max(found, key=len)]
-    return llama(name, hidden, layers, heads, inner, vocabulary, kv_heads)
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": inner,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 4096,
+        "torch_dtype": "float16",
+    }
+    return ModelShape.from_config(config, name=name)
+
+
+def known_model(name: str) -> ModelShape:
+    """The shape of a model that is listed here."""
+    shape = public_model(name)
+    assert shape is not None, name
+    return shape
+
+
+def size_of(name: str) -> str:
+    """The size in a model's name, e.g. `13B`; empty where there is none."""
+    found = re.search(r"(\d+(?:\.\d+)?)b\b", name.lower())
+    return f"{found.group(1)}B" if found else ""

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from published_rows.eager_host import EagerHost, Pass
+from published_rows.public_models import known_model, public_model
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.sequoia_tokens import Chains, SweepCost, calibration_of, chains_of
-from published_rows.shapes import llama, size_of
 from specplan.cost_models.model_shape import ModelShape
 
 SOURCE = "2402.12374"
@@ -49,22 +49,12 @@ DRAFT_KERNEL_SECONDS = 3.6e-6
 PLAIN_SECONDS = 24.2e-3
 OFFLOADED_SECONDS = 5.7
 
-TARGETS = {
-    "7B": llama("llama-2-7b", 4096, 32, 32, 11008),
-    "13B": llama("llama-2-13b", 5120, 40, 40, 13824),
-    "33B": llama("vicuna-33b", 6656, 60, 52, 17920),
-    "70B": llama("llama-2-70b", 8192, 80, 64, 28672, kv_heads=8),
-}
-DRAFTS = {
-    "68M": llama("llama-68m", 768, 2, 12, 3072),
-    "1.3B": llama("sheared-llama-1.3b", 2048, 24, 16, 5504),
-    "7B": TARGETS["7B"],
-    "8B": llama("llama-3-8b", 4096, 32, 32, 14336, vocabulary=128256, kv_heads=8),
-}
+TARGET, DRAFT = known_model("llama-2-7b"), known_model("llama-68m")
+"""Of the sweep over widths and depths."""
 
 
 def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
-    """Step-cost ratios where tokens are published, and tokens where a pair's chains are."""
+    """Costs and times where tokens are published, and tokens where a pair's chains are."""
     mine = [row for row in rows if SOURCE in row.source]
     given = index((row for row in mine if row.metric == "tokens_per_step"), *NAMES)
     chains = {t: chains_of(mine, t, sweep_cost(t)) for t in (0.0, 0.6)}
@@ -74,6 +64,8 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
             yield Unpredicted(row, "sets a constant of the model")
         elif row.metric == "speedup" and tokens is not None and tokens.positive and row.positive:
             yield from _cost(row, tokens.positive)
+        elif row.metric == "time_per_token" and tokens is not None and tokens.positive:
+            yield _time(row, tokens.positive)
         elif row.system == SWEEP and row.metric == "speedup" and "C4" in row.task:
             yield _sweep(row, chains)
         elif row.metric == "tokens_per_step":
@@ -92,6 +84,18 @@ def _cost(row: Row, tokens: float) -> Iterator[Prediction | Unpredicted]:
     yield Prediction(row, tokens / ratio)
 
 
+def _time(row: Row, tokens: float) -> Prediction | Unpredicted:
+    """Seconds per token, in the row's unit."""
+    ratio = cost_ratio(row, tokens)
+    host, target = _host(row.hardware), public_model(row.target)
+    unit = {"ms": 1e3, "s": 1.0}.get(row.unit)
+    if ratio is None or host is None or target is None or unit is None:
+        return Unpredicted(row, "unknown hardware, model, tree or unit")
+    offloaded = "offload" in row.hardware
+    plain = OFFLOADED_SECONDS if offloaded else plain_seconds(host, target)
+    return Prediction(row, unit * plain * ratio / tokens)
+
+
 def _sweep(row: Row, chains: dict[float, Chains]) -> Prediction | Unpredicted:
     width, depth = row.count("width", 128), row.count("depth", 128)
     temperature = row.get("temperature") or 0.0
@@ -104,7 +108,7 @@ def _sweep(row: Row, chains: dict[float, Chains]) -> Prediction | Unpredicted:
 
 def _tokens(row: Row, chains: dict[float, Chains]) -> Prediction | Unpredicted:
     law, tree = chains.get(row.get("temperature") or 0.0), tree_of(row)
-    known = size_of(row.target) == "7B" and "68m" in row.draft.lower() and row.task == "C4"
+    known = "7b" in row.target.lower() and "68m" in row.draft.lower() and row.task == "C4"
     if law is None or tree is None or not known or row.system not in TREES:
         return Unpredicted(row, "given to the model: no chains of this pair and task")
     tokens, levels = tree
@@ -129,16 +133,16 @@ def tree_of(row: Row) -> tuple[int, int] | None:
 
 def cost_ratio(row: Row, emitted: float) -> float | None:
     """Seconds of a round over those of a plain step."""
-    tree, target = tree_of(row), TARGETS.get(size_of(row.target))
-    name = next((n for n in ("68M", "1.3B", "8B", "7B") if n.lower() in row.draft.lower()), None)
+    tree, target = tree_of(row), public_model(row.target)
+    draft_model = public_model(row.draft)
     host = _host(row.hardware)
-    if tree is None or target is None or name is None or host is None:
+    if tree is None or target is None or draft_model is None or host is None:
         return None
     tokens, levels = tree
     if "offload" in row.hardware:
-        return _offloaded(host, target, DRAFTS[name], tokens, levels)
+        return _offloaded(host, target, draft_model, tokens, levels)
     verify = host.pass_seconds(target, Pass((tokens,), LAYER), CONTEXT)
-    draft = draft_seconds(host, DRAFTS[name], tokens // levels)
+    draft = draft_seconds(host, draft_model, tokens // levels)
     sampled = row.get("temperature") != 0.0
     glue = host.host_seconds(GLUE_LAUNCHES + (SAMPLED_LAUNCHES * emitted if sampled else 0.0))
     return (verify + levels * draft + glue) / plain_seconds(host, target)
@@ -149,17 +153,17 @@ def sweep_ratio(width: int, depth: int) -> float:
     """The same for `width` chains of `depth` tokens, 7B <- 68M on the A100, accepting greedily."""
     host = _host("A100")
     assert host is not None
-    verify = host.pass_seconds(TARGETS["7B"], Pass((width * depth + 1,), LAYER), CONTEXT)
-    draft = draft_seconds(host, DRAFTS["68M"], width)
+    verify = host.pass_seconds(TARGET, Pass((width * depth + 1,), LAYER), CONTEXT)
+    draft = draft_seconds(host, DRAFT, width)
     round_seconds = verify + (depth + 1) * draft + host.host_seconds(GLUE_LAUNCHES)
-    return round_seconds / plain_seconds(host, TARGETS["7B"])
+    return round_seconds / plain_seconds(host, TARGET)
 
 
 def sweep_cost(temperature: float) -> SweepCost:
     """What rounds of the sweep cost at this temperature."""
     host = _host("A100")
     assert host is not None
-    token = host.host_seconds(SAMPLED_LAUNCHES) / plain_seconds(host, TARGETS["7B"])
+    token = host.host_seconds(SAMPLED_LAUNCHES) / plain_seconds(host, TARGET)
     return SweepCost(sweep_ratio, token if temperature > 0.0 else 0.0)
 
 
@@ -192,5 +196,5 @@ def _host(hardware: str) -> EagerHost | None:
     name = next((device for word, device in names.items() if hardware.startswith(word)), None)
     if name is None:
         return None
-    launches = TARGETS["7B"].num_layers * LAYER + 25 + PLAIN_LAUNCHES
+    launches = TARGET.num_layers * LAYER + 25 + PLAIN_LAUNCHES
     return EagerHost.of(name, PLAIN_SECONDS / launches)

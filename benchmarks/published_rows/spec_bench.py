@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from published_rows.eager_host import EagerHost, Pass
+from published_rows.public_models import known_model, public_model, size_of
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
-from published_rows.shapes import llama, size_of
 from published_rows.spec_bench_methods import (
     METHODS,
     PLAIN,
@@ -35,12 +35,7 @@ SOURCE = "Spec-Bench"
 CONTEXT = 500
 """Tokens in the cache, about the mean over prompts and answers of the benchmark."""
 
-TARGETS = {
-    "7B": llama("vicuna-7b", 4096, 32, 32, 11008),
-    "13B": llama("vicuna-13b", 5120, 40, 40, 13824),
-    "33B": llama("vicuna-33b", 6656, 60, 52, 17920),
-}
-SPS_DRAFT = llama("vicuna-68m", 768, 2, 12, 3072)
+SPS_DRAFT = known_model("vicuna-68m")
 
 DEVICES = {"A100-80GB": "a100-sxm-80gb", "RTX 3090 24GB": "rtx-3090"}
 TILE_ROWS = {"RTX 3090 24GB": 64}
@@ -71,7 +66,7 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
 def _predict(
     row: Row, tokens: float, hosts: dict[str, EagerHost]
 ) -> Iterator[Prediction | Unpredicted]:
-    host, target = hosts.get(row.hardware), target_of(row.target)
+    host, target = hosts.get(row.hardware), public_model(row.target)
     if host is None or target is None or not row.positive:
         yield Unpredicted(row, "unknown hardware or target")
         return
@@ -119,11 +114,6 @@ def _assisted_seconds(host: EagerHost, target: ModelShape, drafted: float) -> fl
     return verify + drafted * draft + host.host_seconds(SPS_ROUND_LAUNCHES, SPS_ROUND_READS)
 
 
-def target_of(name: str) -> ModelShape | None:
-    """The Vicuna of a size named in `name`."""
-    return TARGETS.get(size_of(name))
-
-
 def calibrate(rows: Sequence[Row]) -> dict[str, EagerHost]:
     """A host per machine; its launch time from the named row where it is there."""
     hosts = {
@@ -133,7 +123,7 @@ def calibrate(rows: Sequence[Row]) -> dict[str, EagerHost]:
     hardware, system = CALIBRATED
     named = {row.metric: row for row in rows if (row.hardware, row.system) == CALIBRATED}
     tokens, speedup = named.get("tokens_per_step"), named.get("speedup")
-    target = target_of(speedup.target) if speedup else None
+    target = public_model(speedup.target) if speedup else None
     if not (tokens and speedup and tokens.positive and speedup.positive and target):
         return hosts
     ratio = tokens.positive / speedup.positive
