@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from specplan.planner.trees.beam_growth import BeamGrowth, mass_threshold
-from specplan.planner.trees.best_first import best_first_paths, best_first_tree
+from specplan.planner.trees.best_first import (
+    best_first_paths,
+    best_first_tree,
+    best_in_context,
+)
 from specplan.planner.trees.choices import read_choices, write_choices
 from specplan.planner.trees.confidence_stop import (
     ConfidenceStop,
@@ -52,6 +56,7 @@ __all__ = [
     "Tuned",
     "best_first_paths",
     "best_first_tree",
+    "best_in_context",
     "chain",
     "children_of",
     "draft_threshold",

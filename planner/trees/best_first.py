@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
+from specplan.planner.trees.drafted import Children
 from specplan.planner.trees.shape import Hazard, RankPath, StaticTree, tree_of_paths
 
 
@@ -24,11 +26,16 @@ def best_first_paths(hazard: Hazard, nodes: int, depth: int) -> list[RankPath]:
     Returns:
         At most `nodes` paths; fewer when no node with a positive probability is left.
     """
+    return _best_first(lambda path: hazard(len(path), path[-1]), nodes, depth)
+
+
+def _best_first(chance: Callable[[RankPath], float], nodes: int, depth: int) -> list[RankPath]:
+    """The most probable nodes by a chance of each, given its parent."""
     taken: list[RankPath] = []
     heap: list[tuple[float, int, RankPath, float]] = []
 
     def push(path: RankPath, above: float) -> None:
-        probability = above * hazard(len(path), path[-1])
+        probability = above * chance(path)
         if probability > 0.0:
             heapq.heappush(heap, (-probability, len(path), path, above))
 
@@ -49,3 +56,16 @@ def best_first_tree(hazard: Hazard, nodes: int, depth: int) -> StaticTree:
     Exact when hazards do not increase with rank (see `best_first_paths`).
     """
     return tree_of_paths(best_first_paths(hazard, nodes, depth))
+
+
+def best_in_context(law: Children, nodes: int, depth: int) -> StaticTree:
+    """The tree of at most so many nodes and levels with the most accepted tokens in one context.
+
+    No policy drafts a better one there; it takes knowing the law of nodes that were not drafted.
+    """
+
+    def chance(path: RankPath) -> float:
+        row = law(path[:-1])
+        return row[path[-1]] if path[-1] < len(row) else 0.0
+
+    return tree_of_paths(_best_first(chance, nodes, depth))

@@ -107,18 +107,20 @@ class OrderedSearch:
         levels = self.levels[:depth]
         if not levels or not nodes:
             return StaticTree((), ())
-        starts = np.cumsum([0, *(len(level.reach) for level in levels)])
-        order = np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
-        taken = np.zeros(starts[-1], dtype=bool)
-        taken[order[:nodes]] = True
-        places = np.cumsum(taken) - 1
-        parents = [
-            places[start + level.index // level.ranks] if depth else np.full(len(level.index), -1)
-            for depth, (level, start) in enumerate(zip(levels, (0, *starts), strict=False))
-        ]
-        above = np.concatenate(parents)[taken]
-        siblings = np.concatenate([level.index % level.ranks for level in levels])[taken]
-        return StaticTree(tuple(above.tolist()), tuple(siblings.tolist()))
+        order = self._best_first(levels)[:nodes]
+        order.sort()
+        starts = np.cumsum([0, *(len(level.index) for level in levels[:-1])])
+        depths = np.searchsorted(starts, order, side="right") - 1
+        index = np.concatenate([level.index for level in levels])[order]
+        ranks = np.array([level.ranks for level in levels])[depths]
+        parents = np.searchsorted(order, starts[depths - 1] + index // ranks)
+        parents[depths == 0] = -1
+        return StaticTree(tuple(parents.tolist()), tuple((index % ranks).tolist()))
+
+    @staticmethod
+    def _best_first(levels: list[Level]) -> Index:
+        """Places of all nodes of the levels, the most probable first."""
+        return np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
 
     def widths(self, depth: int) -> NDArray[np.intp]:
         """Nodes with children per depth, of the best tree of every size, [depth, nodes].
@@ -134,8 +136,7 @@ class OrderedSearch:
         widths = np.zeros((depth, self.nodes + 1), dtype=np.intp)
         if not levels or not self.nodes:
             return widths
-        order = np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
-        order = order[: self.nodes]
+        order = self._best_first(levels)[: self.nodes]
         depths = np.repeat(np.arange(len(levels)), [len(level.index) for level in levels])[order]
         first = (np.concatenate([level.index % level.ranks for level in levels]) == 0)[order]
         counted = np.cumsum((depths == np.arange(len(levels))[:, None]) & first, axis=1)

@@ -96,16 +96,27 @@ class _Sums:
             first += rows
 
 
-def _useful_ranks(row: Array, child: Array) -> int:
-    """How many of the first ranks can be worth a node; the others never are."""
-    nodes = len(child) - 1
-    later = np.maximum.accumulate(row[::-1])[::-1]
-    growth = np.minimum.accumulate(np.diff(child[1:]))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        needed = later / row[:, None]  # [elder sibling, rank]: growth that outweighs the rank
-    better = 1 + np.searchsorted(-growth, -needed.ravel(), side="right").reshape(needed.shape)
-    useless = np.flatnonzero((np.tril(better.T, -1).sum(axis=1) >= nodes) | (later == 0.0))
-    return min(nodes, int(useless[0]) if len(useless) else len(row))
+class _Ranks:
+    """What is the same for all nodes whose children have these hazards."""
+
+    def __init__(self, row: Array) -> None:
+        self.row = row
+        self._elder = np.tri(len(row), k=-1, dtype=bool)  # [rank, elder sibling]
+        larger = self._elder & (row >= row[:, None])
+        self.elders: list[int] = larger.sum(axis=1).tolist()
+        self._later = np.maximum.accumulate(row[::-1])[::-1]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # growth of C below an elder sibling that outweighs the rank and all later ones
+            self._outweighed = (-self._later[:, None] / row)[self._elder]
+
+    def useful(self, child: Array) -> int:
+        """How many of the first ranks can be worth a node; the others never are."""
+        nodes = len(child) - 1
+        growth = np.minimum.accumulate(np.diff(child[1:]))
+        places = np.zeros(self._elder.shape, dtype=np.intp)
+        places[self._elder] = 1 + np.searchsorted(-growth, self._outweighed, side="right")
+        useless = (places.sum(axis=1) >= nodes) | (self._later == 0.0)
+        return min(nodes, int(useless.argmax()) if useless.any() else len(useless))
 
 
 class _Places:
@@ -133,10 +144,10 @@ class _Places:
         return [starts[0], *sharper[:kept].tolist()]
 
 
-def _forests(row: Array, child: Array, sums: _Sums) -> Forests:
+def _forests(of: _Ranks, child: Array, sums: _Sums) -> Forests:
     """The best forests below a node whose children have these hazards and bring `child`."""
-    ranks = _useful_ranks(row, child)
-    exactly = np.full((ranks + 1, sums.nodes + 1), -np.inf)
+    ranks, row, nodes = of.useful(child), of.row, sums.nodes
+    exactly = np.full((ranks + 1, nodes + 1), -np.inf)
     exactly[0] = 0.0
     if ranks:
         exactly[1, 1:] = row[0] * child[1:]
@@ -145,15 +156,13 @@ def _forests(row: Array, child: Array, sums: _Sums) -> Forests:
         for rank in range(1, ranks):
             exactly[rank + 1, rank + 1 :] = exactly[rank, rank] + row[rank] * child[1]
         return Forests(exactly, exactly.max(axis=0), child)
-    elders = np.tril(row[:ranks] >= row[:ranks, None], -1).sum(axis=1).tolist()
-    places = _Places(row, child)
+    places, column = _Places(row, child), child[1 : largest + 1, None]
     for rank in range(1, ranks):
-        share = elders[rank] + 1
-        shared = range(rank + 1, sums.nodes + 1, share)
-        sharpen = sums.nodes**2 > _SHARPENED * share
+        share = of.elders[rank] + 1
+        shared = range(rank + 1, nodes + 1, share)
+        sharpen = nodes * nodes > _SHARPENED * share
         starts = places.sharpened(shared, rank) if sharpen else shared
-        brought = row[rank] * child[1 : largest + 1, None]
-        sums.largest(exactly[rank], brought, starts, exactly[rank + 1])
+        sums.largest(exactly[rank], row[rank] * column[: len(starts)], starts, exactly[rank + 1])
     return Forests(exactly, exactly.max(axis=0), child)
 
 
@@ -183,7 +192,7 @@ class ProgrammeSearch:
         empty = Forests(none[None], none, none)
         found: list[list[Forests]] = [[] for _ in self.table.hazards]
         for depth in reversed(range(len(found))):
-            here, row = found[depth], self.table.hazards[depth]
+            here, ranks = found[depth], _Ranks(self.table.hazards[depth])
             below = found[min(depth + 1, len(found) - 1)]
             here.append(empty)
             for left in range(1, self.depth + 1 - depth):
@@ -191,7 +200,7 @@ class ProgrammeSearch:
                     here.append(here[-1])
                     continue
                 child = np.concatenate(([0.0], 1.0 + below[left - 1].best[:-1]))
-                here.append(_forests(row, child, sums))
+                here.append(_forests(ranks, child, sums))
         return found
 
     def tree(self, nodes: int, depth: int) -> StaticTree:

@@ -15,8 +15,10 @@ from specplan.planner.trees import (
     BeamGrowth,
     Children,
     ConfidenceStop,
+    Drafted,
     LayeredGrowth,
     RoundTimes,
+    best_in_context,
     chain,
     children_of,
     draft_threshold,
@@ -30,6 +32,7 @@ from specplan.planner.trees import (
 from tests.planner.trees.laws import ordered_trees, vector
 
 NEVER = -1.0  # a threshold that no layer falls below
+ONES = np.ones(16)
 EVERYWHERE = children_of(vector(0.6, 0.3, 0.1))
 
 
@@ -79,6 +82,20 @@ def test_layered_growth_equals_exhaustive_search(rows: list[list[float]], nodes:
         best = max(best, float(sum(products)))
     drafted = LayeredGrowth(nodes, NEVER, 3)(law)
     assert drafted.accepted(law) == pytest.approx(best)
+    assert drafted.tree == best_in_context(law, nodes, 3)
+
+
+@settings(max_examples=50, deadline=None)
+@given(nodes_rows, st.integers(1, 6), st.integers(1, 3), st.integers(1, 4))
+def test_no_policy_beats_the_best_tree_of_the_context(
+    rows: list[list[float]], nodes: int, layers: int, beam: int
+) -> None:
+    law = law_of(rows)
+    best = policy_value(
+        lambda law: Drafted(best_in_context(law, nodes, 3), (), 0), [law], RoundTimes(ONES, ONES)
+    )
+    for policy in (LayeredGrowth(nodes, 0.1, layers), BeamGrowth(beam, layers, nodes)):
+        assert policy(law).accepted(law) <= best.tokens_per_round - 1 + 1e-12
 
 
 def test_golden_values_of_expand_and_rerank() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -173,10 +172,3 @@ def test_an_unclosed_or_unordered_tree_is_refused() -> None:
             tree_of_paths(paths)
     with pytest.raises(ValueError):
         grow_levels(StaticTree((-1, 0, -1), (0, 0, 1)))
-
-
-def test_the_three_by_four_family() -> None:
-    # k = 3 independent sequences of depth 4, p = [.6, .2, .1]: 2.9584 (bound 3.25).
-    hazard = vector(0.6, 0.2, 0.1)
-    paths = [(k, *(0,) * d) for k, d in itertools.product(range(3), range(4))]
-    assert tree_of_paths(paths).value(hazard) == pytest.approx(2.9584)
