@@ -18,7 +18,7 @@ from specplan.cost_models.acceptance_json import (
     profile_from_json,
     read_profile_json,
 )
-from specplan.cost_models.acceptance_law import AcceptanceLaw
+from specplan.cost_models.acceptance_law import AcceptanceLaw, Floats
 from specplan.cost_models.hazard_law import HazardLaw
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.mixture import BetaMixture, MixtureLaw
@@ -188,6 +188,13 @@ class AcceptanceProfile:
             UsageError: a tree with siblings on a profile of lengths.
         """
         return self._law.tokens_per_round(parents, ranks, confidence)
+
+    def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
+        """Tokens per round under draws of what the evidence leaves open; None if nothing is.
+
+        The same draw of different trees belongs to the same state of the world.
+        """
+        return self._law.token_draws(parents, ranks)
 
     def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(at least d drafted tokens of this tree are accepted), d = 1, 2, ..."""

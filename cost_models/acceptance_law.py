@@ -39,6 +39,13 @@ class AcceptanceLaw(Protocol):
         """Tokens that a round emits, the bonus included."""
         ...
 
+    def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
+        """Tokens that a round emits under draws of what the law leaves open; None if it is exact.
+
+        The same draw of different trees belongs to the same state of the world.
+        """
+        ...
+
     def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(at least d drafted tokens are accepted), d = 1, 2, ..."""
         ...
@@ -116,13 +123,17 @@ class NodeLaw(ABC):
         if self._latest is not None and self._latest[0] is shape and self._latest[1] == confidence:
             return self._latest[2]
         mean = 1.0 + float(self.reach(shape).sum())
-        draws = self.reach_draws(shape)
-        if draws is None:
-            found = Interval.exact(mean)
-        else:
-            found = around(mean, 1.0 + draws.sum(axis=0), confidence)
+        draws = self.token_draws(parents, ranks)
+        found = Interval.exact(mean) if draws is None else around(mean, draws, confidence)
         self._latest = shape, confidence, found
         return found
+
+    def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
+        """F(T) under draws of the posterior, [draws]."""
+        if not len(parents):
+            return None
+        reached = self.reach_draws(Shape.of(parents, ranks))
+        return None if reached is None else 1.0 + reached.sum(axis=0)
 
     def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(at least d drafted tokens are accepted): siblings exclude each other, so levels sum."""

@@ -81,12 +81,15 @@ class Replay:
         return tuple(_survival(self.continued.sum(axis=0), self.trials.sum(axis=0)).tolist())
 
     def tokens_per_round(self, confidence: float = 0.9) -> Interval:
-        """Mean tokens per round with an interval over prompts.
+        """Mean tokens per round with an interval over prompts; see `token_draws`."""
+        return around(1.0 + sum(self.at_least()), self.token_draws(), confidence)
+
+    def token_draws(self) -> Floats:
+        """Mean tokens per round of resampled prompts, [draws].
 
         Bootstrap over prompts (Efron 1979); with one prompt, draws from the Beta posterior of
         each depth's frequency with Jeffreys' prior.
         """
-        mean = 1.0 + sum(self.at_least())
         prompts, depth = self.trials.shape
         if prompts > 1:
             weights = _bootstrap_weights(prompts)
@@ -99,7 +102,8 @@ class Replay:
             rest = np.maximum(self.trials.sum(axis=0) - hits, 0.0)
             draws = rng.beta(hits + 0.5, rest + 0.5, size=(_RESAMPLES, depth))
             survival = np.cumprod(np.where(hits > 0, draws, 0.0), axis=1, dtype=np.float64)
-        return around(mean, 1.0 + survival.sum(axis=1), confidence)
+        tokens: Floats = 1.0 + survival.sum(axis=1)
+        return tokens
 
     def rounds(self, tokens: int, batch: int = 1, confidence: float = 0.9) -> Interval:
         """Rounds until every request of a batch has emitted `tokens`.

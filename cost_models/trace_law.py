@@ -48,6 +48,10 @@ class TraceLaw:
             return Interval.exact(1.0)
         return self.replay(parents, ranks).tokens_per_round(confidence)
 
+    def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
+        """Tokens per round under resampled prompts, [draws]; see `Replay.token_draws`."""
+        return self.replay(parents, ranks).token_draws() if len(parents) else None
+
     def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(at least d drafted tokens are accepted), d = 1, 2, ..."""
         return self.replay(parents, ranks).at_least() if len(parents) else ()

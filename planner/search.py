@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -19,6 +20,7 @@ from specplan.planner.composing import best_schedule
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import misses, nothing_admissible
 from specplan.planner.method import Family, Method, Options, discover_methods
+from specplan.planner.uncertainty import Confidence, confidence
 
 PLAIN = "autoregressive"
 """The method that is always a candidate, and that every other one must beat."""
@@ -41,6 +43,12 @@ class SearchResult:
     candidates: tuple[Candidate, ...]
     chosen: Candidate
     plain: Candidate
+
+    @cached_property
+    def confidence(self) -> Confidence:
+        """How sure the choice is, and what to measure next."""
+        facts = self.facts
+        return confidence(self.chosen, self.candidates, facts.profiles, facts.problem.objective)
 
     @property
     def speedup(self) -> Interval:

@@ -1,0 +1,205 @@
+"""How sure a choice is: chance of being the best, expected regret, and what to measure next.
+
+Every candidate's time is recomputed under draws of what the estimates leave open, the same state of
+the world for all candidates of a draw:
+
+* device: per model (and for all other ops together) one factor that every pass of it shares, and
+  one for each width of its passes; their half widths are those of the estimates, split so that the
+  shared part carries `SHARED` of the variance;
+* acceptance: per proposer, the draws of its profile (`AcceptanceProfile.token_draws`).
+
+The value of measuring one of them is the expected value of partial perfect information (Raiffa and
+Schlaifer 1961): how much regret is saved, in the mean, by choosing after it is known. It is
+computed with the other sources at their centre.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.demands import round_demands
+from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.pricing import PricedOp
+from specplan.planner.candidates import Candidate
+from specplan.planner.comparing import Objective, score
+
+DRAWS = 400
+SHARED = 0.64
+"""Share of the variance of a pass's time that all passes of its model have in common."""
+NEAR = 1.25
+"""Candidates whose time is within this factor of the best may turn out to be the best."""
+_NORMAL = 1.6449
+"""Half width of a 90 % interval in standard deviations."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Something that is not known well.
+
+    Attributes:
+        kind: `device` or `acceptance`.
+        name: of the model, "ops" for all that is no forward, or the proposer.
+        regret_saved: by choosing after it is known, as a fraction of the time.
+    """
+
+    kind: str
+    name: str
+    regret_saved: float
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How sure a choice is.
+
+    Attributes:
+        probability_best: that no other candidate is faster than the chosen one.
+        expected_regret: mean loss against the best of each state of the world, as a fraction.
+        rivals: other candidates with the probability that they are the best, likeliest first.
+        measurements: what is not known well, most regret saved first.
+    """
+
+    probability_best: float
+    expected_regret: float
+    rivals: tuple[tuple[Candidate, float], ...]
+    measurements: tuple[Measurement, ...]
+
+
+def confidence(
+    chosen: Candidate,
+    candidates: Sequence[Candidate],
+    profiles: Mapping[str, AcceptanceProfile],
+    objective: Objective,
+) -> Confidence:
+    """How sure it is that `chosen` is the best of the admissible candidates.
+
+    Args:
+        chosen: an admissible candidate.
+        candidates: all of them.
+        profiles: by proposer.
+        objective: what the time of a candidate is.
+    """
+    field = _field(chosen, candidates, objective)
+    worlds = _Worlds(profiles)
+    times = np.stack([worlds.times(candidate, objective) for candidate in field], axis=1)
+    best = np.bincount(times.argmin(axis=1), minlength=len(field)) / len(times)
+    rivals = sorted(zip(field[1:], best[1:].tolist(), strict=True), key=lambda pair: -pair[1])
+    return Confidence(
+        probability_best=float(best[0]),
+        expected_regret=_regret(times),
+        rivals=tuple(pair for pair in rivals if pair[1] > 0.0),
+        measurements=_measurements(field, worlds, objective),
+    )
+
+
+def _field(
+    chosen: Candidate, candidates: Sequence[Candidate], objective: Objective
+) -> list[Candidate]:
+    """The chosen one first, then all that may turn out to be better."""
+    near = score(chosen, objective) * NEAR
+    others = [c for c in candidates if c.admissible and c is not chosen]
+    return [chosen, *(c for c in others if score(c, objective) <= near)]
+
+
+def _regret(times: Floats) -> float:
+    return float((times[:, 0] - times.min(axis=1)).mean() / times[:, 0].mean())
+
+
+def _measurements(
+    field: Sequence[Candidate], worlds: _Worlds, objective: Objective
+) -> tuple[Measurement, ...]:
+    found = []
+    for kind, name in sorted({source for c in field for source in _sources(c)}):
+        alone = _Worlds(worlds.profiles, only=(kind, name))
+        times = np.stack([alone.times(candidate, objective) for candidate in field], axis=1)
+        saved = (times.mean(axis=0).min() - times.min(axis=1).mean()) / times[:, 0].mean()
+        found.append(Measurement(kind, name, float(max(saved, 0.0))))
+    return tuple(sorted(found, key=lambda measurement: -measurement.regret_saved))
+
+
+def _sources(candidate: Candidate) -> set[tuple[str, str]]:
+    parts = candidate.by_cell or (candidate,)
+    found = {("acceptance", part.proposer) for part in parts if part.proposer is not None}
+    for estimate in candidate.estimates:
+        found |= {("device", part.model or "ops") for part in estimate.breakdown}
+    return found
+
+
+class _Worlds:
+    """Draws of everything that is not known; `only` one source varies when it is given."""
+
+    def __init__(
+        self, profiles: Mapping[str, AcceptanceProfile], only: tuple[str, str] | None = None
+    ) -> None:
+        self.profiles = profiles
+        self.only = only
+        self._factors: dict[tuple[str, ...], Floats] = {}
+
+    def times(self, candidate: Candidate, objective: Objective) -> Floats:
+        """Seconds per output token under each draw, [draws]."""
+        parts = candidate.by_cell or (candidate,) * len(candidate.estimates)
+        cells = [
+            self._cell(part, estimate, objective)
+            for part, estimate in zip(parts, candidate.estimates, strict=True)
+        ]
+        stacked = np.stack(cells)
+        mean = (
+            stacked.mean(axis=0) if objective == "latency" else 1.0 / (1.0 / stacked).mean(axis=0)
+        )
+        found: Floats = mean
+        return found
+
+    def _cell(self, part: Candidate, estimate: Estimate, objective: Objective) -> Floats:
+        seconds = sum((self._op(op) for op in estimate.breakdown), np.zeros(DRAWS))
+        priced = sum(op.seconds.median for op in estimate.breakdown)
+        if priced > 0.0:  # lanes overlap: a round may take less than the sum of its ops
+            seconds = seconds * (estimate.seconds_per_round.median / priced)
+        prefill = self._scaled(estimate.prefill, "target", "prefill")
+        request = prefill + seconds * estimate.rounds.mean / self._tokens(part)
+        per_token: Floats = request / estimate.output_tokens
+        return per_token if objective == "latency" else per_token / estimate.batch
+
+    def _op(self, op: PricedOp) -> Floats:
+        return self._scaled(op.seconds, op.model or "ops", f"{op.op} {op.width}")
+
+    def _scaled(self, seconds: Seconds, name: str, which: str) -> Floats:
+        if seconds.median <= 0.0 or (self.only is not None and self.only != ("device", name)):
+            return np.full(DRAWS, seconds.median)
+        spread = (seconds.high - seconds.low) / 2.0 / seconds.median / _NORMAL
+        normal = SHARED**0.5 * self._normal(name) + (1.0 - SHARED) ** 0.5 * self._normal(
+            name, which
+        )
+        found: Floats = seconds.median * np.exp(spread * normal - spread**2 / 2.0)
+        return found
+
+    def _tokens(self, part: Candidate) -> Floats:
+        """Tokens per round over their mean, [draws]."""
+        name = part.proposer
+        if name is None or (self.only is not None and self.only != ("acceptance", name)):
+            return np.ones(DRAWS)
+        key = "acceptance", str(id(part))
+        if key not in self._factors:
+            drawn = self._drawn(part, self.profiles[name])
+            self._factors[key] = np.ones(DRAWS) if drawn is None else np.resize(drawn, DRAWS)
+        return self._factors[key]
+
+    def _drawn(self, part: Candidate, profile: AcceptanceProfile) -> Floats | None:
+        assert part.plan is not None
+        (tree,) = round_demands(part.plan, part.plan.rounds[0]).judged
+        parents, ranks = tree.parents or (), tree.ranks or ()
+        draws = profile.token_draws(parents, ranks)
+        return None if draws is None else draws / profile.tokens_per_round(parents, ranks).mean
+
+    def _normal(self, *key: str) -> Floats:
+        if key not in self._factors:
+            seed = zlib.crc32("|".join(key).encode())
+            self._factors[key] = np.random.default_rng(seed).standard_normal(DRAWS)
+        return self._factors[key]
