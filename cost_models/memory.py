@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from specplan.cost_models.intervals import Interval
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.round_types import round_types
 from specplan.ir.infer import Step
@@ -15,6 +16,8 @@ from specplan.ir.types import NodesType, RowsType, TreeType
 FLOAT32 = 4.0
 PREFILL_CHUNK = 512
 """Prompt tokens that run in one pass at most."""
+_ROUNDING = 0.05
+"""Relative half width of the interval of a sum of parts."""
 _DRAWN = frozenset({"draw", "draw_distinct", "shared"})
 
 
@@ -36,6 +39,11 @@ class PlanMemory:
     def total(self) -> float:
         """Sum of all parts, bytes."""
         return sum(part.bytes for part in self.parts)
+
+    @property
+    def interval(self) -> Interval:
+        """The total, give or take what allocators round and pad."""
+        return Interval(self.total, self.total * (1.0 - _ROUNDING), self.total * (1.0 + _ROUNDING))
 
     @property
     def largest(self) -> MemoryPart:

@@ -10,6 +10,7 @@ from typing import Any
 from specplan.cost_models.estimate import Estimate
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
+from specplan.planner.as_data import interval_data, seconds_data
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,14 @@ def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
     """An estimate ready for JSON: seconds, bytes and tokens, intervals as mean, low and high."""
     result = asdict(estimate)
     result["memory"] = {part.name: part.bytes for part in estimate.memory.parts}
-    result["memory_bytes"] = estimate.memory.total
+    result["memory_bytes"] = interval_data(estimate.memory.interval)
     result["breakdown"] = [
         {
             "op": part.op,
             "model": part.model,
             "width": part.width,
             "times": part.times,
-            "seconds": part.seconds.median,
+            "seconds": seconds_data(part.seconds),
         }
         for part in estimate.breakdown
     ]

@@ -57,6 +57,14 @@ def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
     return found
 
 
+def gains(estimate: Estimate, plain: Estimate) -> Interval:
+    """The speedup over `plain` cell by cell, with what the estimates leave open between the two."""
+    base = plain.request_seconds.median
+    least, most = _bounds(estimate, plain)
+    mean = base / estimate.request_seconds.median
+    return Interval(mean, minimum(mean, base / most), maximum(mean, base / least))
+
+
 def choose(
     candidates: Iterable[Candidate], plain: Candidate, objective: Objective
 ) -> Candidate | None:
@@ -102,12 +110,12 @@ def _cells(
 
 def _bounds(estimate: Estimate, plain: Estimate) -> tuple[Quantity, Quantity]:
     """Least and most seconds of a request, errors shared with `plain` left out."""
-    own = _own(estimate.prefill, plain.prefill)
-    own += _own(estimate.seconds_per_round, plain.seconds_per_round).times(estimate.rounds)
+    own = own_seconds(estimate.prefill, plain.prefill)
+    own += own_seconds(estimate.seconds_per_round, plain.seconds_per_round).times(estimate.rounds)
     return own.low, own.high
 
 
-def _own(seconds: Seconds, shared: Seconds) -> Seconds:
+def own_seconds(seconds: Seconds, shared: Seconds) -> Seconds:
     """A time, the relative widths of its interval lessened by those of one of the same device."""
     below, above = _relative(seconds)
     shared_below, shared_above = _relative(shared)

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from specplan.cost_models.acceptance import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.hazards import posterior
 from specplan.cost_models.intervals import Interval
 from specplan.ir.infer import infer_round
 from specplan.ir.ops import Accept
 from specplan.ir.types import TreeType
+from specplan.planner.as_data import interval_data, seconds_data
+from specplan.planner.break_even import break_evens
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import best_by_score, speedup
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.governing import governing_law
 from specplan.planner.search import PLAIN, SearchResult
 
 
@@ -27,15 +32,19 @@ def explain(result: SearchResult) -> dict[str, Any]:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
         `plain_only`, `plain_refused`; `runners_up`, the best of every other method and family;
-        `time`, seconds by op of the chosen and the plain round; `acceptance` by depth;
-        `refused`, reasons with their counts; `assumptions`.
+        `time`, seconds by op of the chosen and the plain round; `acceptance` by depth; `law`, the
+        one that governs the chosen plan, with its numbers; `break_even`, where the chosen plan, or
+        the best one that drafts, stops paying (see `break_evens`); `refused`, reasons with their
+        counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of
+        their 90 % interval.
     """
     facts = result.facts
     rival = _best_drafting(result)
+    drafting = rival if result.chosen.method == PLAIN else result.chosen
     return {
         "objective": facts.problem.objective,
         "verdict": _verdict(result, rival),
-        "speedup": _interval(result.speedup),
+        "speedup": interval_data(result.speedup),
         "chosen": _summary(result, result.chosen),
         "plain": _summary(result, result.plain),
         "best_drafting": None if rival is None else _summary(result, rival),
@@ -44,7 +53,9 @@ def explain(result: SearchResult) -> dict[str, Any]:
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
             "plain": [_time(estimate) for estimate in result.plain.estimates],
         },
-        "acceptance": _acceptance(facts, rival if result.chosen.method == PLAIN else result.chosen),
+        "acceptance": _acceptance(facts, drafting),
+        "law": governing_law(result.chosen, result.plain, _judged(result.chosen)),
+        "break_even": [] if drafting is None else break_evens(facts, drafting, result.plain),
         "candidates": {
             "priced": sum(candidate.priced for candidate in result.candidates),
             "refused": sum(candidate.refusal is not None for candidate in result.candidates),
@@ -94,44 +105,39 @@ def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "words": candidate.words,
         "options": dict(candidate.options),
         "refusal": candidate.refusal,
-        "speedup": _interval(speedup(candidate, result.plain, objective)),
+        "speedup": interval_data(speedup(candidate, result.plain, objective)),
         "by_batch": [_figures(estimate) for estimate in candidate.estimates],
     }
 
 
 def _figures(estimate: Estimate) -> dict[str, Any]:
     """Seconds, bytes and tokens at one batch size."""
-    per_token = estimate.seconds_per_token
     return {
         "batch": estimate.batch,
-        "tokens_per_second": _interval(estimate.tokens_per_second_end_to_end),
-        "seconds_per_token": {
-            "mean": per_token.median,
-            "low": per_token.low,
-            "high": per_token.high,
-        },
-        "tokens_per_round": _interval(estimate.tokens_per_round),
-        "seconds_per_round": estimate.seconds_per_round.median,
-        "ttft": estimate.ttft.median,
-        "memory_bytes": estimate.memory.total,
+        "prompt_tokens": estimate.prompt_tokens,
+        "tokens_per_second": interval_data(estimate.tokens_per_second_end_to_end),
+        "seconds_per_token": seconds_data(estimate.seconds_per_token),
+        "tokens_per_round": interval_data(estimate.tokens_per_round),
+        "seconds_per_round": seconds_data(estimate.seconds_per_round),
+        "ttft": seconds_data(estimate.ttft),
+        "memory_bytes": interval_data(estimate.memory.interval),
         "extrapolated": estimate.extrapolated,
     }
 
 
 def _time(estimate: Estimate) -> dict[str, Any]:
     """Where the time of a round goes, largest part first."""
-    whole = sum(part.seconds.median for part in estimate.breakdown) or 1.0
     parts = sorted(estimate.breakdown, key=lambda part: -part.seconds.median)
     return {
         "batch": estimate.batch,
+        "prompt_tokens": estimate.prompt_tokens,
         "parts": [
             {
                 "op": part.op,
                 "model": part.model,
                 "width": part.width,
                 "times": part.times,
-                "seconds": part.seconds.median,
-                "share": part.seconds.median / whole,
+                "seconds": seconds_data(part.seconds),
             }
             for part in parts
         ],
@@ -156,8 +162,8 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate | None) -> dict[str, A
             {
                 "depth": depth,
                 "nodes": widths[depth],
-                "accepted_at_least": share,
-                "first_choice": _interval(profile.hazard_interval(depth, 0)),
+                "accepted_at_least": interval_data(_share(profile, share)),
+                "first_choice": interval_data(profile.hazard_interval(depth, 0)),
                 "trials": profile.hazard_counts(depth, 0)[1],
             }
             for depth, share in enumerate(reached, start=1)
@@ -166,7 +172,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate | None) -> dict[str, A
 
 
 def _judged(candidate: Candidate) -> TreeType | None:
-    """The tree that the candidate's round judges."""
+    """The tree that the candidate's round judges; None when it judges none."""
     assert candidate.plan is not None
     for item in candidate.plan.rounds:
         for step in infer_round(candidate.plan, item).steps:
@@ -208,5 +214,7 @@ def _assumptions(result: SearchResult) -> list[str]:
     return found
 
 
-def _interval(interval: Interval) -> dict[str, float]:
-    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
+def _share(profile: AcceptanceProfile, share: float) -> Interval:
+    """A share of the rounds, counted over as many as there were positions."""
+    trials = profile.hazard_counts(1, 0)[1]
+    return posterior(share * trials, trials) if trials else Interval.exact(share)

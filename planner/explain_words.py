@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+from specplan.planner.explain_break_even import break_even_words, law_words
+from specplan.planner.number_words import about, bytes_words, percent, seconds_words, short
+
 _MINOR = 0.02
 """Parts of a round below this share are told together."""
 
@@ -21,6 +23,8 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
         *_figures(explanation),
         *_time(explanation),
         *_acceptance(explanation),
+        *law_words(explanation),
+        *break_even_words(explanation),
         *_runners_up(explanation),
         *_refused(explanation),
         f"Taken for granted: {'; '.join(explanation['assumptions'])}.",
@@ -59,25 +63,27 @@ def _verdict(explanation: Mapping[str, Any]) -> str:
 
 
 def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
+    yield "Every estimate stands with its 90 % interval in brackets."
     for figures in explanation["chosen"]["by_batch"]:
-        rate = figures["tokens_per_second"]
-        outside = ", extrapolated" if figures["extrapolated"] else ""
+        outside = " (extrapolated)" if figures["extrapolated"] else ""
         yield (
-            f"Batch {figures['batch']}: {_short(rate['mean'])} tokens/s "
-            f"({_short(rate['low'])} to {_short(rate['high'])}{outside}), "
-            f"{figures['tokens_per_round']['mean']:.2f} tokens per round of "
-            f"{_seconds(figures['seconds_per_round'])}, first token after "
-            f"{_seconds(figures['ttft'])}, {_bytes(figures['memory_bytes'])}."
+            f"Batch {figures['batch']}: {about(figures['tokens_per_second'], short)} tokens/s"
+            f"{outside}, {about(figures['tokens_per_round'], short)} tokens per round of "
+            f"{about(figures['seconds_per_round'], seconds_words)}, first token after "
+            f"{about(figures['ttft'], seconds_words)}, "
+            f"{about(figures['memory_bytes'], bytes_words)} of memory."
         )
 
 
 def _time(explanation: Mapping[str, Any]) -> Iterator[str]:
     for entry in explanation["time"]["chosen"]:
-        major = [part for part in entry["parts"] if part["share"] >= _MINOR]
-        rest = 1.0 - sum(part["share"] for part in major)
-        told = [_part(part) for part in major]
-        if rest > 0.005:
-            told.append(f"the rest {rest:.0%}")
+        parts = entry["parts"]
+        least = _MINOR * sum(part["seconds"]["mean"] for part in parts)
+        told = [_part(part) for part in parts if part["seconds"]["mean"] >= least]
+        minor = [part["seconds"] for part in parts if part["seconds"]["mean"] < least]
+        if minor:
+            rest = {end: sum(part[end] for part in minor) for end in ("mean", "low", "high")}
+            told.append(f"the rest {about(rest, seconds_words)}")
         yield f"Time of a round at batch {entry['batch']}: {', '.join(told)}."
 
 
@@ -87,7 +93,7 @@ def _part(part: Mapping[str, Any]) -> str:
         name = "the loop around it"
     times = f"{part['times']} x " if part["times"] > 1 else ""
     width = f" ({part['width']} tokens)" if part["model"] else ""
-    return f"{times}{name}{width} {_seconds(part['seconds'])} ({part['share']:.0%})"
+    return f"{times}{name}{width} {about(part['seconds'], seconds_words)}"
 
 
 def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
@@ -95,7 +101,8 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
     if acceptance is None:
         return
     shares = [
-        f"{entry['depth']} in {entry['accepted_at_least']:.0%}" for entry in acceptance["by_depth"]
+        f"{entry['depth']} in {about(entry['accepted_at_least'], percent)}"
+        for entry in acceptance["by_depth"]
     ]
     yield (
         f'Of what "{acceptance["proposer"]}" drafts ({acceptance["words"]}), at least so many '
@@ -107,7 +114,7 @@ def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
     told = []
     for candidate in explanation["runners_up"]:
         refused = ", refused" if candidate["refusal"] else ""
-        told.append(f"{_named(candidate)} {candidate['speedup']['mean']:.2f} x{refused}")
+        told.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
     if told:
         yield f"Next, as times the speed of plain decoding: {'; '.join(told)}."
 
@@ -125,25 +132,3 @@ def _named(candidate: Mapping[str, Any]) -> str:
 
 def _times(interval: Mapping[str, float]) -> str:
     return f"{interval['mean']:.2f} times ({interval['low']:.2f} to {interval['high']:.2f})"
-
-
-def _seconds(seconds: float) -> str:
-    """A time with its unit, three digits."""
-    for scale, unit in _UNITS:
-        if seconds >= scale:
-            return f"{_short(seconds / scale)} {unit}"
-    return f"{seconds / 1e-9:.2g} ns"
-
-
-def _bytes(count: float) -> str:
-    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= scale:
-            return f"{_short(count / scale)} {unit}"
-    return f"{count:.0f} B"
-
-
-def _short(number: float) -> str:
-    """Three digits, no exponent."""
-    if number >= 100:
-        return f"{number:.0f}"
-    return f"{number:.2f}" if number < 10 else f"{number:.1f}"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.cost import Quantity
 from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.intervals import Interval, Seconds
 from specplan.ir.errors import InfeasibleError
 from specplan.planner.candidates import Candidate
 from specplan.planner.facts import ProblemFacts
@@ -24,7 +24,7 @@ class Miss:
         words: what is limited.
         unit: of both numbers.
         batch: batch size at which it is exceeded most.
-        reached: estimated value.
+        reached: estimated value, with its interval.
         allowed: the limit.
     """
 
@@ -32,17 +32,23 @@ class Miss:
     words: str
     unit: str
     batch: int
-    reached: float
+    reached: Interval
     allowed: float
 
     @property
     def ratio(self) -> float:
         """How many times the limit is reached."""
-        return self.reached / self.allowed
+        return self.reached.mean / self.allowed
+
+    @property
+    def told(self) -> str:
+        """The value with its interval, in words."""
+        value = self.reached
+        return f"{value.mean:.4g} {self.unit} ({value.low:.4g} to {value.high:.4g})"
 
     def __str__(self) -> str:
         return (
-            f"{self.key}: {self.words} is {self.reached:.4g} {self.unit} at batch {self.batch}, "
+            f"{self.key}: {self.words} is {self.told} at batch {self.batch}, "
             f"the limit is {self.allowed:.4g} {self.unit}"
         )
 
@@ -54,7 +60,7 @@ def misses(facts: ProblemFacts, estimate: Estimate) -> tuple[Miss, ...]:
 
 def keeps_limits(facts: ProblemFacts, estimate: Estimate) -> NDArray[np.bool_]:
     """In which cells of the workload all limits are kept, [cells]."""
-    kept = [reached <= allowed for _, _, _, reached, allowed in _limited(facts, estimate)]
+    kept = [reached.mean <= allowed for _, _, _, reached, allowed in _limited(facts, estimate)]
     cells = np.broadcast_arrays(estimate.batch, *kept)
     found: NDArray[np.bool_] = np.logical_and.reduce(cells[1:])
     return found
@@ -63,26 +69,33 @@ def keeps_limits(facts: ProblemFacts, estimate: Estimate) -> NDArray[np.bool_]:
 def _worst(facts: ProblemFacts, estimate: Estimate) -> Iterator[Miss]:
     """What is limited, at its worst cell, kept or not."""
     for key, words, unit, reached, allowed in _limited(facts, estimate):
-        values, batches = np.broadcast_arrays(reached, estimate.batch)
-        worst = int(np.argmax(values))
-        batch, value = int(batches.flat[worst]), float(values.flat[worst])
-        yield Miss(key, words, unit, batch, value, allowed)
+        mean, low, high, batches = np.broadcast_arrays(
+            reached.mean, reached.low, reached.high, estimate.batch
+        )
+        worst = int(np.argmax(mean))
+        value = Interval(*(float(part.flat[worst]) for part in (mean, low, high)))
+        yield Miss(key, words, unit, int(batches.flat[worst]), value, allowed)
 
 
 def _limited(
     facts: ProblemFacts, estimate: Estimate
-) -> Iterator[tuple[str, str, str, Quantity, float]]:
+) -> Iterator[tuple[str, str, str, Interval, float]]:
     """Key, words and unit of each limit, what is reached in each cell, and what is allowed."""
     limits = facts.problem.limits
-    memory, tpot = estimate.memory.total, estimate.seconds_per_token.median
+    memory = estimate.memory.interval
     yield "device", "memory needed", "bytes", memory, facts.device.memory_bytes
     if limits.memory is not None:
         yield "limits.memory", "memory needed", "bytes", memory, limits.memory
     if limits.tpot is not None:
+        tpot = _interval(estimate.seconds_per_token)
         yield "limits.tpot", "time per token", "seconds", tpot, limits.tpot
     if limits.ttft is not None:
-        ttft = estimate.ttft.median
+        ttft = _interval(estimate.ttft)
         yield "limits.ttft", "time to the first token", "seconds", ttft, limits.ttft
+
+
+def _interval(seconds: Seconds) -> Interval:
+    return Interval(seconds.median, seconds.low, seconds.high)
 
 
 def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> InfeasibleError:
@@ -107,7 +120,7 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
     if best.ratio <= 1.0:
         others = ", but only with plans that exceed another limit"
     return InfeasibleError(
-        f"no plan keeps the limits: {tightest.words} reaches {best.reached:.4g} {best.unit} at "
+        f"no plan keeps the limits: {tightest.words} reaches {best.told} at "
         f"best (batch {best.batch}{others}), the limit is {tightest.allowed:.4g} {tightest.unit}; "
         f"nearest is {nearest.method} ({nearest.words})",
         where=tightest.key,

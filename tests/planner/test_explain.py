@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,28 +47,27 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     assert {method for method, _ in families} == {"autoregressive", "draft_model", "prompt_lookup"}
     gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
     assert gains == sorted(gains, reverse=True)
-    assert "autoregressive, plain 1.00 x" in text
+    assert "autoregressive, plain 1.00 (1.00 to 1.00)" in text
 
 
 def test_time_adds_up(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     for entry, figures in zip(data["time"]["chosen"], data["chosen"]["by_batch"], strict=True):
-        seconds = [part["seconds"] for part in entry["parts"]]
-        assert sum(seconds) == pytest.approx(figures["seconds_per_round"])
+        seconds = [part["seconds"]["mean"] for part in entry["parts"]]
+        assert sum(seconds) == pytest.approx(figures["seconds_per_round"]["mean"])
         assert seconds == sorted(seconds, reverse=True)
-        assert sum(part["share"] for part in entry["parts"]) == pytest.approx(1.0)
     assert "Time of a round at batch 1: forward target" in text
 
 
 def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given=rates([0.7]))
     acceptance = data["acceptance"]
-    shares = [entry["accepted_at_least"] for entry in acceptance["by_depth"]]
+    shares = [entry["accepted_at_least"]["mean"] for entry in acceptance["by_depth"]]
     assert shares == pytest.approx([0.7**depth for depth in range(1, len(shares) + 1)])
     first = acceptance["by_depth"][0]
     assert first["first_choice"]["mean"] == pytest.approx(0.7) and first["trials"] == 1000
     assert first["first_choice"]["low"] < 0.7 < first["first_choice"]["high"]
-    assert "share of the rounds: 1 in 70%, 2 in 49%" in text
+    assert "share of the rounds: 1 in 70% (68% to 72%), 2 in 49% (46% to 52%)" in text
 
 
 def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:
@@ -136,3 +136,59 @@ def test_words_are_one_line_each_and_hold_no_raw_floats(tmp_path: Path) -> None:
         lines = text.split("\n")
         assert all(line.endswith(".") for line in lines), lines
         assert "e-0" not in text and "None" not in text
+
+
+def floats_without_interval(value: Any, path: str = "") -> list[str]:
+    """Paths of all numbers that are no whole counts and stand outside of an interval."""
+    if isinstance(value, dict):
+        if {"mean", "low", "high"} <= set(value):
+            return []
+        items = [(f"{path}.{key}", item) for key, item in value.items()]
+    elif isinstance(value, list):
+        items = [(f"{path}[]", item) for item in value]
+    else:
+        return [path] if isinstance(value, float) else []
+    return [found for name, item in items for found in floats_without_interval(item, name)]
+
+
+def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
+    """As data: what else is a float is the evidence's own count, or the range of a search."""
+    known = {
+        ".acceptance.by_depth[].trials", ".break_even[].low", ".break_even[].high",
+        ".break_even[].surely[][]", ".break_even[].perhaps[][]",
+    }  # fmt: skip
+    for changes in ({}, {"given": rates([0.001], trials=100000)}, {"given": {}}):
+        data, text = explained(tmp_path, **changes)
+        assert set(floats_without_interval(data)) <= known
+        marked = re.sub(r"\([^()]* to [^()]*\)", "#", text)
+        bare = [
+            line
+            for line in marked.split("\n")
+            if re.search(r"[0-9] (s|ms|us|ns|TB|GB|MB|kB|tokens/s)\b(?! #)", line)
+            and "where from" not in line
+        ]
+        assert bare == []
+
+
+def test_the_report_holds_every_estimate_with_its_interval(tmp_path: Path) -> None:
+    report = json.loads(json.dumps(search(example_facts(tmp_path)).as_dict()))
+    for candidate in report["candidates"]:
+        for estimate in candidate["estimates"]:
+            for field in ("memory_bytes", "tokens_per_round", "tokens_per_second", "rounds"):
+                assert estimate[field]["low"] <= estimate[field]["mean"] <= estimate[field]["high"]
+            for part in estimate["breakdown"]:
+                assert part["seconds"]["low"] <= part["seconds"]["mean"] <= part["seconds"]["high"]
+
+
+def test_law_and_break_even_are_told(tmp_path: Path) -> None:
+    data, text = explained(tmp_path)
+    assert {entry["unknown"] for entry in data["break_even"]} == {
+        "acceptance", "draft_seconds", "batch", "prompt_tokens",
+    }  # fmt: skip
+    assert "Governed by the law sequoia" in text and "E*t_t/(d*t_d + t_v)" in text
+    assert "- by acceptance, at batch 1 with prompts of 40 tokens: from 0." in text
+    data, text = explained(tmp_path, given=rates([0.001], trials=100000))
+    assert data["law"]["law"] == "round_time"
+    assert "Where draft_model, chain of 1 by draft, is faster than plain decoding" in text
+    data, text = explained(tmp_path, given={})
+    assert data["break_even"] == [] and "is faster than plain decoding" not in text

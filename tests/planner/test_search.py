@@ -164,7 +164,7 @@ def test_limits_that_nothing_keeps_are_infeasible(
 
 def test_the_best_value_that_was_reached_is_told(tmp_path: Path, result: SearchResult) -> None:
     best = min(max(e.seconds_per_token.median for e in c.estimates) for c in result.candidates)
-    with pytest.raises(InfeasibleError, match=f"reaches {best:.4g} seconds at best"):
+    with pytest.raises(InfeasibleError, match=rf"reaches {best:.4g} seconds \(.* to .*\) at best"):
         search(example_facts(tmp_path, limits={"tpot": best / 2}))
     search(example_facts(tmp_path, limits={"tpot": best}))
 
@@ -233,7 +233,8 @@ def test_the_report_is_json_and_complete(result: SearchResult) -> None:
     for candidate in report["candidates"]:
         assert candidate["estimates"] or candidate["refusal"]
         for estimate in candidate["estimates"]:
-            assert estimate["memory_bytes"] == pytest.approx(sum(estimate["memory"].values()))
+            memory = sum(estimate["memory"].values())
+            assert estimate["memory_bytes"]["mean"] == pytest.approx(memory)
     chosen = report["candidates"][report["chosen"]]
     assert parse_plan(chosen["plan"]) == result.chosen.plan
 

@@ -1,0 +1,125 @@
+"""Where a priced plan stops being faster than plain decoding, with the interval of the point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specplan.cost_models.intervals import Interval
+
+Stretch = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Where a priced plan starts or stops paying.
+
+    Attributes:
+        mean: by the estimate's own values.
+        low: least value by its 90 % interval; None where that lies outside of what was looked at.
+        high: largest value; None likewise.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class PricedBreakEven:
+    """Where a priced plan is faster than plain decoding, along one quantity.
+
+    Attributes:
+        low: least value looked at.
+        high: largest value looked at.
+        pays: stretches by the estimate's own values; None for the end of what was looked at.
+        surely: stretches where it pays even at the slow end of its 90 % interval.
+        perhaps: stretches where it does at the fast end.
+    """
+
+    low: float
+    high: float
+    pays: tuple[tuple[Edge | None, Edge | None], ...]
+    surely: tuple[Stretch, ...]
+    perhaps: tuple[Stretch, ...]
+
+    @property
+    def always(self) -> bool:
+        """It pays, by the estimate's own values, at everything that was looked at."""
+        return self.pays == ((None, None),)
+
+    @property
+    def never(self) -> bool:
+        """It pays nowhere."""
+        return not self.pays
+
+
+def priced_break_even(
+    values: Sequence[float], speedups: Interval, *, whole: bool = False
+) -> PricedBreakEven:
+    """Read the break-even points of a priced plan off its speedups.
+
+    Args:
+        values: ascending; of the quantity.
+        speedups: over plain decoding at those values, arrays.
+        whole: only whole values make sense: edges are the last ones that pay, and lie between two
+            values by their ratio rather than their difference.
+
+    Returns:
+        Edges interpolated between neighbouring values.
+    """
+    low, high = float(values[0]), float(values[-1])
+    middle, surely, perhaps = (
+        _crossings(values, curve, whole) for curve in (speedups.mean, speedups.low, speedups.high)
+    )
+    pays = tuple(
+        (_start(stretch, low, surely, perhaps), _end(stretch, high, surely, perhaps))
+        for stretch in middle
+    )
+    return PricedBreakEven(low, high, pays, surely, perhaps)
+
+
+def _crossings(values: Sequence[float], curve: Any, whole: bool) -> tuple[Stretch, ...]:
+    """Stretches where a curve that is straight between the values is above 1."""
+    places = [math.log(x) if whole else float(x) for x in values]
+    found: list[Stretch] = []
+    start = values[0] if curve[0] > 1.0 else None
+    for i in range(1, len(values)):
+        before, after = float(curve[i - 1]) - 1.0, float(curve[i]) - 1.0
+        if (before > 0.0) == (after > 0.0):
+            continue
+        place = places[i - 1] + (places[i] - places[i - 1]) * before / (before - after)
+        edge = math.exp(place) if whole else place
+        if after > 0.0:
+            start = math.ceil(edge) if whole else edge
+        else:
+            assert start is not None
+            found.append((float(start), float(math.floor(edge)) if whole else edge))
+            start = None
+    if start is not None:
+        found.append((float(start), float(values[-1])))
+    return tuple(found)
+
+
+def _start(
+    stretch: Stretch, least: float, surely: tuple[Stretch, ...], perhaps: tuple[Stretch, ...]
+) -> Edge | None:
+    if stretch[0] <= least:
+        return None
+    early = [a for a, b in perhaps if a <= stretch[0] <= b]
+    late = [a for a, b in surely if stretch[0] <= a <= stretch[1]]
+    low = early[0] if early and early[0] > least else None
+    return Edge(stretch[0], low, late[0] if late else None)
+
+
+def _end(
+    stretch: Stretch, most: float, surely: tuple[Stretch, ...], perhaps: tuple[Stretch, ...]
+) -> Edge | None:
+    if stretch[1] >= most:
+        return None
+    early = [b for a, b in surely if stretch[0] <= b <= stretch[1]]
+    late = [b for a, b in perhaps if a <= stretch[1] <= b]
+    high = late[-1] if late and late[-1] < most else None
+    return Edge(stretch[1], early[-1] if early else None, high)

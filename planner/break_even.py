@@ -1,0 +1,250 @@
+"""Where a plan stops paying against plain decoding: acceptance, batch, context, draft latency.
+
+Every point is found by pricing the plan and plain decoding anew over a range of the quantity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from specplan.cost_models.cells import grid
+from specplan.cost_models.drafting import Drafting, read_drafting
+from specplan.cost_models.estimate import Estimate, Pricer
+from specplan.cost_models.intervals import Interval, Seconds
+from specplan.cost_models.memory import largest_batch
+from specplan.cost_models.priced_break_even import PricedBreakEven, priced_break_even
+from specplan.cost_models.pricing import Unpriced
+from specplan.ir.schedule import select_round
+from specplan.planner.as_data import seconds_data
+from specplan.planner.candidates import Candidate
+from specplan.planner.comparing import gains
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.scaled_acceptance import most_scale, scaled_profile
+
+POINTS = 33
+MOST_REQUESTS = 1024
+LEAST_CONTEXT = 16
+SLOWEST_DRAFT = 100.0
+"""Longest draft step looked at, in today's."""
+
+
+def break_evens(
+    facts: ProblemFacts, candidate: Candidate, plain: Candidate
+) -> list[dict[str, Any]]:
+    """The break-even points of a plan that drafts, ready for JSON.
+
+    Args:
+        facts: the problem and what is known of it.
+        candidate: a plan that drafts, with a price.
+        plain: plain decoding, with a price.
+
+    Returns:
+        One entry per quantity and, but for the batch, per cell of the workload: `unknown`, `unit`,
+        `batch` and `prompt_tokens` (None for the one that varies), `now` (an estimate, or None),
+        and the fields of `PricedBreakEven`; for the acceptance also `tokens` at every edge.
+    """
+    pricing = _Repricing(facts, candidate, plain)
+    found: list[dict[str, Any]] = []
+    for points in (pricing.acceptance(), pricing.draft(), pricing.batch(), pricing.context()):
+        found += points
+    return found
+
+
+@dataclass(frozen=True)
+class _Repricing:
+    facts: ProblemFacts
+    candidate: Candidate
+    plain: Candidate
+
+    def acceptance(self) -> Iterator[dict[str, Any]]:
+        """By the factor on every hazard."""
+        drafting = self._drafting()
+        if drafting is None or drafting.acceptance is None:
+            return
+        scales = np.linspace(0.0, most_scale(drafting), POINTS)
+        pricer = self._pricer(*self._cells())
+        assert self.candidate.plan is not None and self.plain.estimate is not None
+        profiles = [scaled_profile(drafting, float(scale)) for scale in scales]
+        prices = [pricer.estimate(self.candidate.plan, profile) for profile in profiles]
+        if any(isinstance(price, Unpriced) for price in prices):
+            return
+        curves = [gains(p, self.plain.estimate) for p in prices if isinstance(p, Estimate)]
+        tokens = [p.tokens_per_round.mean for p in prices if isinstance(p, Estimate)]
+        for place, cell in enumerate(self.candidate.estimates):
+            curve = _stacked(curves, place)
+            found = priced_break_even(scales, curve)
+            entry = _entry("acceptance", "times today's", cell, None, found)
+            edges = [edge for stretch in found.pays for edge in stretch if edge is not None]
+            entry["tokens"] = [
+                {key: None if x is None else float(np.interp(x, scales, tokens))
+                 for key, x in asdict(edge).items()}
+                for edge in edges
+            ]  # fmt: skip
+            yield entry
+
+    def draft(self) -> Iterator[dict[str, Any]]:
+        """By the time of a draft step."""
+        scales = np.concatenate([[0.0], np.geomspace(1.0 / 64, SLOWEST_DRAFT, 2 * POINTS)])
+        for cell, plain in zip(self.candidate.estimates, self.plain.estimates, strict=True):
+            steps, seconds = draft_steps(cell)
+            if not steps:
+                return
+            curves = [gains(_slowed(cell, seconds, float(x)), plain) for x in scales]
+            step = seconds.median / steps
+            found = priced_break_even(scales * step, _stacked(curves, 0))
+            now = seconds_data(seconds * (1.0 / steps))
+            yield _entry("draft_seconds", "s", cell, now, found)
+
+    def batch(self) -> Iterator[dict[str, Any]]:
+        """By the requests that run together, at the mean prompt."""
+        prompt = round(self.facts.mean_prompt_tokens)
+        assert self.candidate.plan is not None
+        most = largest_batch(
+            self.candidate.plan,
+            self.facts.shapes,
+            self.facts.device.memory_bytes,
+            prompt + self._output_tokens,
+            prompt,
+        )
+        values = _whole(1, min(most, MOST_REQUESTS))
+        if len(values) > 1:
+            curve = self._curve(np.array(values), np.full(len(values), prompt))
+            if curve is not None:
+                found = priced_break_even(values, curve[0], whole=True)
+                first = self.candidate.estimates[0]
+                entry = _entry("batch", "requests", first, None, found, extrapolated=curve[1])
+                yield entry | {"batch": None, "prompt_tokens": prompt}
+
+    def context(self) -> Iterator[dict[str, Any]]:
+        """By the length of the prompt."""
+        models = ["target", *(name for name in self.facts.drafts if self._runs(name))]
+        positions = min(self.facts.shape(name).max_positions or 2**17 for name in models)
+        sizes = self.facts.batch_sizes
+        values = _whole(LEAST_CONTEXT, positions - self._output_tokens)
+        if len(values) < 2:
+            return
+        batch, prompt = grid(sizes, values)
+        curve = self._curve(batch, prompt)
+        if curve is None:
+            return
+        for size in sizes:
+            kept = (batch == size) & curve[2]
+            if kept.sum() < 2:
+                continue
+            part = _part(curve[0], kept)
+            found = priced_break_even(prompt[kept].tolist(), part, whole=True)
+            cell = next(e for e in self.candidate.estimates if e.batch == size)
+            entry = _entry("prompt_tokens", "tokens", cell, None, found, extrapolated=curve[1])
+            yield entry | {"prompt_tokens": None}
+
+    def _curve(self, batch: Any, prompt: Any) -> tuple[Interval, bool, Any] | None:
+        """Speedups by cell, whether some were extrapolated, and where the memory suffices."""
+        pricer = self._pricer(batch, prompt)
+        plan, plain = self.candidate.plan, self.plain.plan
+        assert plan is not None and plain is not None
+        try:
+            price, base = pricer.estimate(plan, self._profile()), pricer.estimate(plain, None)
+        except ValueError:  # a schedule runs other rounds at other loads
+            return None
+        if isinstance(price, Unpriced) or isinstance(base, Unpriced):
+            return None
+        fits = np.broadcast_to(price.memory.total <= self.facts.device.memory_bytes, batch.shape)
+        return gains(price, base), bool(np.any(price.extrapolated)), fits
+
+    def _pricer(self, batch: Any, prompt: Any) -> Pricer:
+        return Pricer(self.facts.device, self.facts.shapes, batch, prompt, self._output_tokens)
+
+    def _cells(self) -> tuple[Any, Any]:
+        cells = self.candidate.estimates
+        return np.array([c.batch for c in cells]), np.array([c.prompt_tokens for c in cells])
+
+    @property
+    def _output_tokens(self) -> int:
+        return round(fmean(request.output_tokens for request in self.facts.requests))
+
+    def _profile(self) -> Any:
+        proposer = self.candidate.proposer
+        return None if proposer is None else self.facts.profiles[proposer]
+
+    def _runs(self, model: str) -> bool:
+        assert self.candidate.plan is not None
+        return model in self.candidate.plan.models_run
+
+    def _drafting(self) -> Drafting | None:
+        plan, first = self.candidate.plan, self.candidate.estimates[0]
+        assert plan is not None
+        context = round(first.prompt_tokens + first.output_tokens / 2.0)
+        item = plan.round(select_round(plan, batch=int(first.batch), context=context))
+        found = read_drafting(plan, item, self._profile())
+        return None if isinstance(found, Unpriced) else found
+
+
+def draft_steps(estimate: Estimate) -> tuple[int, Seconds]:
+    """Forwards of draft models in a round, and the time of all of them; (0, none) without any."""
+    steps, seconds = 0, Seconds.exact(0.0)
+    for part in estimate.breakdown:
+        if part.model is not None and part.model != "target":
+            steps, seconds = steps + part.times, seconds + part.seconds
+    return steps, seconds
+
+
+def _slowed(estimate: Estimate, draft: Seconds, factor: float) -> Estimate:
+    """The estimate, were a draft step `factor` times as long."""
+    before = estimate.seconds_per_round
+    more = factor - 1.0
+    seconds = Seconds(
+        before.median + more * draft.median,
+        max(0.0, before.low + more * draft.low),
+        before.high + more * draft.high,
+        before.extrapolated,
+    )
+    decode = seconds.times(estimate.rounds)
+    return replace(estimate, seconds_per_round=seconds, request_seconds=estimate.prefill + decode)
+
+
+def _entry(
+    unknown: str,
+    unit: str,
+    cell: Estimate,
+    now: dict[str, float] | None,
+    found: PricedBreakEven,
+    extrapolated: bool = False,
+) -> dict[str, Any]:
+    return {
+        "unknown": unknown,
+        "unit": unit,
+        "batch": cell.batch,
+        "prompt_tokens": cell.prompt_tokens,
+        "now": now,
+        "extrapolated": extrapolated,
+        "always": found.always,
+        "never": found.never,
+        **asdict(found),
+    }
+
+
+def _stacked(curves: Sequence[Interval], place: int) -> Interval:
+    """One interval of arrays from many, of each the entry of a cell."""
+
+    def values(field: str) -> Any:
+        cells = [np.ravel(getattr(curve, field)) for curve in curves]
+        return np.array([cell[min(place, len(cell) - 1)] for cell in cells])
+
+    return Interval(values("mean"), values("low"), values("high"))
+
+
+def _part(curve: Interval, kept: Any) -> Interval:
+    fields = (np.broadcast_to(x, kept.shape)[kept] for x in (curve.mean, curve.low, curve.high))
+    return Interval(*fields)
+
+
+def _whole(low: int, high: int) -> list[int]:
+    """Whole numbers in about even ratios."""
+    if high < low:
+        return []
+    return sorted({round(x) for x in np.geomspace(low, high, POINTS)})

@@ -1,0 +1,156 @@
+"""The law that governs a plan, and where the plan stops paying, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from specplan.planner.number_words import about, seconds_words, short
+
+_NAMES = {
+    "tokens": "tokens",
+    "depth": "draft steps",
+    "length": "draft steps",
+    "draft_seconds": "a draft step",
+    "verify_seconds": "verification and the rest",
+    "target_seconds": "a plain step",
+    "round_seconds": "a round",
+}
+
+
+_UNKNOWNS = {
+    "acceptance": ("by acceptance", " times today's"),
+    "draft_seconds": ("by the time of a draft step", ""),
+    "batch": ("by batch size", " requests"),
+    "prompt_tokens": ("by the length of the prompt", " tokens"),
+}
+_MOST_LOADS = 3
+
+
+def law_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """The law with its numbers: first its formula, then one sentence per cell of the workload."""
+    import sympy
+
+    from specplan.cost_models.law import load_law
+
+    entry = explanation["law"]
+    law = load_law(entry["law"])
+    formula = law.formula(entry["formula"])
+    symbols = {variable.name: variable.symbol for variable in law.needs(formula.name)}
+    source = law.source.partition(":")[0].partition(";")[0]
+    yield (
+        f"Governed by the law {law.name} ({law.title}; {source}): {formula.name} while decoding = "
+        f"{sympy.sstr(formula.expression)}."
+    )
+    for cell in _few(entry["by_cell"]):
+        told = [
+            f"{symbols[name]} = {_value(name, value)} ({_NAMES[name]})"
+            for name, value in cell["values"].items()
+        ]
+        yield f"The law {_load(cell)}: {', '.join(told)} give {about(cell['speedup'], short)}."
+
+
+def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """One sentence per quantity and cell."""
+    entries = explanation["break_even"]
+    if not entries:
+        return
+    who = explanation["chosen"]
+    if explanation["verdict"] in ("plain_only", "plain_faster", "plain_within_error"):
+        who = explanation["best_drafting"]
+    yield (
+        f"Where {who['method']}, {who['words']}, is faster than plain decoding, both priced anew "
+        "over a range."
+    )
+    for unknown in _UNKNOWNS:
+        for entry in _few([entry for entry in entries if entry["unknown"] == unknown]):
+            outside = " (extrapolated)" if entry["extrapolated"] else ""
+            yield f"- {_UNKNOWNS[unknown][0]}{_load(entry, ', ')}: {_pays(entry)}{outside}."
+
+
+def _few(cells: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """All cells, or the first and the last where they are many."""
+    return cells if len(cells) <= _MOST_LOADS else [cells[0], cells[-1]]
+
+
+def _load(cell: Mapping[str, Any], before: str = "") -> str:
+    told = []
+    if cell["batch"] is not None:
+        told.append(f"at batch {cell['batch']}")
+    if cell["prompt_tokens"] is not None:
+        told.append(f"with prompts of {cell['prompt_tokens']} tokens")
+    return before + " ".join(told)
+
+
+def _pays(entry: Mapping[str, Any]) -> str:
+    searched = f"{_told(entry, entry['low'])} to {_told(entry, entry['high'])}{_unit(entry)}"
+    if entry["never"]:
+        return f"nowhere from {searched}{_chance(entry)}"
+    if entry["always"]:
+        return f"everywhere from {searched}{_certainty(entry)}"
+    tokens = iter(entry.get("tokens") or ())
+    told = " and ".join(_stretch(entry, *stretch, tokens) for stretch in entry["pays"])
+    now = entry["now"]
+    return told if now is None else f"{told}; now {about(now, seconds_words)}"
+
+
+def _certainty(entry: Mapping[str, Any]) -> str:
+    """What the interval says where the estimate itself knows no edge."""
+    if [tuple(stretch) for stretch in entry["surely"]] == [(entry["low"], entry["high"])]:
+        return ""
+    parts = _stretches(entry, entry["surely"])
+    return f", surely from {parts}" if parts else ", surely nowhere"
+
+
+def _chance(entry: Mapping[str, Any]) -> str:
+    parts = _stretches(entry, entry["perhaps"])
+    return f", perhaps from {parts}" if parts else ""
+
+
+def _stretches(entry: Mapping[str, Any], stretches: Any) -> str:
+    return " and from ".join(
+        f"{_told(entry, low)} to {_told(entry, high)}{_unit(entry)}" for low, high in stretches
+    )
+
+
+def _stretch(
+    entry: Mapping[str, Any],
+    start: Mapping[str, Any] | None,
+    end: Mapping[str, Any] | None,
+    tokens: Iterator[Mapping[str, Any]],
+) -> str:
+    told = []
+    for word, edge in (("from", start), ("up to", end)):
+        if edge is not None:
+            write = partial(_told, entry)
+            told.append(f"{word} {_edge(edge, write)}{_unit(entry)}")
+            if entry["unknown"] == "acceptance":
+                told[-1] += f", {_edge(next(tokens), short)} tokens per round"
+    return " ".join(told)
+
+
+def _edge(edge: Mapping[str, Any], write: Callable[[float], str]) -> str:
+    """A break-even point with its interval, open where it leaves what was looked at."""
+    low = "less" if edge["low"] is None else write(edge["low"])
+    high = "more" if edge["high"] is None else write(edge["high"])
+    return f"{write(edge['mean'])} ({low} to {high})"
+
+
+def _told(entry: Mapping[str, Any], value: float) -> str:
+    match entry["unknown"]:
+        case "draft_seconds":
+            return seconds_words(value)
+        case "acceptance":
+            return short(value)
+    return f"{value:.0f}"
+
+
+def _unit(entry: Mapping[str, Any]) -> str:
+    return _UNKNOWNS[entry["unknown"]][1]
+
+
+def _value(name: str, value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    return about(value, seconds_words if name.endswith("seconds") else short)

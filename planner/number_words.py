@@ -1,0 +1,44 @@
+"""Numbers in words: three digits, a unit, and the 90 % interval in brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def about(interval: Mapping[str, float], words: Callable[[float], str]) -> str:
+    """An estimate with the ends of its interval."""
+    mean, low, high = (words(interval[end]) for end in ("mean", "low", "high"))
+    return f"{mean} ({low} to {high})"
+
+
+def seconds_words(seconds: float) -> str:
+    """A time with its unit."""
+    if seconds <= 0.0:
+        return "0 s"
+    for scale, unit in _SECONDS:
+        if seconds >= scale:
+            return f"{short(seconds / scale)} {unit}"
+    return f"{seconds / 1e-9:.2g} ns"
+
+
+def bytes_words(count: float) -> str:
+    """An amount of memory with its unit."""
+    for scale, unit in _BYTES:
+        if count >= scale:
+            return f"{short(count / scale)} {unit}"
+    return f"{count:.0f} B"
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{share:.0%}"
+
+
+def short(number: float) -> str:
+    """Three digits, no exponent."""
+    if number >= 100:
+        return f"{number:.0f}"
+    return f"{number:.2f}" if number < 10 else f"{number:.1f}"
