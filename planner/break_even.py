@@ -34,21 +34,26 @@ SLOWEST_DRAFT = 100.0
 
 
 def break_evens(
-    facts: ProblemFacts, candidate: Candidate, plain: Candidate
+    facts: ProblemFacts,
+    candidate: Candidate,
+    plain: Candidate,
+    cells: Sequence[int] | None = None,
 ) -> list[dict[str, Any]]:
     """The break-even points of a plan that drafts, ready for JSON.
 
     Args:
         facts: the problem and what is known of it.
-        candidate: a plan that drafts, with a price.
+        candidate: a plan of one round that drafts, with a price.
         plain: plain decoding, with a price.
+        cells: the cells of the workload that matter; default all.
 
     Returns:
         One entry per quantity and, but for the batch, per cell of the workload: `unknown`, `unit`,
         `batch` and `prompt_tokens` (None for the one that varies), `now` (an estimate, or None),
         and the fields of `PricedBreakEven`; for the acceptance also `tokens` at every edge.
     """
-    pricing = _Repricing(facts, candidate, plain)
+    places = tuple(range(len(candidate.estimates)) if cells is None else cells)
+    pricing = _Repricing(facts, candidate, plain, places)
     found: list[dict[str, Any]] = []
     for points in (pricing.acceptance(), pricing.draft(), pricing.batch(), pricing.context()):
         found += points
@@ -60,6 +65,7 @@ class _Repricing:
     facts: ProblemFacts
     candidate: Candidate
     plain: Candidate
+    cells: tuple[int, ...]
 
     def acceptance(self) -> Iterator[dict[str, Any]]:
         """By the factor on every hazard."""
@@ -67,7 +73,7 @@ class _Repricing:
         if drafting is None or drafting.acceptance is None:
             return
         scales = np.linspace(0.0, most_scale(drafting), POINTS)
-        pricer = self._pricer(*self._cells())
+        pricer = self._pricer(*self._loads())
         assert self.candidate.plan is not None and self.plain.estimate is not None
         profiles = [scaled_profile(drafting, float(scale)) for scale in scales]
         prices = [pricer.estimate(self.candidate.plan, profile) for profile in profiles]
@@ -75,7 +81,8 @@ class _Repricing:
             return
         curves = [gains(p, self.plain.estimate) for p in prices if isinstance(p, Estimate)]
         tokens = [p.tokens_per_round.mean for p in prices if isinstance(p, Estimate)]
-        for place, cell in enumerate(self.candidate.estimates):
+        for place in self.cells:
+            cell = self.candidate.estimates[place]
             curve = _stacked(curves, place)
             found = priced_break_even(scales, curve)
             entry = _entry("acceptance", "times today's", cell, None, found)
@@ -90,7 +97,8 @@ class _Repricing:
     def draft(self) -> Iterator[dict[str, Any]]:
         """By the time of a draft step."""
         scales = np.concatenate([[0.0], np.geomspace(1.0 / 64, SLOWEST_DRAFT, 2 * POINTS)])
-        for cell, plain in zip(self.candidate.estimates, self.plain.estimates, strict=True):
+        for place in self.cells:
+            cell, plain = self.candidate.estimates[place], self.plain.estimates[place]
             steps, seconds = draft_steps(cell)
             if not steps:
                 return
@@ -124,7 +132,8 @@ class _Repricing:
         """By the length of the prompt."""
         models = ["target", *(name for name in self.facts.drafts if self._runs(name))]
         positions = min(self.facts.shape(name).max_positions or 2**17 for name in models)
-        sizes = self.facts.batch_sizes
+        cells = {self.candidate.estimates[place].batch: place for place in self.cells}
+        sizes = sorted(cells)
         values = _whole(LEAST_CONTEXT, positions - self._output_tokens)
         if len(values) < 2:
             return
@@ -138,7 +147,7 @@ class _Repricing:
                 continue
             part = _part(curve[0], kept)
             found = priced_break_even(prompt[kept].tolist(), part, whole=True)
-            cell = next(e for e in self.candidate.estimates if e.batch == size)
+            cell = self.candidate.estimates[cells[size]]
             entry = _entry("prompt_tokens", "tokens", cell, None, found, extrapolated=curve[1])
             yield entry | {"prompt_tokens": None}
 
@@ -159,7 +168,7 @@ class _Repricing:
     def _pricer(self, batch: Any, prompt: Any) -> Pricer:
         return Pricer(self.facts.device, self.facts.shapes, batch, prompt, self._output_tokens)
 
-    def _cells(self) -> tuple[Any, Any]:
+    def _loads(self) -> tuple[Any, Any]:
         cells = self.candidate.estimates
         return np.array([c.batch for c in cells]), np.array([c.prompt_tokens for c in cells])
 

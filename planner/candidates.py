@@ -57,6 +57,17 @@ class Candidate:
         )
 
     @property
+    def parts(self) -> tuple[tuple[Candidate, tuple[int, ...]], ...]:
+        """The candidates of a schedule with the cells in which each runs; else itself in all."""
+        if not self.by_cell:
+            return ((self, tuple(range(len(self.estimates)))),)
+        cells: dict[int, list[int]] = {}
+        for cell, part in enumerate(self.by_cell):
+            cells.setdefault(id(part), []).append(cell)
+        found = {id(part): part for part in self.by_cell}
+        return tuple((found[key], tuple(places)) for key, places in cells.items())
+
+    @property
     def priced(self) -> bool:
         """Whether it has a price; a limit may still refuse it."""
         return self.estimate is not None

@@ -32,15 +32,17 @@ def explain(result: SearchResult) -> dict[str, Any]:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
         `plain_only`, `plain_refused`; `runners_up`, the best of every other method and family;
-        `time`, seconds by op of the chosen and the plain round; `acceptance` by depth; `law`, the
-        one that governs the chosen plan, with its numbers; `break_even`, where the chosen plan, or
-        the best one that drafts, stops paying (see `break_evens`); `refused`, reasons with their
+        `time`, seconds by op of the chosen and the plain round; `acceptance` by depth, of every
+        round that drafts; `laws`, those that govern the rounds of the chosen plan, with its
+        numbers; `break_even`, where each round of the chosen plan, or the best one that drafts,
+        stops paying (`points`, see `break_evens`); `refused`, reasons with their
         counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of
         their 90 % interval.
     """
     facts = result.facts
     rival = _best_drafting(result)
     drafting = rival if result.chosen.method == PLAIN else result.chosen
+    parts = [] if drafting is None else [p for p in drafting.parts if p[0].proposer is not None]
     return {
         "objective": facts.problem.objective,
         "verdict": _verdict(result, rival),
@@ -53,9 +55,19 @@ def explain(result: SearchResult) -> dict[str, Any]:
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
             "plain": [_time(estimate) for estimate in result.plain.estimates],
         },
-        "acceptance": _acceptance(facts, drafting),
-        "law": governing_law(result.chosen, result.plain, _judged(result.chosen)),
-        "break_even": [] if drafting is None else break_evens(facts, drafting, result.plain),
+        "acceptance": [_acceptance(facts, part) for part, _ in parts],
+        "laws": [
+            governing_law(part, result.plain, _judged(part), cells)
+            for part, cells in result.chosen.parts
+        ],
+        "break_even": [
+            {
+                "method": part.method,
+                "words": part.words,
+                "points": break_evens(facts, part, result.plain, cells),
+            }
+            for part, cells in parts
+        ],
         "candidates": {
             "priced": sum(candidate.priced for candidate in result.candidates),
             "refused": sum(candidate.refusal is not None for candidate in result.candidates),
@@ -144,14 +156,11 @@ def _time(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _acceptance(facts: ProblemFacts, candidate: Candidate | None) -> dict[str, Any] | None:
-    """Acceptance by depth of what the candidate drafts."""
-    if candidate is None or candidate.proposer is None or candidate.plan is None:
-        return None
-    profile = facts.profiles[candidate.proposer]
-    tree = _judged(candidate)
-    if tree is None or tree.parents is None or tree.ranks is None:
-        return None
+def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
+    """Acceptance by depth of what the candidate, which has a price, drafts."""
+    assert candidate.proposer is not None, "plans that draft have a proposer"
+    profile, tree = facts.profiles[candidate.proposer], _judged(candidate)
+    assert tree is not None and tree.parents is not None and tree.ranks is not None
     reached = profile.accepted_at_least(tree.parents, tree.ranks)
     widths = Counter(tree.depths or ())
     return {

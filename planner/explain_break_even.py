@@ -29,44 +29,47 @@ _MOST_LOADS = 3
 
 
 def law_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """The law with its numbers: first its formula, then one sentence per cell of the workload."""
+    """Each law with its numbers: its formula, then one sentence per cell of the workload."""
+    told: set[str] = set()
+    for entry in explanation["laws"]:
+        yield from _law(entry, stated=entry["law"] in told)
+        told.add(entry["law"])
+
+
+def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
     import sympy
 
     from specplan.cost_models.law import load_law
 
-    entry = explanation["law"]
     law = load_law(entry["law"])
     formula = law.formula(entry["formula"])
     symbols = {variable.name: variable.symbol for variable in law.needs(formula.name)}
     source = law.source.partition(":")[0].partition(";")[0]
-    yield (
-        f"Governed by the law {law.name} ({law.title}; {source}): {formula.name} while decoding = "
-        f"{sympy.sstr(formula.expression)}."
-    )
+    if not stated:
+        yield (
+            f"Governed by the law {law.name} ({law.title}; {source}): {formula.name} while "
+            f"decoding = {sympy.sstr(formula.expression)}."
+        )
     for cell in _few(entry["by_cell"]):
         told = [
             f"{symbols[name]} = {_value(name, value)} ({_NAMES[name]})"
             for name, value in cell["values"].items()
         ]
-        yield f"The law {_load(cell)}: {', '.join(told)} give {about(cell['speedup'], short)}."
+        yield f"The law {law.name} {_load(cell)}: {', '.join(told)} give {about(cell['speedup'], short)}."
 
 
 def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """One sentence per quantity and cell."""
-    entries = explanation["break_even"]
-    if not entries:
-        return
-    who = explanation["chosen"]
-    if explanation["verdict"] in ("plain_only", "plain_faster", "plain_within_error"):
-        who = explanation["best_drafting"]
-    yield (
-        f"Where {who['method']}, {who['words']}, is faster than plain decoding, both priced anew "
-        "over a range."
-    )
-    for unknown in _UNKNOWNS:
-        for entry in _few([entry for entry in entries if entry["unknown"] == unknown]):
-            outside = " (extrapolated)" if entry["extrapolated"] else ""
-            yield f"- {_UNKNOWNS[unknown][0]}{_load(entry, ', ')}: {_pays(entry)}{outside}."
+    """One sentence per round that drafts, quantity and cell."""
+    for part in explanation["break_even"]:
+        yield (
+            f"Where {part['method']}, {part['words']}, is faster than plain decoding, both priced "
+            "anew over a range."
+        )
+        for unknown, (name, _) in _UNKNOWNS.items():
+            points = [point for point in part["points"] if point["unknown"] == unknown]
+            for point in _few(points):
+                outside = " (extrapolated)" if point["extrapolated"] else ""
+                yield f"- {name}{_load(point, ', ')}: {_pays(point)}{outside}."
 
 
 def _few(cells: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

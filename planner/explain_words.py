@@ -97,17 +97,15 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
-    acceptance = explanation["acceptance"]
-    if acceptance is None:
-        return
-    shares = [
-        f"{entry['depth']} in {about(entry['accepted_at_least'], percent)}"
-        for entry in acceptance["by_depth"]
-    ]
-    yield (
-        f'Of what "{acceptance["proposer"]}" drafts ({acceptance["words"]}), at least so many '
-        f"tokens are accepted in this share of the rounds: {', '.join(shares)}."
-    )
+    for acceptance in explanation["acceptance"]:
+        shares = [
+            f"{entry['depth']} in {about(entry['accepted_at_least'], percent)}"
+            for entry in acceptance["by_depth"]
+        ]
+        yield (
+            f'Of what "{acceptance["proposer"]}" drafts ({acceptance["words"]}), at least so many '
+            f"tokens are accepted in this share of the rounds: {', '.join(shares)}."
+        )
 
 
 def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:

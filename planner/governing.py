@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from specplan.cost_models.estimate import Estimate
@@ -13,7 +14,9 @@ from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import own_seconds
 
 
-def governing_law(candidate: Candidate, plain: Candidate, tree: TreeType | None) -> dict[str, Any]:
+def governing_law(
+    candidate: Candidate, plain: Candidate, tree: TreeType | None, cells: Sequence[int]
+) -> dict[str, Any]:
     """Which law says how fast a plan decodes, and the numbers it says it with.
 
     A chain that a draft model drafts step by step obeys Decoding Speculative Decoding's
@@ -24,16 +27,17 @@ def governing_law(candidate: Candidate, plain: Candidate, tree: TreeType | None)
         candidate: the plan, with a price.
         plain: plain decoding, with a price.
         tree: what the plan judges; None when it drafts nothing.
+        cells: the cells of the workload in which it runs.
 
     Returns:
-        `law`, `formula`, and `by_cell`: per cell of the workload `batch`, `prompt_tokens`,
+        `law`, `formula`, and `by_cell`: per cell `batch`, `prompt_tokens`,
         `values` of the law's variables by name (numbers with their interval as a mapping) and the
         `speedup` while decoding.
     """
     law = "round_time"
     if tree is not None and draft_steps(candidate.estimates[0])[0]:
         law = "sequoia" if any(tree.ranks or ()) else "decoding_speculative_decoding"
-    pairs = zip(candidate.estimates, plain.estimates, strict=True)
+    pairs = [(candidate.estimates[place], plain.estimates[place]) for place in cells]
     return {
         "law": law,
         "formula": "speedup",

@@ -75,7 +75,7 @@ def entries(found: SearchResult, chosen: Candidate, unknown: str) -> list[dict[s
 def test_at_its_break_even_acceptance_a_plan_is_as_fast_as_plain_decoding(
     found: SearchResult,
 ) -> None:
-    chosen = found.chosen
+    chosen = candidate(found, "draft_model", "tree of 24")
     drafting = drafting_of(found.facts, chosen)
     for entry in entries(found, chosen, "acceptance"):
         ((start, end),) = entry["pays"]
@@ -88,12 +88,13 @@ def test_at_its_break_even_acceptance_a_plan_is_as_fast_as_plain_decoding(
 
 
 def test_the_batch_at_which_a_plan_stops_paying(found: SearchResult) -> None:
-    (entry,) = entries(found, found.chosen, "batch")
+    chosen = candidate(found, "draft_model", "tree of 24")
+    (entry,) = entries(found, chosen, "batch")
     ((start, end),) = entry["pays"]
     assert start is None and end["mean"] == int(end["mean"])
     profile = found.facts.profiles["draft"]
-    assert ratio(found, found.chosen, profile, int(end["mean"] * 0.8)) > 1.0
-    assert ratio(found, found.chosen, profile, int(end["mean"] * 1.25) + 1) < 1.0
+    assert ratio(found, chosen, profile, int(end["mean"] * 0.8)) > 1.0
+    assert ratio(found, chosen, profile, int(end["mean"] * 1.25) + 1) < 1.0
 
 
 def test_the_prompt_at_which_a_plan_starts_paying(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_break_even_takes_few_pricings(
         return priced(self, *arguments)
 
     monkeypatch.setattr(Pricer, "estimate", counted)
-    break_evens(found.facts, found.chosen, found.plain)
+    break_evens(found.facts, candidate(found, "draft_model", "tree of 24"), found.plain)
     assert len(calls) <= 40
 
 
@@ -197,7 +198,7 @@ def test_the_governing_law_has_the_plans_numbers(
     """The law's value at the printed numbers is the printed speedup."""
     chosen = candidate(found, method, words)
     result = SearchResult(found.facts, found.candidates, chosen, found.plain)
-    entry = explain(result)["law"]
+    (entry,) = explain(result)["laws"]
     assert entry["law"] == LAWS[method, words]
     law = load_law(entry["law"])
     for cell, estimate in zip(entry["by_cell"], chosen.estimates, strict=True):
@@ -231,11 +232,26 @@ def test_words_of_break_even_points() -> None:
     for changes, words in cases:
         told = list(
             break_even_words(
-                {
-                    "chosen": {"method": "a", "words": "b"},
-                    "verdict": "speculate",
-                    "break_even": [base | changes],
-                }
+                {"break_even": [{"method": "a", "words": "b", "points": [base | changes]}]}
             )
         )
         assert told[1] == f"- by batch size, with prompts of 40 tokens: {words}."
+
+
+def test_each_round_of_a_schedule_has_its_own(found: SearchResult) -> None:
+    """In the cells in which it runs, and priced anew by itself."""
+    parts = (
+        candidate(found, "draft_model", "tree of 16"),
+        candidate(found, "draft_model", "chain"),
+    )
+    schedule = Candidate(
+        "schedule", "by batch", {}, "both", estimate=parts[0].estimate, by_cell=parts
+    )
+    data = explain(SearchResult(found.facts, found.candidates, schedule, found.plain))
+    laws = [(entry["law"], [cell["batch"] for cell in entry["by_cell"]]) for entry in data["laws"]]
+    assert laws == [("sequoia", [1]), ("decoding_speculative_decoding", [4])]
+    assert [entry["words"] for entry in data["acceptance"]] == [part.words for part in parts]
+    for part, batch, entry in zip(parts, (1, 4), data["break_even"], strict=True):
+        assert entry["words"] == part.words
+        fixed = {point["batch"] for point in entry["points"] if point["unknown"] != "batch"}
+        assert fixed == {batch}

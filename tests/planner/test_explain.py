@@ -61,7 +61,7 @@ def test_time_adds_up(tmp_path: Path) -> None:
 
 def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given=rates([0.7]))
-    acceptance = data["acceptance"]
+    acceptance = data["acceptance"][0]
     shares = [entry["accepted_at_least"]["mean"] for entry in acceptance["by_depth"]]
     assert shares == pytest.approx([0.7**depth for depth in range(1, len(shares) + 1)])
     first = acceptance["by_depth"][0]
@@ -89,7 +89,7 @@ def test_plain_decoding_within_the_error(tmp_path: Path) -> None:
 def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given={})
     assert data["verdict"] == "plain_only" and data["best_drafting"] is None
-    assert data["acceptance"] is None
+    assert data["acceptance"] == []
     assert "nothing else has a price" in text
     reasons = {entry["reason"] for entry in data["refused"]}
     assert len(reasons) == 2 and all("workload.prompts" in reason for reason in reasons)
@@ -154,8 +154,9 @@ def floats_without_interval(value: Any, path: str = "") -> list[str]:
 def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
     """As data: what else is a float is the evidence's own count, or the range of a search."""
     known = {
-        ".acceptance.by_depth[].trials", ".break_even[].low", ".break_even[].high",
-        ".break_even[].surely[][]", ".break_even[].perhaps[][]",
+        ".acceptance[].by_depth[].trials", ".break_even[].points[].low",
+        ".break_even[].points[].high", ".break_even[].points[].surely[][]",
+        ".break_even[].points[].perhaps[][]",
     }  # fmt: skip
     for changes in ({}, {"given": rates([0.001], trials=100000)}, {"given": {}}):
         data, text = explained(tmp_path, **changes)
@@ -182,13 +183,13 @@ def test_the_report_holds_every_estimate_with_its_interval(tmp_path: Path) -> No
 
 def test_law_and_break_even_are_told(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
-    assert {entry["unknown"] for entry in data["break_even"]} == {
+    assert {point["unknown"] for part in data["break_even"] for point in part["points"]} == {
         "acceptance", "draft_seconds", "batch", "prompt_tokens",
     }  # fmt: skip
     assert "Governed by the law sequoia" in text and "E*t_t/(d*t_d + t_v)" in text
     assert "- by acceptance, at batch 1 with prompts of 40 tokens: from 0." in text
     data, text = explained(tmp_path, given=rates([0.001], trials=100000))
-    assert data["law"]["law"] == "round_time"
+    assert [entry["law"] for entry in data["laws"]] == ["round_time"]
     assert "Where draft_model, chain of 1 by draft, is faster than plain decoding" in text
     data, text = explained(tmp_path, given={})
     assert data["break_even"] == [] and "is faster than plain decoding" not in text
