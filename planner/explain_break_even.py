@@ -43,7 +43,7 @@ def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
 
     law = load_law(entry["law"])
     formula = law.formula(entry["formula"])
-    symbols = {variable.name: variable.symbol for variable in law.needs(formula.name)}
+    variables = law.needs(formula.name)
     source = law.source.partition(":")[0].partition(";")[0]
     if not stated:
         yield (
@@ -51,11 +51,12 @@ def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
             f"decoding = {sympy.sstr(formula.expression)}."
         )
     for cell in _few(entry["by_cell"]):
-        told = [
-            f"{symbols[name]} = {_value(name, value)} ({_NAMES[name]})"
-            for name, value in cell["values"].items()
-        ]
-        yield f"The law {law.name} {_load(cell)}: {', '.join(told)} give {about(cell['speedup'], short)}."
+        told = ", ".join(
+            f"{v.symbol} = {_value(v.name, cell['values'][v.name])} ({_NAMES[v.name]})"
+            for v in variables
+        )
+        gain = about(cell["speedup"], short)
+        yield f"The law {law.name} {_load(cell)}: {told} give {gain}."
 
 
 def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
