@@ -84,7 +84,7 @@ class _Repricing:
         for place in self.cells:
             cell = self.candidate.estimates[place]
             curve = _stacked(curves, place)
-            found = priced_break_even(scales, curve)
+            found = priced_break_even(scales.tolist(), curve)
             entry = _entry("acceptance", "times today's", cell, None, found)
             edges = [edge for stretch in found.pays for edge in stretch if edge is not None]
             entry["tokens"] = [
@@ -104,7 +104,7 @@ class _Repricing:
                 return
             curves = [gains(_slowed(cell, seconds, float(x)), plain) for x in scales]
             step = seconds.median / steps
-            found = priced_break_even(scales * step, _stacked(curves, 0))
+            found = priced_break_even((scales * step).tolist(), _stacked(curves, 0))
             now = seconds_data(seconds * (1.0 / steps))
             yield _entry("draft_seconds", "s", cell, now, found)
 

@@ -94,7 +94,7 @@ def _pays(entry: Mapping[str, Any]) -> str:
     if entry["always"]:
         return f"everywhere from {searched}{_certainty(entry)}"
     tokens = iter(entry.get("tokens") or ())
-    told = " and ".join(_stretch(entry, *stretch, tokens) for stretch in entry["pays"])
+    told = " and ".join(_stretch(entry, start, end, tokens) for start, end in entry["pays"])
     now = entry["now"]
     return told if now is None else f"{told}; now {about(now, seconds_words)}"
 
