@@ -13,7 +13,6 @@ from specplan.planner.trees.confidence_stop import (
     ConfidenceStop,
     OptimalStop,
     optimal_stop,
-    rejection_threshold,
 )
 from specplan.planner.trees.drafted import (
     Children,
@@ -69,7 +68,6 @@ __all__ = [
     "policy_value",
     "read_choices",
     "read_growmap",
-    "rejection_threshold",
     "search_trees",
     "separate_chains",
     "tree_of_levels",

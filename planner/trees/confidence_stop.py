@@ -52,19 +52,6 @@ class ConfidenceStop:
         return Drafted(chain(length), (1,) * length, length)
 
 
-def rejection_threshold(draft_seconds: float, target_seconds: float, progress: float) -> float:
-    """P(something was rejected) from which SpecDec++ stops: (c2 + d) / (c1 + c2 + d).
-
-    Source: arXiv 2405.19715, its theorem on the optimal policy (as reported).
-
-    Args:
-        draft_seconds: c1, of a draft step.
-        target_seconds: c2, of a step of the target.
-        progress: d, seconds that accepted progress is worth.
-    """
-    return (target_seconds + progress) / (draft_seconds + target_seconds + progress)
-
-
 @dataclass(frozen=True)
 class OptimalStop:
     """The best rule that stops a chain, and its worth.

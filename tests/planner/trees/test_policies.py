@@ -25,7 +25,6 @@ from specplan.planner.trees import (
     mass_threshold,
     optimal_stop,
     policy_value,
-    rejection_threshold,
     search_trees,
     tuned_threshold,
 )
@@ -178,7 +177,6 @@ def test_golden_optimal_stop() -> None:
     assert len(law.tree) == 4
     assert stop.value.seconds_per_token == pytest.approx(0.0461933, abs=5e-8)
     assert stop.rejection == pytest.approx(0.567037, abs=5e-7)
-    assert rejection_threshold(1.0, 2.0, 1.0) == pytest.approx(0.75)
 
 
 @settings(max_examples=50, deadline=None)
