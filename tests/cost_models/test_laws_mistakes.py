@@ -15,7 +15,9 @@ from specplan.cost_models.closed_forms import (
     expected_tokens,
     tree_value,
 )
+from specplan.cost_models.forward import forward_ops
 from specplan.cost_models.law import list_laws, load_law
+from tests.cost_models.public_shapes import shape
 
 
 def value(law: str, formula: str, **known: object) -> float:
@@ -248,3 +250,22 @@ def test_verifying_on_experts_is_not_free() -> None:
     dense = value("mixture_of_experts", "speedup", expert_share=0.0, **known)
     sparse = value("mixture_of_experts", "speedup", expert_share=0.9, **known)
     assert dense == pytest.approx(3.0 / 1.35) and sparse < 1.0
+
+
+def test_llm_viewer_reads_the_cache_with_the_wrong_heads() -> None:
+    """`model_analyzer.py` loads keys and values of all query heads: 8 times too much on 70B."""
+    batch, tokens, context = 2, 3, 512
+    ops = {op.name: op.cost for op in forward_ops(shape("llama-2-70b"), batch, tokens, context)}
+    right = 2 * batch * 8 * 128 * (context + tokens) * 2
+    wrong = 2 * batch * 64 * 128 * (context + tokens) * 2
+    assert ops["attention"].kv_bytes == right == wrong / 8
+
+
+def test_llm_viewer_counts_the_head_by_halves() -> None:
+    """Its lm_head has one operation per multiply-add, and leaves the batch out of its bytes."""
+    one, two = (
+        next(op.cost for op in forward_ops(shape("llama-2-7b"), b, 1, 512) if op.name == "lm_head")
+        for b in (1, 2)
+    )
+    assert one.flops == 2 * 4096 * 32000
+    assert two.activation_bytes == 2 * one.activation_bytes
