@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance import AcceptanceProfile
 from specplan.cost_models.cells import cell, chosen, each
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.cost import Cost, Quantity
+from specplan.cost_models.cost import Quantity
 from specplan.cost_models.device import Device, UnpricedError
 from specplan.cost_models.drafting import read_drafting
 from specplan.cost_models.forecast import rate
@@ -47,7 +47,6 @@ class Estimate:
         prompts: how many prompts the acceptance was measured on; 0 when nobody said.
         memory: bytes, part by part.
         breakdown: where a round's time goes.
-        cost: resources of a round's forwards.
         assumptions: what was taken for granted, in words.
         extrapolated: some time lies outside of what was measured.
     """
@@ -68,7 +67,6 @@ class Estimate:
     prompts: int
     memory: PlanMemory
     breakdown: tuple[PricedOp, ...]
-    cost: Cost
     assumptions: tuple[str, ...]
     extrapolated: bool
 
@@ -149,7 +147,6 @@ class Pricer:
             prompts=0 if drafting.acceptance is None else drafting.acceptance.prompts,
             memory=self.memory(plan),
             breakdown=price.breakdown,
-            cost=price.cost,
             assumptions=(*price.assumptions, *_assumptions(plan, item, acceptance, self.batch)),
             extrapolated=request.extrapolated,
         )

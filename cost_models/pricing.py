@@ -59,13 +59,11 @@ class RoundPrice:
     Attributes:
         seconds: wall-clock time.
         breakdown: where it goes, in program order; `round` is the glue between the ops.
-        cost: resources of all forwards.
         assumptions: what was taken for granted.
     """
 
     seconds: Seconds
     breakdown: tuple[PricedOp, ...]
-    cost: Cost
     assumptions: tuple[str, ...] = ()
 
 
@@ -103,13 +101,18 @@ def price_round(
     priced = _price_steps(demands, clock, lag)
     if isinstance(priced, Unpriced):
         return priced
-    cost = Cost()
-    for step, _ in priced:
-        if isinstance(step, ForwardDemand):
-            cost += clock.cost(step, lag.get(step.cache, 1.0))
     parts = [(step.lane, _priced_op(step, seconds)) for step, seconds in priced]
     parts.append((None, PricedOp("round", None, 1, 1, clock.glue())))
-    return RoundPrice(_wall_clock(priced, clock), _merged(parts), cost, _assumptions(demands))
+    return RoundPrice(_wall_clock(priced, clock), _merged(parts), _assumptions(demands))
+
+
+def round_cost(demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]) -> Cost:
+    """Resources of all forwards of a round; see `round_seconds`."""
+    found = Cost()
+    for step in demands.steps:
+        if isinstance(step, ForwardDemand):
+            found += clock.cost(step, lag.get(step.cache, 1.0))
+    return found
 
 
 def _price_steps(

@@ -26,9 +26,7 @@ def best_schedule(
     A candidate that drafts takes part in the cells where it beats plain decoding by more than its
     own interval.
     """
-    priced = [c for c in candidates if c.estimate is not None and c.plan is not None]
-    objective = facts.problem.objective
-    costs = np.array([_costs(facts, c, plain, objective) for c in priced])
+    priced, costs = _priced_cells(facts, candidates, plain)
     if costs.shape[1] == 1 or np.isinf(costs).all(axis=0).any():
         return None
     which = best_rounds(costs)
@@ -36,6 +34,33 @@ def best_schedule(
     if len(rounds) == 1:
         return None
     return _candidate(facts, pricer, [priced[index] for index in which])
+
+
+def best_of_each(
+    facts: ProblemFacts, candidates: Sequence[Candidate], plain: Candidate
+) -> tuple[Candidate | None, ...]:
+    """The best candidate of every load alone; None where a limit refuses all of them.
+
+    What a plan for all loads may not do, because it does not fit or is too slow at one of them,
+    may still be the best for others.
+    """
+    single = [candidate for candidate in candidates if not candidate.by_cell]
+    priced, costs = _priced_cells(facts, single, plain)
+    best = costs.argmin(axis=0)
+    reached = costs[best, np.arange(costs.shape[1])]
+    return tuple(
+        priced[index] if np.isfinite(cost) else None
+        for index, cost in zip(best.tolist(), reached.tolist(), strict=True)
+    )
+
+
+def _priced_cells(
+    facts: ProblemFacts, candidates: Sequence[Candidate], plain: Candidate
+) -> tuple[list[Candidate], NDArray[np.float64]]:
+    """Candidates with a price, and their costs, [candidates, cells]; infinite where refused."""
+    priced = [c for c in candidates if c.estimate is not None and c.plan is not None]
+    objective = facts.problem.objective
+    return priced, np.array([_costs(facts, c, plain, objective) for c in priced])
 
 
 def _costs(
@@ -69,11 +94,20 @@ def _candidate(facts: ProblemFacts, pricer: Pricer, by_cell: list[Candidate]) ->
 
 
 def _grid(pricer: Pricer) -> tuple[Grid, list[list[int]]]:
-    """The loads in rising order, and the pricer's cell of each, [batches][contexts]."""
+    """The loads in rising order, and the pricer's cell of each, [batches][contexts].
+
+    A load that was left out has the cell of the next smaller one.
+    """
     contexts = pricer.prompt_tokens + pricer.output_tokens / 2.0
     places = {load: index for index, load in enumerate(zip(pricer.batch, contexts, strict=True))}
     batches, lengths = (sorted(set(axis.tolist())) for axis in (pricer.batch, contexts))
-    cells = [[places[batch, length] for length in lengths] for batch in batches]
+    cells: list[list[int]] = []
+    for batch in batches:
+        row: list[int] = []
+        for column, length in enumerate(lengths):
+            smaller = row[-1] if row else cells[-1][column] if cells else 0
+            row.append(places.get((batch, length), smaller))
+        cells.append(row)
     return Grid(tuple(batches), tuple(lengths)), cells
 
 

@@ -66,6 +66,12 @@ class ProblemFacts:
         return self.problem.workload.batch_sizes
 
     @property
+    def memory_bytes(self) -> float:
+        """Memory that a plan may take: the device's, or the limit where that is less."""
+        limit = self.problem.limits.memory
+        return self.device.memory_bytes if limit is None else min(limit, self.device.memory_bytes)
+
+    @property
     def greedy(self) -> bool:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from specplan.cost_models.cells import grid
 from specplan.cost_models.estimate import Pricer
@@ -16,7 +18,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.verify import check_plan
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import choose, speedup
-from specplan.planner.composing import best_schedule
+from specplan.planner.composing import best_of_each, best_schedule
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import misses, nothing_admissible
 from specplan.planner.method import Family, Method, Options, discover_methods
@@ -37,12 +39,19 @@ class SearchResult:
         candidates: every setting with its price or refusal, and every refused family.
         chosen: the best of them.
         plain: autoregressive decoding, whether chosen, beaten or refused by a limit.
+        left_out: loads, as batch and prompt length, that do not fit on the device with any plan.
     """
 
     facts: ProblemFacts
     candidates: tuple[Candidate, ...]
     chosen: Candidate
     plain: Candidate
+    left_out: tuple[tuple[int, int], ...] = ()
+
+    @cached_property
+    def best_of_each(self) -> tuple[Candidate | None, ...]:
+        """The best candidate of every load alone, in the order of the estimates."""
+        return best_of_each(self.facts, self.candidates, self.plain)
 
     @cached_property
     def confidence(self) -> Confidence:
@@ -66,6 +75,7 @@ class SearchResult:
                 "kind": device.kind,
                 "memory_bytes": device.memory_bytes,
             },
+            "left_out": [list(load) for load in self.left_out],
             "chosen": self._index(self.chosen),
             "plain": self._index(self.plain),
             "candidates": [candidate.as_dict() for candidate in self.candidates],
@@ -90,9 +100,10 @@ def search(
     Raises:
         UsageError: when plain decoding has no price, because the device does not know the target.
         InfeasibleError: when limits refuse every candidate; names the tightest.
+        UsageError: when the chosen plan breaks a rule of the language: a method's mistake.
     """
     choices = list(_choices(facts))
-    pricer = _pricer(facts)
+    pricer, left_out = _fitting(facts, _pricer(facts), choices)
     candidates: list[Candidate] = []
     for done, choice in enumerate(choices):
         if isinstance(choice, _Setting):
@@ -114,7 +125,9 @@ def search(
     chosen = choose(candidates, plain, facts.problem.objective)
     if chosen is None:
         raise nothing_admissible(facts, candidates)
-    return SearchResult(facts, tuple(candidates), chosen, plain)
+    assert chosen.plan is not None, "what is admissible has a plan"
+    check_plan(chosen.plan)
+    return SearchResult(facts, tuple(candidates), chosen, plain, left_out)
 
 
 @dataclass(frozen=True)
@@ -156,10 +169,29 @@ def _pricer(facts: ProblemFacts) -> Pricer:
     return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest)
 
 
+def _fitting(
+    facts: ProblemFacts, pricer: Pricer, choices: Sequence[_Setting | Candidate]
+) -> tuple[Pricer, tuple[tuple[int, int], ...]]:
+    """The pricer without the loads that plain decoding has no memory for, and those loads.
+
+    Only of a table of prompt lengths are some left out, and never all.
+    """
+    first = choices[0]
+    if facts.problem.workload.prompt_lengths is None or not isinstance(first, _Setting):
+        return pricer, ()
+    needed = pricer.memory(first.method.plan(facts, first.options)).total
+    fits = np.asarray(needed) <= facts.memory_bytes
+    if fits.all() or not fits.any():
+        return pricer, ()
+    loads = zip(pricer.batch[~fits].tolist(), pricer.prompt_tokens[~fits].tolist(), strict=True)
+    kept = replace(pricer, batch=pricer.batch[fits], prompt_tokens=pricer.prompt_tokens[fits])
+    return kept, tuple(loads)
+
+
 def _priced(facts: ProblemFacts, pricer: Pricer, setting: _Setting) -> Candidate:
     """A setting with its price, or with the reason why it has none."""
     method, options = setting.method, setting.options
-    plan = check_plan(method.plan(facts, options))
+    plan = method.plan(facts, options)
     proposer = method.proposer(options)
     candidate = Candidate(
         method=method.name,

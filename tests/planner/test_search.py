@@ -266,3 +266,34 @@ def test_a_schedule_runs_the_best_round_of_every_cell(tmp_path: Path) -> None:
     report = json.loads(json.dumps(result.as_dict()))
     entry = report["candidates"][report["chosen"]]
     assert parse_plan(entry["plan"]) == chosen.plan and len(entry["estimates"]) == 6
+
+
+def test_loads_that_fit_with_no_plan_are_left_out(tmp_path: Path) -> None:
+    """A table of loads loses the cells that are too large; the best of each cell is told."""
+    lengths = {
+        "batch_sizes": [1, 64],
+        "prompt_lengths": [16, 300],
+        "output_tokens": 32,
+        "temperature": 0.0,
+    }
+    whole = search(example_facts(tmp_path, workload=lengths))
+    assert whole.left_out == ()
+    needed = [estimate.memory.total for estimate in whole.plain.estimates]
+    limit = (needed[2] + needed[3]) / 2
+    assert needed[3] == max(needed) and needed[2] < limit
+    found = search(example_facts(tmp_path, workload=lengths, limits={"memory": limit}))
+    assert found.left_out == ((64, 300),)
+    assert [(e.batch, e.prompt_tokens) for e in found.plain.estimates] == [
+        (1, 16),
+        (1, 300),
+        (64, 16),
+    ]
+    assert found.as_dict()["left_out"] == [[64, 300]]
+    for index, best in enumerate(found.best_of_each):
+        assert best is not None
+        times = [
+            c.estimates[index].request_seconds.median
+            for c in found.candidates
+            if c.priced and c.estimates[index].memory.total <= limit
+        ]
+        assert best.estimates[index].request_seconds.median <= 1.25 * min(times)
