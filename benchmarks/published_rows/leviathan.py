@@ -11,7 +11,9 @@ speedups by 17.7 % (worst +47 %). Two things are missing, each one constant:
   without a cache), 4 x width x inner x layers operations per input token: 1.6 Gflop for T5-XXL,
   a sixteenth of that for T5-large. So the target's step grows with the input, from a sentence
   (EnDe) to an article (CNNDM), far more than the drafts' steps, and c shrinks with it. The constant
-  is c on sentences over c on articles; the printed c is taken to be that of articles.
+  is c on sentences over c on articles; the printed c is taken to be that of articles. It comes out
+  as 2.8, which at the figures of a TPU-v4 (12.7 GB of decoder weights, 1.2 TB/s, 275 Tflop/s, 60 %
+  of it) is an input of 2 000 to 2 500 tokens: articles padded to 2 048 would do it.
 
 Calibration: the two rows of T5-base at temperature 0, one per task; two rows, two constants.
 """
