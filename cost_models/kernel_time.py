@@ -135,7 +135,5 @@ class Kernels:
                 where=f"device {self.device}",
                 remedy="Add link_bandwidth to the device file, or use one device.",
             )
-        latency = self.stack.seconds_per_collective
-        if latency is None:
-            latency = self.seconds_per_collective
+        latency = self.stack.collective_latency * self.seconds_per_collective
         return latency + op.cost.link_bytes / self.link_bandwidth

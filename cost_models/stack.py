@@ -35,7 +35,7 @@ class Stack:
             that splits no context, in shares of one processor; 0 where contexts are split.
         attention_blocks: blocks resident per processor in kernels whose last wave of blocks may
             be part empty; 0 where they balance the work.
-        seconds_per_collective: instead of the device's; None for the device's.
+        collective_latency: factor on the device's latency of an all-reduce.
         dequantise_operations: float32 operations per weight that is stored narrower than it is
             multiplied.
         relative_error: added in quadrature to the device's.
@@ -54,7 +54,7 @@ class Stack:
     attention_vector_efficiency: float = 0.0
     attention_block_share: float = 0.0
     attention_blocks: float = 0.0
-    seconds_per_collective: float | None = None
+    collective_latency: float = 1.0
     dequantise_operations: float = 0.0
     relative_error: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
