@@ -18,6 +18,7 @@ from specplan.cost_models.device import load_device
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.number_formats import number_format
 from specplan.cost_models.roofline import AnalyticDevice
+from specplan.ir.errors import UsageError
 
 SYSTEMS = ("gpt-fast AR", "gpt-fast SD")
 DEVICES = {"A100-80GB": "a100-sxm-80gb", "MI250x one GCD": "mi250x-gcd"}
@@ -56,13 +57,15 @@ def step_seconds(row: Row, device: AnalyticDevice | None = None) -> float | None
     """
     shape = _shape(row)
     name = next((name for key, name in DEVICES.items() if key in row.hardware), None)
-    if shape is None or name is None:
+    count, batch = (row.count(key) if key in row.setting else 1 for key in ("tp", "batch"))
+    if shape is None or name is None or count is None or batch is None:
         return None
     one = device or load_device(f"{name}@gpt-fast")
     assert isinstance(one, AnalyticDevice)
-    several = one.times(int(row.get("tp") or 1))
-    context = PROMPT + ANSWER / 2
-    return several.forward_seconds(shape, int(row.get("batch") or 1), 1, context).median
+    try:
+        return one.times(count).forward_seconds(shape, batch, 1, PROMPT + ANSWER / 2).median
+    except UsageError:
+        return None
 
 
 def _shape(row: Row) -> ModelShape | None:

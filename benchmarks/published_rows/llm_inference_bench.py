@@ -22,9 +22,11 @@ from specplan.cost_models.device import load_device
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.roofline import AnalyticDevice
 from specplan.cost_models.stack import Stack, load_stack
+from specplan.ir.errors import UsageError
 
 SYSTEMS = ("AR TensorRT-LLM", "AR vLLM")
 DEVICES = {"A100": "a100-sxm-40gb", "H100": "h100-sxm"}
+LONGEST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,12 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
         if case is None or row.metric != "end_to_end_latency":
             yield Unpredicted(row, "the model, the device or the metric is not known here")
             continue
-        yield Prediction(row, case.seconds(known[row.system]), is_calibration(row))
+        try:
+            seconds = case.seconds(known[row.system])
+        except UsageError as error:
+            yield Unpredicted(row, str(error))
+            continue
+        yield Prediction(row, seconds, is_calibration(row))
 
 
 @dataclass(frozen=True)
@@ -106,12 +113,13 @@ class Case:
         """What a row ran; None where something of it is not known here."""
         shape = public_model(row.target)
         names = [name for key, name in DEVICES.items() if key in row.hardware]
-        sizes = [row.get(key) for key in ("num_devices", "input_len", "output_len", "batch")]
-        if shape is None or not names or None in sizes:
+        keys = ("num_devices", "input_len", "output_len", "batch")
+        sizes = [size for key in keys if (size := row.count(key, LONGEST)) is not None]
+        if shape is None or not names or len(sizes) < len(keys):
             return None
         device = load_device(names[0])
         assert isinstance(device, AnalyticDevice)
-        return cls(shape, device, *(int(size or 0) for size in sizes))
+        return cls(shape, device, *sizes)
 
     def seconds(self, framework: Framework) -> float:
         """Time until the last request is done."""

@@ -35,6 +35,7 @@ Array = npt.NDArray[np.float64]
 SYSTEMS = ("MagicDec",)
 DEVICES = {"A100": "a100-sxm-80gb", "H100": "h100-sxm", "L40": "l40", "L40S": "l40s"}
 PLAIN, VERIFICATION = "AR_time_per_step_TAR", "verify_time_TV"
+MOST = 10_000_000
 SHORT, LONGEST = 4096, 8192
 """Contexts of calibration rows: up to the first, or up to the second where there are none."""
 SHIPPED = {"A100": (69.7e-6, 82.9e9)}
@@ -153,7 +154,11 @@ def calibrate(gpu: str, rows: Sequence[Row]) -> tuple[float, float]:
 
     start, named = np.array(shipped(gpu)), calibration_rows(gpu, rows)
     pairs = [(row, case_of([row], {gpu: shipped(gpu)})) for row in named]
-    known = [(row, row.number, case) for row, case in pairs if case and row.number]
+    known = [
+        (row, row.number, case)
+        for row, case in pairs
+        if case and _answers(case) and row.number and row.number > 0
+    ]
     if not known:
         return float(start[0]), float(start[1])
 
@@ -181,14 +186,17 @@ def case_of(group: Sequence[Row], constants: dict[str, tuple[float, float]]) -> 
     row, gpu = group[0], gpu_of(group[0])
     target = public_model(row.target)
     draft = target if row.draft.startswith("self") else public_model(row.draft)
-    sizes = [row.get(key) for key in ("context", "batch", "gamma")]
-    if not gpu or target is None or draft is None or None in sizes:
+    context, batch, gamma = (row.count(key, MOST) for key in ("context", "batch", "gamma"))
+    if not gpu or target is None or draft is None:
         return None
-    context, batch, gamma = (int(size or 0) for size in sizes)
+    if context is None or batch is None or gamma is None:
+        return None
     budgets = re.findall(r"\b\d{3,5}\b", row.draft)
     tokens = next((r.number for r in group if r.metric == "tokens_per_step_Omega"), None)
-    count = int(row.hardware.split("x")[0])
-    device = load_device(f"{count}x{DEVICES[gpu]}@magicdec")
+    try:
+        device = load_device(f"{row.hardware.split('x')[0]}x{DEVICES[gpu]}@magicdec")
+    except UsageError:
+        return None
     assert isinstance(device, AnalyticDevice)
     budget = int(budgets[-1]) if budgets else context
     return Case(

@@ -30,6 +30,7 @@ OPS = {
 }
 CALIBRATION_MODEL = "Llama-2-7b-hf"
 CALIBRATION_WIDTHS = (1, 4)
+LONGEST = 1_000_000
 
 
 def is_calibration(row: Row) -> bool:
@@ -59,7 +60,7 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
 def op_rows(row: Row) -> Iterator[Row]:
     """Rows of single products, from the note of their sum."""
     for op, value in _note(row).get("per_op", {}).items():
-        if op in OPS:
+        if op in OPS and isinstance(value, int | float) and value > 0:
             found = row.deriving("op_time", float(value), "us")
             yield replace(found, setting={**row.setting, "op": op})
 
