@@ -4,7 +4,8 @@
 
 Sizes and depths count the root, as the published programme does (Sequoia, arXiv 2402.12374,
 section 3.2): budget 128 and depth 10 are 127 drafted nodes in 9 levels. Every side finds the
-values of all sizes and depths and one tree. Turns alternate in one process; medians are shown.
+values of all sizes and depths and one tree. Turns alternate in one process; medians of the
+processor's seconds are shown, as other work on the machine changes them least.
 
 - published: the published loops, element by element in a torch tensor, which is what the published
   programme works on (its best branch is looked for again in the innermost loop); in a NumPy array
@@ -21,7 +22,7 @@ import json
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,12 @@ def ours(rows: Sequence[Sequence[float]], budget: int, depth: int) -> tuple[floa
 
 
 def timed(run: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Median seconds of a run, and its result."""
+    """Median seconds of a run on the processor, and its result."""
     taken: list[float] = []
     for _ in range(repeats):
-        start = perf_counter()
+        start = process_time()
         result = run()
-        taken.append(perf_counter() - start)
+        taken.append(process_time() - start)
     return median(taken), result
 
 
