@@ -20,6 +20,7 @@ from specplan.planner.as_data import interval_data, seconds_data
 from specplan.planner.break_even import break_evens
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import best_by_score, speedup
+from specplan.planner.explain_choice import confidence_data, loads_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.governing import governing_law
 from specplan.planner.search import PLAIN, SearchResult
@@ -31,9 +32,12 @@ def explain(result: SearchResult) -> dict[str, Any]:
     Returns:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
-        `plain_only`, `plain_refused`; `runners_up`, the best of every other method and family;
-        `time`, seconds by op of the chosen and the plain round; `acceptance` by depth, of every
-        round that drafts; `laws`, those that govern the rounds of the chosen plan, with its
+        `plain_only`, `plain_refused`; `confidence`, how sure the choice is and what to measure
+        next; `loads`, the best plan of each load alone where there are several, and those
+        `left_out` because they fit with no plan; `runners_up`, the best of every other method
+        and family; `time`, seconds by op of the chosen and the plain round; `acceptance` by
+        depth, of every round that drafts; `laws`, those that govern the rounds of the chosen
+        plan, with its
         numbers; `break_even`, where each round of the chosen plan, or the best one that drafts,
         stops paying (`points`, see `break_evens`); `refused`, reasons with their
         counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of
@@ -47,6 +51,9 @@ def explain(result: SearchResult) -> dict[str, Any]:
         "objective": facts.problem.objective,
         "verdict": _verdict(result, rival),
         "speedup": interval_data(result.speedup),
+        "confidence": confidence_data(result),
+        "loads": loads_data(result),
+        "left_out": [list(load) for load in result.left_out],
         "chosen": _summary(result, result.chosen),
         "plain": _summary(result, result.plain),
         "best_drafting": None if rival is None else _summary(result, rival),

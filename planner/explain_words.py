@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.planner.explain_break_even import break_even_words, law_words
+from specplan.planner.explain_choice import confidence_words, load_name, loads_words
 from specplan.planner.number_words import about, bytes_words, percent, seconds_words, short
 
+_MOST_LOADS = 4
 _MINOR = 0.02
 """Parts of a round below this share are told together."""
 
@@ -20,7 +22,9 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     """
     return [
         _verdict(explanation),
+        *confidence_words(explanation),
         *_figures(explanation),
+        *loads_words(explanation),
         *_time(explanation),
         *_acceptance(explanation),
         *law_words(explanation),
@@ -64,19 +68,25 @@ def _verdict(explanation: Mapping[str, Any]) -> str:
 
 def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield "Every estimate stands with its 90 % interval in brackets."
-    for figures in explanation["chosen"]["by_batch"]:
+    for figures in _told(explanation["chosen"]["by_batch"]):
         outside = " (extrapolated)" if figures["extrapolated"] else ""
+        name = load_name(explanation, figures).capitalize()
         yield (
-            f"Batch {figures['batch']}: {about(figures['tokens_per_second'], short)} tokens/s"
-            f"{outside}, {about(figures['tokens_per_round'], short)} tokens per round of "
+            f"{name}: {about(figures['tokens_per_second'], short)} tokens/s{outside}, "
+            f"{about(figures['tokens_per_round'], short)} tokens per round of "
             f"{about(figures['seconds_per_round'], seconds_words)}, first token after "
             f"{about(figures['ttft'], seconds_words)}, "
             f"{about(figures['memory_bytes'], bytes_words)} of memory."
         )
 
 
+def _told(loads: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """All loads, or of many the first and the last."""
+    return loads if len(loads) <= _MOST_LOADS else [loads[0], loads[-1]]
+
+
 def _time(explanation: Mapping[str, Any]) -> Iterator[str]:
-    for entry in explanation["time"]["chosen"]:
+    for entry in _told(explanation["time"]["chosen"]):
         parts = entry["parts"]
         least = _MINOR * sum(part["seconds"]["mean"] for part in parts)
         told = [_part(part) for part in parts if part["seconds"]["mean"] >= least]
@@ -84,7 +94,7 @@ def _time(explanation: Mapping[str, Any]) -> Iterator[str]:
         if minor:
             rest = {end: sum(part[end] for part in minor) for end in ("mean", "low", "high")}
             told.append(f"the rest {about(rest, seconds_words)}")
-        yield f"Time of a round at batch {entry['batch']}: {', '.join(told)}."
+        yield f"Time of a round at {load_name(explanation, entry)}: {', '.join(told)}."
 
 
 def _part(part: Mapping[str, Any]) -> str:

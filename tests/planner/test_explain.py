@@ -152,8 +152,13 @@ def floats_without_interval(value: Any, path: str = "") -> list[str]:
 
 
 def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
-    """As data: what else is a float is the evidence's own count, or the range of a search."""
+    """As data: what else is a float is the evidence's own count, or the range of a search.
+
+    Probabilities and regrets of the choice say what the intervals leave open.
+    """
     known = {
+        ".confidence.probability_best", ".confidence.expected_regret",
+        ".confidence.rivals[].probability", ".confidence.measurements[].regret_saved",
         ".acceptance[].by_depth[].trials", ".break_even[].points[].low",
         ".break_even[].points[].high", ".break_even[].points[].surely[][]",
         ".break_even[].points[].perhaps[][]",

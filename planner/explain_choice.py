@@ -1,0 +1,96 @@
+"""How sure the choice is, and what is best for each load alone: as data and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specplan.planner.as_data import interval_data
+from specplan.planner.candidates import Candidate
+from specplan.planner.comparing import gains
+from specplan.planner.number_words import about, short
+from specplan.planner.search import SearchResult
+
+_RIVALS = 3
+_WORTH_TELLING = 0.0005
+"""Measurements that save less than this fraction of the time are not told."""
+
+
+def confidence_data(result: SearchResult) -> dict[str, Any]:
+    """Probability of being the best, expected regret, rivals and measurements by worth."""
+    sure = result.confidence
+    return {
+        "probability_best": sure.probability_best,
+        "expected_regret": sure.expected_regret,
+        "rivals": [
+            {"method": rival.method, "words": rival.words, "probability": probability}
+            for rival, probability in sure.rivals[:_RIVALS]
+        ],
+        "measurements": [
+            {"kind": item.kind, "name": item.name, "regret_saved": item.regret_saved}
+            for item in sure.measurements
+        ],
+    }
+
+
+def loads_data(result: SearchResult) -> list[dict[str, Any]]:
+    """The best plan of each load alone; nothing where there is one load."""
+    if len(result.plain.estimates) == 1:
+        return []
+    return [_load(result, index, best) for index, best in enumerate(result.best_of_each)]
+
+
+def _load(result: SearchResult, index: int, best: Candidate | None) -> dict[str, Any]:
+    plain = result.plain.estimates[index]
+    found: dict[str, Any] = {"batch": plain.batch, "prompt_tokens": plain.prompt_tokens}
+    if best is None:
+        return {**found, "method": None, "words": None, "speedup": None}
+    gain = gains(best.estimates[index], plain)
+    return {**found, "method": best.method, "words": best.words, "speedup": interval_data(gain)}
+
+
+def confidence_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """What the estimates leave open of the choice, and which measurement would settle most."""
+    sure = explanation["confidence"]
+    if sure["probability_best"] > 0.995:
+        yield "No other candidate is likely to be faster."
+        return
+    rivals = ", ".join(
+        f"{rival['method']} {rival['words']} {rival['probability']:.0%}" for rival in sure["rivals"]
+    )
+    yield (
+        f"By these intervals it is the fastest candidate with probability "
+        f"{sure['probability_best']:.0%} (else: {rivals}); the expected loss against the fastest "
+        f"is {sure['expected_regret']:.1%}."
+    )
+    worth = [item for item in sure["measurements"] if item["regret_saved"] >= _WORTH_TELLING]
+    if worth:
+        first = worth[0]
+        what = "device" if first["kind"] == "device" else "acceptance"
+        of = "ops beside the models" if first["name"] == "ops" else f'"{first["name"]}"'
+        yield (
+            f"To be surer, measure the {what} of {of} better: knowing it exactly would save "
+            f"{first['regret_saved']:.1%} of the time."
+        )
+
+
+def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """One line per load, with the best plan of that load alone."""
+    for load in explanation["loads"]:
+        name = load_name(explanation, load)
+        if load["method"] is None:
+            yield f"For {name} alone no plan keeps the limits."
+        else:
+            yield (
+                f"Best for {name} alone: {load['method']}, {load['words']}; "
+                f"{about(load['speedup'], short)} times the speed of plain decoding."
+            )
+    for batch, prompt in explanation["left_out"]:
+        yield f"Left out, it fits with no plan: batch {batch}, prompts of {prompt} tokens."
+
+
+def load_name(explanation: Mapping[str, Any], load: Mapping[str, Any]) -> str:
+    """`batch 4`, and the prompts' length where there are several."""
+    lengths = {other["prompt_tokens"] for other in explanation["plain"]["by_batch"]}
+    prompts = f", prompts of {load['prompt_tokens']}" if len(lengths) > 1 else ""
+    return f"batch {load['batch']}{prompts}"
