@@ -17,7 +17,7 @@ from specplan.cost_models.device import Device, UnpricedError
 from specplan.cost_models.drafting import read_drafting
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
-from specplan.cost_models.memory import PlanMemory, plan_memory
+from specplan.cost_models.memory import PlanMemory, plan_memory, runtime_of
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.pricing import PricedOp, Unpriced, price_round
 from specplan.ir.plan import CacheState, Plan, Round
@@ -207,8 +207,10 @@ class Pricer:
 
         def of_prompt(prompt: int) -> tuple[PlanMemory, PlanMemory]:
             first, text = self.longest or (prompt, prompt + self.output_tokens)
-            one, two = (plan_memory(plan, self.shapes, n, text, first) for n in (1, 2))
+            one, two = (plan_memory(plan, self.shapes, n, text, first, runtime) for n in (1, 2))
             return one, two
+
+        runtime = runtime_of(self.device)
 
         one, two = each(self.prompt_tokens, of_prompt)
         more = self.batch - 1

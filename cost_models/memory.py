@@ -1,24 +1,28 @@
-"""Bytes that a plan needs: weights, caches and workspace, part by part."""
+"""Bytes that a plan needs: weights, caches, workspace and reserve, part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from specplan.cost_models.intervals import Interval
-from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.round_types import round_types
-from specplan.ir.infer import Step
-from specplan.ir.ops import Accept, Forward
-from specplan.ir.plan import CacheState, Plan
-from specplan.ir.types import NodesType, RowsType, TreeType
+import numpy as np
 
-FLOAT32 = 4.0
-PREFILL_CHUNK = 512
-"""Prompt tokens that run in one pass at most."""
+from specplan.cost_models.device import Device
+from specplan.cost_models.intervals import Interval
+from specplan.cost_models.layers import Attention, GroupedAttention
+from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.roofline import AnalyticDevice
+from specplan.cost_models.round_types import round_types
+from specplan.cost_models.workspace import prefill_moment, round_moment
+from specplan.ir.ops import Forward
+from specplan.ir.plan import CacheState, Plan
+from specplan.ir.types import NodesType, TreeType
+
 _ROUNDING = 0.05
-"""Relative half width of the interval of a sum of parts."""
-_DRAWN = frozenset({"draw", "draw_distinct", "shared"})
+"""Relative half width of the interval of a sum of parts: the tests hold it against what was
+allocated."""
+_POSITION_BYTES = 8.0
+"""A cached slot knows its position, and a text its tokens, as int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,42 @@ class PlanMemory:
 
     @property
     def largest(self) -> MemoryPart:
-        """The part that takes most."""
-        return max(self.parts, key=lambda part: part.bytes)
+        """The part that takes most; of arrays, in the last cell."""
+        return max(self.parts, key=lambda part: float(np.asarray(part.bytes).flat[-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """How what runs a plan uses memory; the plain constructor is the reference backend's way.
+
+    Attributes:
+        windowed_caches: layers with a window keep no more slots than it (and the drafted ones).
+        graph_bytes: of one captured graph, beside its workspace; a round is one graph.
+        reserve_bytes: context and kernels of the framework, per device.
+        devices: that share each layer.
+    """
+
+    windowed_caches: bool = False
+    graph_bytes: float = 0.0
+    reserve_bytes: float = 0.0
+    devices: int = 1
+
+
+EAGER = Runtime()
+"""The reference backend on a CPU: it keeps all slots of all layers and reserves nothing."""
+
+
+def runtime_of(device: Device) -> Runtime:
+    """What a device and its stack take for themselves; measured devices run the backend eagerly."""
+    if not isinstance(device, AnalyticDevice):
+        return EAGER
+    stack, accelerator = device.stack, device.processors > 0
+    return Runtime(
+        windowed_caches=bool(stack.windowed_caches),
+        graph_bytes=stack.graph_bytes if accelerator else 0.0,
+        reserve_bytes=stack.reserve_bytes if accelerator else 0.0,
+        devices=device.count,
+    )
 
 
 def plan_memory(
@@ -57,11 +95,12 @@ def plan_memory(
     batch: int,
     text_tokens: int,
     prompt_tokens: int | None = None,
+    runtime: Runtime = EAGER,
 ) -> PlanMemory:
-    """Memory of a plan.
+    """Memory of a plan, on all devices together.
 
     Every cache holds the text, the speculative slots of the widest round and one slot for dead
-    writes. Workspace is the largest of what one pass needs, since passes follow each other.
+    writes. Workspace is that of the highest moment, of a prefill or a round.
 
     Args:
         plan: a well-typed plan.
@@ -69,54 +108,77 @@ def plan_memory(
         batch: requests.
         text_tokens: prompt and output of the longest request.
         prompt_tokens: longest prompt, for the prefill's workspace; default `text_tokens`.
+        runtime: what runs it.
 
     Raises:
         KeyError: the shape of a model is missing.
         InferenceError: the plan is not well typed.
     """
     prompt = text_tokens if prompt_tokens is None else prompt_tokens
-    steps = list(_steps(plan))
-    slots = text_tokens + speculative_slots(plan) + 1
+    drafted = speculative_slots(plan)
+    slots = text_tokens + drafted + 1
     parts = [
         MemoryPart(f"weights of {name}", shapes[name].weight_bytes) for name in plan.models_run
     ]
-    for state in plan.states:
-        if isinstance(state, CacheState):
-            kept = slots if state.budget is None else min(slots, state.budget)
-            per_token = shapes[state.model].kv_bytes_per_token
-            parts.append(MemoryPart(f"cache @{state.name}", batch * kept * per_token))
-    forwards = [step for step in steps if isinstance(step.op, Forward)]
-    passes = [
-        (shapes[step.op.model], _width(step)) for step in forwards if isinstance(step.op, Forward)
+    caches = [
+        state
+        for state in plan.states
+        if isinstance(state, CacheState) and (state.view is None or state.budget is not None)
     ]
-    passes += [(shapes[name], min(prompt, PREFILL_CHUNK)) for name in plan.models_run]
-    activations = max(
-        (pass_bytes(shape, batch, width, slots) for shape, width in passes), default=0.0
-    )
-    parts.append(MemoryPart("activations", activations))
-    logits = sum(
-        batch * rows * shape.vocab_size * FLOAT32 for shape, rows in _live_rows(forwards, shapes)
-    )
-    parts.append(MemoryPart("logits", logits))
-    vocabulary = shapes["target"].vocab_size if "target" in shapes else 0
-    judged = max((_law_rows(step) for step in steps), default=0)
-    parts.append(MemoryPart("laws", batch * judged * vocabulary * FLOAT32))
+    for state in caches:
+        kept = slots if state.budget is None else min(slots, state.budget)
+        size = batch * cache_bytes(shapes[state.model], kept, drafted + 1, runtime)
+        parts.append(MemoryPart(f"cache @{state.name}", size))
+    numbers = batch * (len(caches) * slots + slots - 1) * _POSITION_BYTES
+    parts.append(MemoryPart("positions and texts", numbers))
+    moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
+    moments += [round_moment(plan, item, shapes, batch, slots) for item in plan.rounds]
+    highest = max(moments, key=lambda moment: moment.total)
+    parts.append(MemoryPart("activations", runtime.devices * highest.activations))
+    parts.append(MemoryPart("logits and laws", runtime.devices * highest.logits))
+    if runtime.graph_bytes:
+        graphs = runtime.devices * len(plan.rounds) * runtime.graph_bytes
+        parts.append(MemoryPart("graph buffers", graphs))
+    if runtime.reserve_bytes:
+        reserve = runtime.devices * runtime.reserve_bytes
+        parts.append(MemoryPart("framework reserve", reserve))
     return PlanMemory(tuple(parts))
 
 
-def pass_bytes(shape: ModelShape, batch: int, tokens: int, slots: int) -> float:
-    """Activations of one layer of a forward pass: MLP, residual stream, scores and mask."""
-    inner = max(layer.mlp.active_width + 2 * layer.attention.query_width for layer in shape.layers)
-    width = inner + 4 * shape.hidden_size
-    scores = batch * shape.num_heads * tokens * slots * FLOAT32
-    return batch * tokens * (width * shape.activation_width + slots) + scores
+def cache_bytes(shape: ModelShape, slots: int, beside: int = 0, runtime: Runtime = EAGER) -> float:
+    """Keys and values of one sequence on all devices together.
+
+    Args:
+        shape: the model.
+        slots: of text and drafted nodes.
+        beside: of them, slots of drafted nodes and dead writes, which no window forgets.
+        runtime: whether layers keep only their window, and how many devices share each layer.
+    """
+    width = shape.kv_format.bytes_per_element
+    total = 0.0
+    for attention, layers in shape.kinds(0, shape.num_layers).attentions:
+        kept = slots
+        if runtime.windowed_caches and attention.reach is not None:
+            kept = min(slots, attention.reach + beside)
+        total += layers * kept * attention.cached_elements * _copies(attention, runtime.devices)
+    return total * width
+
+
+def _copies(attention: Attention, devices: int) -> float:
+    """How often a cached element is held: key heads are split down to one per device."""
+    if not isinstance(attention, GroupedAttention):
+        return float(devices)
+    heads = attention.num_kv_heads
+    return devices * -(-heads // devices) / heads
 
 
 def speculative_slots(plan: Plan) -> int:
     """Most cache slots that drafted nodes of one round, and its root, may take."""
     most = 1
-    for step in _steps(plan):
-        if isinstance(step.op, Forward):
+    for item in plan.rounds:
+        for step in round_types(plan, item).steps:
+            if not isinstance(step.op, Forward):
+                continue
             for held in step.reads.values():
                 if isinstance(held, TreeType):
                     most = max(most, held.nodes + 1)
@@ -131,46 +193,26 @@ def largest_batch(
     memory_bytes: float,
     text_tokens: int,
     prompt_tokens: int | None = None,
+    runtime: Runtime = EAGER,
 ) -> int:
-    """Most requests whose memory fits; 0 when not even one does. Memory is affine in them."""
-    one = plan_memory(plan, shapes, 1, text_tokens, prompt_tokens).total
-    more = plan_memory(plan, shapes, 2, text_tokens, prompt_tokens).total - one
-    if one > memory_bytes:
+    """Most requests whose memory fits; 0 when not even one does."""
+
+    def fits(batch: int) -> bool:
+        needed = plan_memory(plan, shapes, batch, text_tokens, prompt_tokens, runtime)
+        return needed.total <= memory_bytes
+
+    return largest(fits)
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """The largest number from 1 on that fits, 0 for none; larger ones than an unfit do not."""
+    if not fits(1):
         return 0
-    return 1 + int((memory_bytes - one) / more)
-
-
-def _steps(plan: Plan) -> Iterator[Step]:
-    for item in plan.rounds:
-        yield from round_types(plan, item).steps
-
-
-def _width(step: Step) -> int:
-    assert isinstance(step.op, Forward)
-    pending = step.op.pending if isinstance(step.op.pending, int) else max(step.op.pending)
-    nodes = sum(
-        held.nodes if isinstance(held, TreeType) else held.width
-        for held in (step.reads[name] for name in step.op.nodes)
-        if isinstance(held, TreeType | NodesType)
-    )
-    return nodes + max(pending, 1)
-
-
-def _live_rows(
-    forwards: list[Step], shapes: Mapping[str, ModelShape]
-) -> Iterator[tuple[ModelShape, int]]:
-    """Rows of logits that a round holds: all of them, since its trees keep their laws."""
-    for step in forwards:
-        assert isinstance(step.op, Forward)
-        for given in step.gives:
-            if isinstance(given, RowsType):
-                yield shapes[step.op.model], given.width
-
-
-def _law_rows(step: Step) -> int:
-    if not isinstance(step.op, Accept) or step.op.rule.name == "greedy":
-        return 0
-    judged = step.reads[step.op.tree]
-    assert isinstance(judged, TreeType)
-    drafted = judged.nodes if judged.laws & _DRAWN else 0
-    return judged.nodes + 1 + drafted
+    high = 2
+    while fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

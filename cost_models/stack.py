@@ -38,6 +38,9 @@ class Stack:
         collective_latency: factor on the device's latency of an all-reduce.
         dequantise_operations: float32 operations per weight that is stored narrower than it is
             multiplied.
+        windowed_caches: 1 where layers with a sliding window cache no more tokens than it.
+        graph_bytes: memory of one captured graph on a GPU, beside its workspace.
+        reserve_bytes: memory of the framework on a GPU: its context and kernels.
         relative_error: added in quadrature to the device's.
         sources: where each figure comes from, by attribute.
     """
@@ -56,6 +59,9 @@ class Stack:
     attention_blocks: float = 0.0
     collective_latency: float = 1.0
     dequantise_operations: float = 0.0
+    windowed_caches: float = 0.0
+    graph_bytes: float = 0.0
+    reserve_bytes: float = 0.0
     relative_error: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
 

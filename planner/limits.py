@@ -10,9 +10,13 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
+from specplan.cost_models.memory import PlanMemory, runtime_of
+from specplan.cost_models.memory_remedies import Need, remedies
 from specplan.ir.errors import InfeasibleError
 from specplan.planner.candidates import Candidate
 from specplan.planner.facts import ProblemFacts
+
+_MEMORY = "memory needed"
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Miss:
         batch: batch size at which it is exceeded most.
         reached: estimated value, with its interval.
         allowed: the limit.
+        largest: of memory, the part that takes most, in words; "" for other limits.
     """
 
     key: str
@@ -34,6 +39,7 @@ class Miss:
     batch: int
     reached: Interval
     allowed: float
+    largest: str = ""
 
     @property
     def ratio(self) -> float:
@@ -49,7 +55,7 @@ class Miss:
     def __str__(self) -> str:
         return (
             f"{self.key}: {self.words} is {self.told} at batch {self.batch}, "
-            f"the limit is {self.allowed:.4g} {self.unit}"
+            f"the limit is {self.allowed:.4g} {self.unit}{self.largest}"
         )
 
 
@@ -74,7 +80,17 @@ def _worst(facts: ProblemFacts, estimate: Estimate) -> Iterator[Miss]:
         )
         worst = int(np.argmax(mean))
         value = Interval(*(float(part.flat[worst]) for part in (mean, low, high)))
-        yield Miss(key, words, unit, int(batches.flat[worst]), value, allowed)
+        largest = _largest(estimate.memory, mean.shape, worst) if words == _MEMORY else ""
+        yield Miss(key, words, unit, int(batches.flat[worst]), value, allowed, largest)
+
+
+def _largest(memory: PlanMemory, cells: tuple[int, ...], cell: int) -> str:
+    """The largest part in one cell, in words."""
+    sizes = {
+        part.name: float(np.broadcast_to(part.bytes, cells).flat[cell]) for part in memory.parts
+    }
+    name = max(sizes, key=lambda part: sizes[part])
+    return f"; its largest part: {name}, {sizes[name]:.4g} bytes"
 
 
 def _limited(
@@ -83,9 +99,9 @@ def _limited(
     """Key, words and unit of each limit, what is reached in each cell, and what is allowed."""
     limits = facts.problem.limits
     memory = estimate.memory.interval
-    yield "device", "memory needed", "bytes", memory, facts.device.memory_bytes
+    yield "device", _MEMORY, "bytes", memory, facts.device.memory_bytes
     if limits.memory is not None:
-        yield "limits.memory", "memory needed", "bytes", memory, limits.memory
+        yield "limits.memory", _MEMORY, "bytes", memory, limits.memory
     if limits.tpot is not None:
         tpot = _interval(estimate.seconds_per_token)
         yield "limits.tpot", "time per token", "seconds", tpot, limits.tpot
@@ -112,17 +128,37 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
     tightest = max(checks, key=lambda miss: miss.ratio)
     same = [miss for _, found in reached for miss in found if miss.key == tightest.key]
     best = min(same, key=lambda miss: miss.ratio)
-    remedy = {
-        "device": "Take a device with more memory, or smaller models, batches or lengths.",
-        "limits.memory": "Raise limits.memory, or take smaller models, batches or lengths.",
-    }.get(tightest.key, f"Raise {tightest.key}, or take a faster device or smaller batches.")
+    remedy = f"Raise {tightest.key}, or take a faster device or smaller batches."
+    if tightest.words == _MEMORY:
+        remedy = _memory_remedy(facts, nearest, tightest)
     others = ""
     if best.ratio <= 1.0:
         others = ", but only with plans that exceed another limit"
     return InfeasibleError(
         f"no plan keeps the limits: {tightest.words} reaches {best.told} at "
-        f"best (batch {best.batch}{others}), the limit is {tightest.allowed:.4g} {tightest.unit}; "
-        f"nearest is {nearest.method} ({nearest.words})",
+        f"best (batch {best.batch}{others}), the limit is {tightest.allowed:.4g} {tightest.unit}"
+        f"{tightest.largest}; nearest is {nearest.method} ({nearest.words})",
         where=tightest.key,
         remedy=remedy,
     )
+
+
+def _memory_remedy(facts: ProblemFacts, nearest: Candidate, miss: Miss) -> str:
+    """The ways in which the candidate that comes nearest would fit, the cheapest first."""
+    assert nearest.plan is not None, "it is priced"
+    prompt = max(request.prompt_tokens for request in facts.requests)
+    need = Need(
+        nearest.plan, facts.shapes, miss.batch, facts.longest_text, prompt, runtime_of(facts.device)
+    )
+    ways = remedies(need, miss.allowed)
+    alone = [str(way) for way in ways if way.enough]
+    if alone:
+        return f"Cheapest: {alone[0]}. Or: {'; '.join([*alone[1:], _elsewhere(miss)])}."
+    together = "; ".join(map(str, ways))
+    return f"None of these suffices alone: {together}. Or: {_elsewhere(miss)}."
+
+
+def _elsewhere(miss: Miss) -> str:
+    if miss.key == "limits.memory":
+        return "a higher limits.memory, or a smaller model"
+    return "a device with more memory, or a smaller model"

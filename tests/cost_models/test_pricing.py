@@ -309,7 +309,6 @@ def test_memory_parts() -> None:
     assert parts["weights of draft"] == DRAFT.parameters * 2
     assert parts["cache @kv"] == 2 * (300 + 5 + 1) * 524288
     assert parts["cache @dkv"] == 2 * (300 + 5 + 1) * DRAFT.kv_bytes_per_token
-    assert parts["laws"] == 0.0
     assert memory.largest.name == "weights of target"
     assert memory.total == sum(parts.values())
     # llama-2-7b weighs 13.5 GB and 0.5 MB per token
@@ -317,9 +316,6 @@ def test_memory_parts() -> None:
     assert plan_memory(plan, SHAPES, most, 2048).total <= 24e9
     assert plan_memory(plan, SHAPES, most + 1, 2048).total > 24e9
     assert largest_batch(plan, SHAPES, 10e9, 2048) == 0
-    drawn = plan_memory(read("static_tree"), SHAPES, 1, 300)
-    laws = {part.name: part.bytes for part in drawn.parts}["laws"]
-    assert laws == (9 + 8) * 32000 * 4
 
 
 def test_chain_shape_of_the_plan_reaches_the_profile() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -160,6 +161,30 @@ def test_limits_that_nothing_keeps_are_infeasible(
     assert caught.value.exit_code == 3
     assert caught.value.where == key and unit in caught.value.what
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "words"),
+    [
+        (
+            {"device": "rtx-4090", "workload": workload(batch_sizes=[512])},
+            "cache @kv",
+            r"Cheapest: batch \d+ instead of 512 \(saves [\d.e+]+ bytes\)\. Or: ",
+        ),
+        (
+            {"limits": {"memory": 1.349e10}},
+            "weights of target",
+            r"Cheapest: .*\(saves [\d.e+]+ bytes\).*weights in 4 bits.*a higher limits.memory",
+        ),
+    ],
+)
+def test_memory_refusals_name_the_largest_part_and_what_helps(
+    changes: dict[str, Any], part: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InfeasibleError) as caught:
+        search(example_facts(tmp_path, **changes))
+    assert f"its largest part: {part}, " in caught.value.what
+    assert re.search(words, str(caught.value.remedy))
 
 
 def test_the_best_value_that_was_reached_is_told(tmp_path: Path, result: SearchResult) -> None:

@@ -1,0 +1,217 @@
+"""Bytes that come and go within a forward pass and a round, at their highest.
+
+Counted as an eager runtime holds them (fused kernels hold less): a tensor lives from the op that
+makes it to the last one that reads it. The tests compare every count with what the allocator
+really gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specplan.cost_models.layers import Attention, GroupedAttention, LatentAttention, LayerShape
+from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.round_types import round_types
+from specplan.ir.infer import Step
+from specplan.ir.ops import Accept, Forward, Grow
+from specplan.ir.plan import Plan, Round
+from specplan.ir.types import NodesType, RowsType, TreeType
+
+PREFILL_CHUNK = 512
+"""Prompt tokens that run in one pass at most."""
+_DRAWN = frozenset({"draw", "draw_distinct", "shared"})
+_FLOAT32 = 4.0
+_INDEX_BYTES = 40.0
+"""Tokens, positions, slots and their masks, per query token: five int64."""
+_PLAIN_MLPS = {"gpt2": (4.0, 2), "opt": (2.0, 1)}
+"""Of MLPs without a gate, by architecture: inner widths alive at once (GPT-2's GELU is a polynomial
+in a tanh, in four steps), and streams of the hidden width; (2, 2) for others."""
+_LAW_COPIES = 4
+"""Scaled scores, probabilities, the one-hot of greedy rows and the law itself, all at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is alive at some moment, bytes.
+
+    Attributes:
+        activations: hidden states, projections, masks.
+        logits: logits and laws, over the vocabulary.
+    """
+
+    activations: float = 0.0
+    logits: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.activations + self.logits
+
+
+def pass_moment(shape: ModelShape, batch: int, tokens: int, slots: int, rows: int) -> Moment:
+    """The highest moment of a forward pass.
+
+    Args:
+        shape: the model.
+        batch: sequences.
+        tokens: query tokens per sequence.
+        slots: cache slots that attention reads.
+        rows: rows of logits per sequence.
+    """
+    width, count = shape.activation_width, batch * tokens
+    masks = _mask_bytes(shape, batch, tokens, slots)
+    inputs = count * (_INDEX_BYTES + 2 * _rotary_width(shape) * width)
+    hidden = count * shape.hidden_size * width
+    layers = max((_layer_elements(shape, kind) for kind in set(shape.layers)), default=0)
+    within = Moment(masks + inputs + hidden + count * layers * width)
+    gathered = batch * rows * shape.embedding_size * width
+    logits = _vocabulary(shape, batch, rows)
+    if width < _FLOAT32:  # computed in the model's dtype, kept in float32
+        logits += batch * rows * shape.vocab_size * width
+    head = Moment(masks + inputs + hidden + gathered, logits)
+    return max(within, head, key=lambda moment: moment.total)
+
+
+def prefill_moment(shape: ModelShape, batch: int, prompt_tokens: int) -> Moment:
+    """The highest moment of a prompt, all but its last token, in chunks."""
+    tokens = max(prompt_tokens - 1, 1)
+    chunks, rest = divmod(tokens, PREFILL_CHUNK)
+    passes = [(rest, tokens)] if rest else []
+    if chunks:
+        passes.append((PREFILL_CHUNK, chunks * PREFILL_CHUNK))
+    moments = [pass_moment(shape, batch, count, slots, 1) for count, slots in passes]
+    return max(moments, key=lambda moment: moment.total)
+
+
+def round_moment(
+    plan: Plan, item: Round, shapes: Mapping[str, ModelShape], batch: int, slots: int
+) -> Moment:
+    """The highest moment of a round, what its values hold included.
+
+    Logits of a forward outside of loops are held to the round's end, those within a loop until
+    its next trip; a tree that is grown by draws holds the laws of all its nodes.
+
+    Args:
+        plan: declares the round.
+        item: the round.
+        shapes: by the model's name in the plan.
+        batch: requests.
+        slots: cache slots per request.
+    """
+    highest, held, looped, laws = Moment(), 0.0, 0.0, 0.0
+    for step in round_types(plan, item).steps:
+        match step.op:
+            case Forward():
+                shape, rows = shapes[step.op.model], _rows(step)
+                looped = 0.0 if step.trips > 1 else looped
+                passing = pass_moment(shape, batch, pass_width(step), slots, rows)
+                made = _vocabulary(shape, batch, rows)
+                highest = _higher(highest, passing, held + looped + laws)
+                held, looped = (held, made) if step.trips > 1 else (held + made, looped)
+            case Grow() if step.op.how in _DRAWN:
+                parents = _parents(step.reads[step.op.at])
+                drawn = _vocabulary(shapes["target"], batch, parents)
+                passing = Moment(0.0, _LAW_COPIES * drawn)
+                highest = _higher(highest, passing, held + looped + laws)
+                grown = _law_rows(step)
+                new = _vocabulary(shapes["target"], batch, grown)
+                laws = new if step.trips > 1 else laws + new
+            case Accept() if step.op.rule.name != "greedy":
+                judged = step.reads[step.op.tree]
+                assert isinstance(judged, TreeType)
+                copies = _LAW_COPIES * _vocabulary(shapes["target"], batch, judged.nodes + 1)
+                highest = _higher(highest, Moment(0.0, copies), held + looped + laws)
+    return highest
+
+
+def pass_width(step: Step) -> int:
+    """Query tokens per sequence of a forward, pending ones included."""
+    assert isinstance(step.op, Forward)
+    pending = step.op.pending if isinstance(step.op.pending, int) else max(step.op.pending)
+    root, drafted = False, 0
+    for name in step.op.nodes:
+        held = step.reads[name]
+        if isinstance(held, TreeType):
+            root, drafted = True, drafted + held.nodes
+        elif isinstance(held, NodesType):
+            root = root or held.root
+            drafted += held.width - (1 if held.root else 0)
+    first = root or (pending > 0 and step.trip == 0)
+    return max(drafted + (max(pending, 1) if first else 0), 1)
+
+
+def _higher(highest: Moment, passing: Moment, held: float) -> Moment:
+    here = Moment(passing.activations, passing.logits + held)
+    return here if here.total > highest.total else highest
+
+
+def _mask_bytes(shape: ModelShape, batch: int, tokens: int, slots: int) -> float:
+    """Who sees whom, as booleans, and what is added to the scores, once per kind of window.
+
+    The queries of one key head are stacked, so that the additive mask is repeated for each of them;
+    for a single query token it is expanded, which takes nothing.
+    """
+    groups = 1
+    first = shape.layers[0].attention
+    if isinstance(first, GroupedAttention) and tokens > 1:
+        groups = first.num_heads // first.num_kv_heads
+    windows = len(set(shape.layer_windows))
+    repeated = groups * windows if groups > 1 else windows
+    return batch * tokens * slots * (1.0 + shape.activation_width * repeated)
+
+
+def _rotary_width(shape: ModelShape) -> int:
+    first = shape.layers[0].attention
+    if shape.learned_positions:
+        return 0
+    return first.head_dim if isinstance(first, GroupedAttention) else first.rope_dim
+
+
+def _layer_elements(shape: ModelShape, layer: LayerShape) -> float:
+    """Most elements per token alive within a layer, the residual stream apart."""
+    attention, mlp = layer.attention, layer.mlp
+    inner, streams = _PLAIN_MLPS.get(shape.architecture, (2.0, 2))
+    if mlp.gated:
+        inner = 1.5  # gate and up, and the activated half beside both
+    others = attention.query_width if streams > 1 else 0  # attention's output
+    within = inner * mlp.active_width + streams * shape.hidden_size + others
+    return max(within, _attention_elements(shape, attention))
+
+
+def _attention_elements(shape: ModelShape, attention: Attention) -> int:
+    hidden, queries = shape.hidden_size, attention.query_width
+    if isinstance(attention, LatentAttention):
+        expanded = attention.expanded_width + attention.cached_elements
+        return hidden + 2 * queries + expanded + attention.value_width
+    joined = queries + 2 * attention.key_width
+    if shape.learned_positions:
+        return hidden + joined + 2 * queries
+    turned = queries + attention.key_width
+    normed = 2 if attention.norm_parameters else 0  # normed parts, and both joined
+    rotating = joined + (3 + normed) * turned
+    attending = joined + turned + 3 * queries
+    return hidden + max(rotating, attending)
+
+
+def _vocabulary(shape: ModelShape, batch: int, rows: int) -> float:
+    """Rows over the vocabulary, in float32 at least."""
+    return batch * rows * shape.vocab_size * max(shape.activation_width, _FLOAT32)
+
+
+def _rows(step: Step) -> int:
+    return sum(given.width for given in step.gives if isinstance(given, RowsType))
+
+
+def _parents(held: object) -> int:
+    if isinstance(held, TreeType):
+        return held.nodes + 1
+    assert isinstance(held, NodesType)
+    return held.width
+
+
+def _law_rows(step: Step) -> int:
+    """Laws that a grown tree holds: one per node that has drawn children."""
+    (given,) = step.gives
+    assert isinstance(given, TreeType)
+    return len(set(given.parents)) if given.parents is not None else given.nodes
