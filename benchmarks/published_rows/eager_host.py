@@ -13,14 +13,13 @@ from statistics import fmean
 from specplan.cost_models.device import load_device
 from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.roofline import AnalyticDevice
-from specplan.cost_models.stack import Stack
+from specplan.cost_models.stack import load_stack
 
 PRICED_KERNELS = 5
 """Matrix products and attention of a layer, of those that `forward_ops` lists."""
 
-EAGER_PASSES = 2.0
-"""What eager small kernels move, in the traffic of kernels fused op by op: norms and rotations pass
-over float32 copies."""
+EAGER = load_stack("transformers-eager")
+"""Whose small kernels move what eager PyTorch makes them move."""
 
 LAUNCHES_PER_READ = 4
 """A read of a result by the host waits until the device is idle: as long as about 4 launches."""
@@ -80,7 +79,7 @@ class EagerHost:
         kernels = layers * work.layer_kernels + work.other_kernels
         rows = tokens if tokens <= 16 else math.ceil(tokens / self.tile_rows) * self.tile_rows
         small = max(0.0, work.layer_kernels - PRICED_KERNELS)
-        stack = Stack("eager", kernels_per_layer=small, elementwise_fusion=EAGER_PASSES)
+        stack = replace(EAGER, kernels_per_layer=small, dispatch_seconds=0.0)
         price = replace(self.device, stack=stack).forward_seconds
         busy = price(shape, 1, rows, context, 0, (0, layers)).median
         busy += work.heads * price(shape, 1, rows, context, None, (0, 0)).median
