@@ -56,6 +56,14 @@ class ProblemFacts:
         return area / outputs
 
     @property
+    def loads(self) -> tuple[tuple[int, float], ...]:
+        """Batch size and mean text of a request, in tokens, of everything that is priced."""
+        lengths = self.problem.workload.lengths
+        outputs = self.requests[0].output_tokens
+        contexts = [prompt + outputs / 2 for prompt in lengths] or [self.mean_context]
+        return tuple((batch, context) for batch in self.batch_sizes for context in contexts)
+
+    @property
     def longest_text(self) -> int:
         """Prompt and output of the longest request, in tokens."""
         return max(r.prompt_tokens + r.output_tokens for r in self.requests)

@@ -18,19 +18,14 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, judge, number_list, single_round_plan
 from specplan.planner.trees import (
-    AcceptanceTable,
     GrowLevel,
     StaticTree,
     chain,
     grow_levels,
-    search_trees,
 )
+from specplan.planner.worthwhile_trees import DEPTH, NODES, worthwhile_trees
 
 CHAIN_LENGTHS = tuple(range(1, 17))
-TREE_NODES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-TREE_DEPTHS = tuple(range(1, 11))
-MOST_CHILDREN = 16
-"""Ranks beyond this are never worth a node and are seldom measured."""
 
 
 @dataclass(frozen=True)
@@ -108,33 +103,19 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
     if facts.profiles[draft].key.how == "draw":
         reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
         return [*found, Refusal(trees, reason)]
-    tree_settings = tuple(_options(draft, tree) for tree in _best_trees(facts, draft))
+    tree_settings = tuple(_options(draft, tree) for tree in worthwhile_trees(facts, draft))
     if not tree_settings:
         reason = "no second choice of the draft model is ever accepted"
         return [*found, Refusal(trees, reason)]
     domains = {
-        "nodes": Domain(TREE_NODES, "drafted nodes at most"),
-        "depth": Domain(TREE_DEPTHS, "levels at most"),
+        "nodes": Domain(tuple(range(2, max(NODES) + 1)), "drafted nodes"),
+        "depth": Domain(tuple(range(1, DEPTH + 1)), "levels"),
     }
     return [*found, Family(trees, domains, tree_settings)]
 
 
 def _options(draft: str, tree: StaticTree) -> DraftModelOptions:
     return DraftModelOptions(draft, tree.parents, tree.ranks)
-
-
-def _best_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
-    """The best tree of every budget, each once, smaller ones first; chains are left out."""
-    hazard = facts.profiles[draft].hazard
-    table = AcceptanceTable.of_hazard(hazard, max(TREE_DEPTHS), MOST_CHILDREN)
-    searched = search_trees(table, max(TREE_NODES), max(TREE_DEPTHS))
-    found: dict[StaticTree, None] = {}
-    for depth in TREE_DEPTHS:
-        for nodes in TREE_NODES:
-            tree = searched.tree(nodes, depth)
-            if not tree.is_chain:
-                found[tree] = None
-    return sorted(found, key=lambda tree: (len(tree), tree.depth))
 
 
 def _chain(draft: str, length: int, greedy: bool) -> str:

@@ -1,0 +1,56 @@
+"""Static trees that are worth a price: the best of each load, and smaller and larger ones.
+
+The search prices plans whole; what is proposed here is found by the tree's own objective, seconds
+per token with verification by size and drafting by level width, at every load of the workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from specplan.cost_models.device import UnpricedError
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.trees import AcceptanceTable, RoundTimes, StaticTree, TreeObjective
+
+NODES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Sizes that are proposed beside the best ones, at the depth that suits the middle load."""
+DEPTH = 10
+RANKS = 16
+"""Ranks beyond this are never worth a node and are seldom measured."""
+
+
+def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
+    """Trees of a draft model that some load may be served best by, each once, smaller ones first.
+
+    Chains are left out. Where the device has no price for some width, every size and depth is
+    proposed.
+    """
+    table = AcceptanceTable.of_hazard(facts.profiles[draft].hazard, DEPTH, RANKS)
+    objective = TreeObjective(table, max(NODES), DEPTH)
+    try:
+        trees = list(_proposed(facts, draft, objective))
+    except UnpricedError:
+        trees = [objective.exact.tree(n, d) for d in range(1, DEPTH + 1) for n in NODES]
+    kept = {tree: None for tree in trees if len(tree) and not tree.is_chain}
+    return sorted(kept, key=lambda tree: (len(tree), tree.depth))
+
+
+def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iterator[StaticTree]:
+    loads = facts.loads
+    for place, (batch, context) in enumerate(loads):
+        choice = objective.best(_round_times(facts, draft, batch, context))
+        yield choice.tree
+        if place == len(loads) // 2:
+            for nodes in NODES:
+                yield objective.exact.tree(nodes, int(choice.found[1:, nodes].argmin()) + 1)
+
+
+def _round_times(facts: ProblemFacts, draft: str, batch: int, context: float) -> RoundTimes:
+    """Seconds of the parts of a round; judging and bookkeeping are left to the search."""
+    device = facts.device
+    sizes, widths = np.arange(1, max(NODES) + 2), np.arange(1, max(NODES) + 1)
+    verify = device.forward_seconds(facts.target, batch, sizes, context).median
+    level = device.forward_seconds(facts.drafts[draft], batch, widths, context).median
+    return RoundTimes(verify, level)
