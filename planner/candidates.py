@@ -78,13 +78,17 @@ class Candidate:
         return self.priced and self.refusal is None
 
     @property
-    def simplicity(self) -> tuple[int, int, int, int]:
+    def simplicity(self) -> tuple[int, ...]:
         """Sorts simpler plans first: rounds, models run, nodes judged, ops with a price."""
         assert self.plan is not None and self.estimate is not None, "only prices are compared"
-        parts = [part for estimate in self.estimates for part in estimate.breakdown]
+        if self.by_cell:
+            rounds = [part.simplicity for part in self.by_cell]
+            return len(self.plan.rounds), *(
+                max(numbers) for numbers in list(zip(*rounds, strict=True))[1:]
+            )
+        parts = self.estimate.breakdown
         judged = max((part.width for part in parts if part.op.startswith("accept")), default=0)
-        times = sum(part.times for part in parts)
-        return len(self.plan.rounds), len(self.plan.models), judged, times
+        return 1, len(self.plan.models), judged, sum(part.times for part in parts)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON; the plan as text."""

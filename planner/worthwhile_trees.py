@@ -7,10 +7,13 @@ per token with verification by size and drafting by level width, at every load o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specplan.cost_models.device import UnpricedError
+from specplan.cost_models.model_shape import ModelShape
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.trees import AcceptanceTable, RoundTimes, StaticTree, TreeObjective
 
@@ -49,8 +52,15 @@ def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iter
 
 def _round_times(facts: ProblemFacts, draft: str, batch: int, context: float) -> RoundTimes:
     """Seconds of the parts of a round; judging and bookkeeping are left to the search."""
-    device = facts.device
     sizes, widths = np.arange(1, max(NODES) + 2), np.arange(1, max(NODES) + 1)
-    verify = device.forward_seconds(facts.target, batch, sizes, context).median
-    level = device.forward_seconds(facts.drafts[draft], batch, widths, context).median
-    return RoundTimes(verify, level)
+    return RoundTimes(
+        _forward_seconds(facts, facts.target, batch, sizes, context),
+        _forward_seconds(facts, facts.drafts[draft], batch, widths, context),
+    )
+
+
+def _forward_seconds(
+    facts: ProblemFacts, shape: ModelShape, batch: int, tokens: Any, context: float
+) -> NDArray[np.float64]:
+    seconds = facts.device.forward_seconds(shape, batch, tokens, context)
+    return np.asarray(seconds.median, dtype=np.float64)

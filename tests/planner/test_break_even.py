@@ -171,7 +171,7 @@ def test_a_profile_scaled_by_one_is_the_profile(found: SearchResult) -> None:
     for _ in range(12):
         good = rng.random(60) < np.repeat(rng.random(6), 10)
         rows.append(tuple(int(rng.integers(0, 3)) if hit else -1 for hit in good))
-    chosen = candidate(found, "draft_model", "tree of 16")
+    chosen = candidate(found, "draft_model", "tree of 8")
     drafting = drafting_of(found.facts, chosen)
     own = Drafting(drafting.demands, drafting.parents, drafting.ranks, traced(tuple(rows)))
     assert own.acceptance is not None

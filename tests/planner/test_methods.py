@@ -16,7 +16,14 @@ from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
 from specplan.planner.methods.draft_model import DraftModelOptions
 from specplan.planner.methods.prompt_lookup import METHOD as PROMPT_LOOKUP
 from specplan.planner.methods.prompt_lookup import PromptLookupOptions
-from specplan.planner.trees import GrowLevel, best_first_tree, chain, tree_of_levels
+from specplan.planner.trees import (
+    AcceptanceTable,
+    GrowLevel,
+    chain,
+    search_trees,
+    tree_of_levels,
+)
+from specplan.planner.worthwhile_trees import DEPTH, NODES, RANKS
 from tests.planner.example_facts import example_facts, example_problem, profiles, workload
 
 
@@ -109,8 +116,13 @@ def test_chains_and_trees_of_the_draft_model(tmp_path: Path) -> None:
     chains, trees = found["chain by draft"], found["static tree by draft"]
     assert isinstance(chains, Family) and isinstance(trees, Family)
     assert [len(options.tree) for options in chains.settings] == list(range(1, 17))
-    best = best_first_tree(facts.profiles["draft"].hazard, 8, 4)
-    assert DraftModelOptions("draft", best.parents, best.ranks) in trees.settings
+    table = AcceptanceTable.of_hazard(facts.profiles["draft"].hazard, DEPTH, RANKS)
+    searched = search_trees(table, max(NODES), DEPTH)
+    proposed = [options.tree for options in trees.settings]
+    assert {len(tree) for tree in proposed} >= set(NODES) - {2}
+    best = {(len(tree), tree.depth): tree.value(table) for tree in proposed}
+    assert all(value <= searched.values[d, n] + 1e-9 for (n, d), value in best.items())
+    assert sum(value >= searched.values[d, n] - 1e-9 for (n, d), value in best.items()) > 8
     assert not any(options.tree.is_chain for options in trees.settings)
     assert chains.settings[3].words == "chain of 4 by draft"
     assert chains.settings[3].as_dict()["nodes"] == 4

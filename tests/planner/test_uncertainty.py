@@ -53,7 +53,7 @@ def test_more_trials_leave_less_to_gain_from_acceptance(tmp_path: Path) -> None:
     for trials in (20.0, 200.0, 20_000.0):
         sure = found(tmp_path, error=0.02, trials=trials).confidence
         saved.append(next(m.regret_saved for m in sure.measurements if m.kind == "acceptance"))
-    assert saved[0] > saved[1] >= saved[2] >= 0.0
+    assert saved[0] > saved[1] + 1e-4 and saved[1] + 1e-9 > saved[2] >= 0.0
     assert saved[2] < 0.002
 
 
