@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.roofline import AnalyticDevice
 from specplan.cost_models.round_types import round_types
 from specplan.cost_models.workspace import prefill_moment, round_moment
+from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan
 from specplan.ir.types import NodesType, TreeType
@@ -115,7 +116,8 @@ def plan_memory(
         InferenceError: the plan is not well typed.
     """
     prompt = text_tokens if prompt_tokens is None else prompt_tokens
-    drafted = speculative_slots(plan)
+    rounds = [round_types(plan, item).steps for item in plan.rounds]
+    drafted = _speculative_slots(rounds)
     slots = text_tokens + drafted + 1
     parts = [
         MemoryPart(f"weights of {name}", shapes[name].weight_bytes) for name in plan.models_run
@@ -132,7 +134,7 @@ def plan_memory(
     numbers = batch * (len(caches) * slots + slots - 1) * _POSITION_BYTES
     parts.append(MemoryPart("positions and texts", numbers))
     moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
-    moments += [round_moment(plan, item, shapes, batch, slots) for item in plan.rounds]
+    moments += [round_moment(steps, shapes, batch, slots) for steps in rounds]
     highest = max(moments, key=lambda moment: moment.total)
     parts.append(MemoryPart("activations", runtime.devices * highest.activations))
     parts.append(MemoryPart("logits and laws", runtime.devices * highest.logits))
@@ -174,9 +176,13 @@ def _copies(attention: Attention, devices: int) -> float:
 
 def speculative_slots(plan: Plan) -> int:
     """Most cache slots that drafted nodes of one round, and its root, may take."""
+    return _speculative_slots([round_types(plan, item).steps for item in plan.rounds])
+
+
+def _speculative_slots(rounds: Iterable[Sequence[Step]]) -> int:
     most = 1
-    for item in plan.rounds:
-        for step in round_types(plan, item).steps:
+    for steps in rounds:
+        for step in steps:
             if not isinstance(step.op, Forward):
                 continue
             for held in step.reads.values():

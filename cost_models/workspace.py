@@ -7,15 +7,13 @@ really gave.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from specplan.cost_models.layers import Attention, GroupedAttention, LatentAttention, LayerShape
 from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.round_types import round_types
 from specplan.ir.infer import Step
 from specplan.ir.ops import Accept, Forward, Grow
-from specplan.ir.plan import Plan, Round
 from specplan.ir.types import NodesType, RowsType, TreeType
 
 PREFILL_CHUNK = 512
@@ -59,18 +57,52 @@ def pass_moment(shape: ModelShape, batch: int, tokens: int, slots: int, rows: in
         slots: cache slots that attention reads.
         rows: rows of logits per sequence.
     """
-    width, count = shape.activation_width, batch * tokens
-    masks = _mask_bytes(shape, batch, tokens, slots)
-    inputs = count * (_INDEX_BYTES + 2 * _rotary_width(shape) * width)
-    hidden = count * shape.hidden_size * width
-    layers = max((_layer_elements(shape, kind) for kind in set(shape.layers)), default=0)
-    within = Moment(masks + inputs + hidden + count * layers * width)
-    gathered = batch * rows * shape.embedding_size * width
+    sizes, count = _sizes(shape), batch * tokens
+    mask = sizes.mask_of_many if tokens > 1 else sizes.mask_of_one
+    always = count * (sizes.token_bytes + slots * mask)
+    within = Moment(always + count * sizes.layer_bytes)
+    gathered = batch * rows * shape.embedding_size * sizes.width
     logits = _vocabulary(shape, batch, rows)
-    if width < _FLOAT32:  # computed in the model's dtype, kept in float32
-        logits += batch * rows * shape.vocab_size * width
-    head = Moment(masks + inputs + hidden + gathered, logits)
-    return max(within, head, key=lambda moment: moment.total)
+    if sizes.width < _FLOAT32:  # computed in the model's dtype, kept in float32
+        logits += batch * rows * shape.vocab_size * sizes.width
+    head = Moment(always + gathered, logits)
+    return within if within.total > head.total else head
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What a pass of a model needs per query token, bytes.
+
+    Attributes:
+        width: of one activation.
+        token_bytes: indices, rotary factors and the residual stream.
+        layer_bytes: within the widest layer.
+        mask_of_one: per slot, where a sequence has one query token.
+        mask_of_many: per slot, where it has more.
+    """
+
+    width: float
+    token_bytes: float
+    layer_bytes: float
+    mask_of_one: float
+    mask_of_many: float
+
+
+def _sizes(shape: ModelShape) -> _Sizes:
+    """Read off a shape once, and kept with it: hashing a shape costs more than this does."""
+    known: _Sizes | None = shape.__dict__.get("_workspace_sizes")
+    if known is not None:
+        return known
+    width = shape.activation_width
+    found = _Sizes(
+        width=width,
+        token_bytes=_INDEX_BYTES + (2 * _rotary_width(shape) + shape.hidden_size) * width,
+        layer_bytes=width * max(_layer_elements(shape, kind) for kind in set(shape.layers)),
+        mask_of_one=_mask_bytes(shape, 1),
+        mask_of_many=_mask_bytes(shape, 2),
+    )
+    shape.__dict__["_workspace_sizes"] = found
+    return found
 
 
 def prefill_moment(shape: ModelShape, batch: int, prompt_tokens: int) -> Moment:
@@ -85,7 +117,7 @@ def prefill_moment(shape: ModelShape, batch: int, prompt_tokens: int) -> Moment:
 
 
 def round_moment(
-    plan: Plan, item: Round, shapes: Mapping[str, ModelShape], batch: int, slots: int
+    steps: Sequence[Step], shapes: Mapping[str, ModelShape], batch: int, slots: int
 ) -> Moment:
     """The highest moment of a round, what its values hold included.
 
@@ -93,14 +125,13 @@ def round_moment(
     its next trip; a tree that is grown by draws holds the laws of all its nodes.
 
     Args:
-        plan: declares the round.
-        item: the round.
+        steps: of the round, with their static types.
         shapes: by the model's name in the plan.
         batch: requests.
         slots: cache slots per request.
     """
     highest, held, looped, laws = Moment(), 0.0, 0.0, 0.0
-    for step in round_types(plan, item).steps:
+    for step in steps:
         match step.op:
             case Forward():
                 shape, rows = shapes[step.op.model], _rows(step)
@@ -146,19 +177,17 @@ def _higher(highest: Moment, passing: Moment, held: float) -> Moment:
     return here if here.total > highest.total else highest
 
 
-def _mask_bytes(shape: ModelShape, batch: int, tokens: int, slots: int) -> float:
-    """Who sees whom, as booleans, and what is added to the scores, once per kind of window.
+def _mask_bytes(shape: ModelShape, tokens: int) -> float:
+    """Per query token and slot: who sees whom as booleans, and what is added to the scores.
 
-    The queries of one key head are stacked, so that the additive mask is repeated for each of them;
-    for a single query token it is expanded, which takes nothing.
+    The latter once per kind of window; the queries of one key head are stacked, so that it is
+    repeated for each of them, while for a single query token it is expanded, which takes nothing.
     """
     groups = 1
     first = shape.layers[0].attention
     if isinstance(first, GroupedAttention) and tokens > 1:
         groups = first.num_heads // first.num_kv_heads
-    windows = len(set(shape.layer_windows))
-    repeated = groups * windows if groups > 1 else windows
-    return batch * tokens * slots * (1.0 + shape.activation_width * repeated)
+    return 1.0 + shape.activation_width * groups * len(set(shape.layer_windows))
 
 
 def _rotary_width(shape: ModelShape) -> int:
