@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.layers import Decoder
+from specplan.cost_models.layers import Decoder, LayerShape
 from specplan.cost_models.number_formats import DTYPE_BYTES, NumberFormat, WeightFormats
 from specplan.cost_models.parameters import parameter_inventory
 from specplan.cost_models.stored_model import (
@@ -198,7 +198,12 @@ class ModelShape(Decoder):
         """Bytes of one activation."""
         return DTYPE_BYTES[self.dtype]
 
-    @property
+    @cached_property
+    def layer_kinds(self) -> frozenset[LayerShape]:
+        """The different layers there are."""
+        return frozenset(self.layers)
+
+    @cached_property
     def layer_windows(self) -> tuple[int | None, ...]:
         """Per layer, the most tokens that a query sees; None for all."""
         return tuple(layer.attention.reach for layer in self.layers)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from specplan.ir.errors import UsageError
 from specplan.ir.ops import Accept, Forward, Op, Repeat, Segment, When
 from specplan.ir.values import Entry, Range, State, Text
+
+
+def _hashed_once(self: Any) -> int:
+    """Hash of the fields, remembered: plans are long, and keys of what is inferred from them."""
+    known = self.__dict__.get("_hash")
+    if known is None:
+        known = hash(tuple(getattr(self, item.name) for item in fields(self)))
+        object.__setattr__(self, "_hash", known)
+    return int(known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +110,8 @@ class Round:
     name: str
     ops: tuple[Op, ...]
 
+    __hash__ = _hashed_once
+
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
@@ -133,6 +144,8 @@ class Plan:
     states: tuple[StateDeclaration, ...] = ()
     rounds: tuple[Round, ...] = ()
     schedule: Schedule | None = None
+
+    __hash__ = _hashed_once
 
     def round(self, name: str) -> Round:
         """The round called `name`.

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from specplan.cost_models.estimate import Estimate
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
@@ -60,7 +62,8 @@ class Candidate:
     def parts(self) -> tuple[tuple[Candidate, tuple[int, ...]], ...]:
         """The candidates of a schedule with the cells in which each runs; else itself in all."""
         if not self.by_cell:
-            return ((self, tuple(range(len(self.estimates)))),)
+            cells_priced = 0 if self.estimate is None else np.size(self.estimate.batch)
+            return ((self, tuple(range(cells_priced))),)
         cells: dict[int, list[int]] = {}
         for cell, part in enumerate(self.by_cell):
             cells.setdefault(id(part), []).append(cell)

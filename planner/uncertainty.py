@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.cost import maximum
 from specplan.cost_models.demands import round_demands
-from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Seconds
-from specplan.cost_models.pricing import PricedOp
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import Objective, score
 
@@ -126,10 +125,12 @@ def _measurements(
 
 
 def _sources(candidate: Candidate) -> set[tuple[str, str]]:
-    parts = candidate.by_cell or (candidate,)
-    found = {("acceptance", part.proposer) for part in parts if part.proposer is not None}
-    for estimate in candidate.estimates:
-        found |= {("device", part.model or "ops") for part in estimate.breakdown}
+    found = set()
+    for part, _ in candidate.parts:
+        assert part.estimate is not None, "only prices are compared"
+        found |= {("device", op.model or "ops") for op in part.estimate.breakdown}
+        if part.proposer is not None:
+            found.add(("acceptance", part.proposer))
     return found
 
 
@@ -142,42 +143,49 @@ class _Worlds:
         self.profiles = profiles
         self.only = only
         self._factors: dict[tuple[str, ...], Floats] = {}
+        self._priced: dict[int, Floats] = {}
 
     def times(self, candidate: Candidate, objective: Objective) -> Floats:
         """Seconds per output token under each draw, [draws]."""
-        parts = candidate.by_cell or (candidate,) * len(candidate.estimates)
-        cells = [
-            self._cell(part, estimate, objective)
-            for part, estimate in zip(parts, candidate.estimates, strict=True)
-        ]
-        stacked = np.stack(cells)
-        mean = (
-            stacked.mean(axis=0) if objective == "latency" else 1.0 / (1.0 / stacked).mean(axis=0)
-        )
-        found: Floats = mean
+        stacked = np.empty((DRAWS, sum(len(cells) for _, cells in candidate.parts)))
+        for part, cells in candidate.parts:
+            stacked[:, cells] = self._per_token(part, objective)[:, cells]
+        found: Floats = stacked.mean(axis=1)
+        if objective == "throughput":
+            found = 1.0 / (1.0 / stacked).mean(axis=1)
         return found
 
-    def _cell(self, part: Candidate, estimate: Estimate, objective: Objective) -> Floats:
-        seconds = sum((self._op(op) for op in estimate.breakdown), np.zeros(DRAWS))
-        priced = sum(op.seconds.median for op in estimate.breakdown)
-        if priced > 0.0:  # lanes overlap: a round may take less than the sum of its ops
-            seconds = seconds * (estimate.seconds_per_round.median / priced)
+    def _per_token(self, part: Candidate, objective: Objective) -> Floats:
+        """Of one round, in all cells, [draws, cells]."""
+        if id(part) in self._priced:
+            return self._priced[id(part)]
+        estimate = part.estimate
+        assert estimate is not None, "only prices are compared"
+        ops = [
+            self._scaled(op.seconds, op.model or "ops", f"{op.op} {op.width}")
+            for op in estimate.breakdown
+        ]
+        # lanes overlap: a round may take less than the sum of its ops
+        whole = sum(op.seconds.median for op in estimate.breakdown)
+        seconds = sum(ops) * (estimate.seconds_per_round.median / maximum(whole, 1e-300))
         prefill = self._scaled(estimate.prefill, "target", "prefill")
-        request = prefill + seconds * estimate.rounds.mean / self._tokens(part)
-        per_token: Floats = request / estimate.output_tokens
-        return per_token if objective == "latency" else per_token / estimate.batch
-
-    def _op(self, op: PricedOp) -> Floats:
-        return self._scaled(op.seconds, op.model or "ops", f"{op.op} {op.width}")
+        rounds = estimate.rounds.mean / self._tokens(part)[:, None]
+        found: Floats = (prefill + seconds * rounds) / estimate.output_tokens
+        if objective == "throughput":
+            found = found / estimate.batch
+        self._priced[id(part)] = found
+        return found
 
     def _scaled(self, seconds: Seconds, name: str, which: str) -> Floats:
-        if seconds.median <= 0.0 or (self.only is not None and self.only != ("device", name)):
-            return np.full(DRAWS, seconds.median)
-        spread = (seconds.high - seconds.low) / 2.0 / seconds.median / _NORMAL
-        normal = SHARED**0.5 * self._normal(name) + (1.0 - SHARED) ** 0.5 * self._normal(
-            name, which
-        )
-        found: Floats = seconds.median * np.exp(spread * normal - spread**2 / 2.0)
+        """A time under each draw, [draws, cells] or [draws, 1]."""
+        median = np.atleast_1d(np.asarray(seconds.median, dtype=np.float64))
+        if self.only is not None and self.only != ("device", name):
+            return np.broadcast_to(median, (DRAWS, len(median)))
+        half = np.asarray((seconds.high - seconds.low) / 2.0)
+        spread = half / np.maximum(median, 1e-300) / _NORMAL
+        shared, own = self._normal(name), self._normal(name, which)
+        normal = SHARED**0.5 * shared + (1.0 - SHARED) ** 0.5 * own
+        found: Floats = median * np.exp(spread * normal[:, None] - spread**2 / 2.0)
         return found
 
     def _tokens(self, part: Candidate) -> Floats:
