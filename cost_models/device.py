@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
+from specplan.ir.files import read_text
 
 TABLES = "silicon:"
 """Begins the name of a device whose kernels were measured by others; see `silicon/`."""
@@ -132,7 +133,7 @@ def load_device(name_or_path: Path | str) -> Device:
         sheet = resources.files("specplan.cost_models") / "devices" / f"{name}.yaml"
         data = sheet.read_text(encoding="utf-8")
     elif Path(name).suffix in (".yaml", ".yml"):
-        data = _read(Path(name))
+        data = read_text(Path(name), "device file")
     else:
         raise UsageError(
             f"no device {text!r}",
@@ -173,14 +174,3 @@ def _parts(text: str) -> tuple[int, str, str]:
     if found is None or "/" in (found[3] or "") or Path(text).exists():
         return 1, text, ""
     return int(found[1] or 1), found[2], found[3] or ""
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the device file ({error.strerror})",
-            where=str(path),
-            remedy="Check the path.",
-        ) from error

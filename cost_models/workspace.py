@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from specplan.cost_models.demands import forward_nodes
 from specplan.cost_models.layers import Attention, GroupedAttention, LatentAttention, LayerShape
 from specplan.cost_models.model_shape import ModelShape
 from specplan.ir.infer import Step
@@ -160,14 +161,7 @@ def pass_width(step: Step) -> int:
     """Query tokens per sequence of a forward, pending ones included."""
     assert isinstance(step.op, Forward)
     pending = step.op.pending if isinstance(step.op.pending, int) else max(step.op.pending)
-    root, drafted = False, 0
-    for name in step.op.nodes:
-        held = step.reads[name]
-        if isinstance(held, TreeType):
-            root, drafted = True, drafted + held.nodes
-        elif isinstance(held, NodesType):
-            root = root or held.root
-            drafted += held.width - (1 if held.root else 0)
+    root, drafted = forward_nodes(step)
     first = root or (pending > 0 and step.trip == 0)
     return max(drafted + (max(pending, 1) if first else 0), 1)
 
