@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from specplan.cost_models.cost import Cost, Quantity, minimum
 from specplan.cost_models.demands import ForwardDemand, OpDemand, Span
@@ -33,9 +34,7 @@ class Clock:
     shapes: Mapping[str, ModelShape]
     batch: Quantity
     context: Quantity
-    _passes: dict[tuple[str, int, int, float | None, int, Span], Seconds] = field(
-        default_factory=dict
-    )
+    _passes: dict[tuple[Any, ...], Seconds] = field(default_factory=dict)
     _ops: dict[tuple[str, int], Seconds] = field(default_factory=dict)
 
     def shape(self, model: str) -> ModelShape:
@@ -84,7 +83,7 @@ class Clock:
 
     def cost(self, demand: ForwardDemand, lag: Quantity) -> Cost:
         """Resources of a forward; not remembered."""
-        shape, context = self.shape(demand.model), self._context(demand)
+        shape, context = self._shape(demand), self._context(demand)
         tokens = demand.tokens + lag * demand.pending
         found = Cost()
         for rows, span in _heads(demand):
@@ -95,12 +94,18 @@ class Clock:
         return total(self._pass(demand, tokens, rows, span) for rows, span in _heads(demand))
 
     def _pass(self, demand: ForwardDemand, tokens: int, rows: int, span: Span) -> Seconds:
-        key = (demand.model, tokens, demand.drafted_before, demand.budget, rows, span)
+        before = demand.drafted_before, demand.budget, demand.own_states
+        key = (demand.model, tokens, *before, rows, span)
         if key not in self._passes:
             self._passes[key] = self.device.forward_seconds(
-                self.shape(demand.model), self.batch, tokens, self._context(demand), rows, span
+                self._shape(demand), self.batch, tokens, self._context(demand), rows, span
             )
         return self._passes[key]
+
+    def _shape(self, demand: ForwardDemand) -> ModelShape:
+        shape = self.shape(demand.model)
+        borrowed = shape.feature_width is not None and demand.own_states
+        return shape.on_own_states if borrowed else shape
 
     def _context(self, demand: ForwardDemand) -> Quantity:
         held = self.context if demand.budget is None else minimum(self.context, demand.budget)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from specplan.cost_models.round_types import round_types
 from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Repeat
-from specplan.ir.plan import CacheState, Plan, Round, walk
+from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk
 from specplan.ir.types import NodesType, PathType, TreeType
 
 Span = tuple[int, int] | None
@@ -33,6 +33,7 @@ class ForwardDemand:
         budget: most tokens that the cache keeps, None for all.
         rows: rows of logits per request.
         spans: half-open spans of layers, one pass each; (None,) for all layers.
+        own_states: the features that it reads are its own model's, not another's.
         conditional: it may be left out.
         lane: what runs beside other lanes; None for the round's own order.
     """
@@ -46,6 +47,7 @@ class ForwardDemand:
     budget: float | None
     rows: int
     spans: tuple[Span, ...]
+    own_states: bool
     conditional: bool
     lane: str | None
 
@@ -81,8 +83,9 @@ class RoundDemands:
     Attributes:
         steps: forwards and other ops in program order.
         judged: the trees that accept ops judge, in order.
-        not_run: per cache, the judged nodes that the cache's model never ran; None where nodes
-            change their numbers within the round.
+        not_run: per cache, the judged nodes that the cache does not hold after the round, since
+            its model never ran them or nothing but text is kept; None where nodes change their
+            numbers within the round.
         early_stops: some loop may stop before its last trip.
     """
 
@@ -147,9 +150,14 @@ class _Reader:
             budget=self.budget(op),
             rows=0 if op.gives == () else drafted + (1 if root else 0),
             spans=spans,
+            own_states=self.own_states(op),
             conditional=step.conditional,
             lane=step.lane,
         )
+
+    def own_states(self, op: Forward) -> bool:
+        state = self.plan.state(op.features) if op.features is not None else None
+        return isinstance(state, TrackState) and state.model == op.model
 
     def budget(self, op: Forward) -> float | None:
         state = self.plan.state(op.cache) if op.cache is not None else None
@@ -213,4 +221,7 @@ def _not_run(types: RoundTypes, nodes: int) -> Mapping[str, tuple[int, ...]] | N
                     held_by |= set(range(held.nodes))
                 elif isinstance(held, NodesType):
                     held_by |= set(held.indices or ())
+    for step in types.steps:
+        if isinstance(step.op, Commit) and step.op.keep == "text" and step.op.state in ran:
+            ran[step.op.state] = set()
     return {cache: tuple(sorted(set(range(nodes)) - held)) for cache, held in ran.items()}

@@ -48,8 +48,8 @@ def forward_ops(
         Of each kind of layer `query_key_value` (or `latent_down`, `query_up`, `latent_up`),
         `attention`, `attention_output`, `mlp_up` (gate and up) and `mlp_down` (or `router`,
         `shared_up`, `shared_down`, `expert_up`, `expert_down`); `all_reduce`,
-        `embedding_projection`, `lm_head`, `all_gather`: those that occur. Numbers in, numbers
-        out; arrays in, arrays out; sympy symbols in, expressions out.
+        `embedding_projection`, `feature_projection`, `lm_head`, `all_gather`: those that occur.
+        Numbers in, numbers out; arrays in, arrays out; sympy symbols in, expressions out.
 
     Raises:
         UsageError: the layers do not exist, or their heads cannot be split so.
@@ -70,6 +70,10 @@ def forward_ops(
     if shape.entry_width is not None and first == 0:
         ops.append(
             work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
+        )
+    if shape.feature_width is not None and first == 0:
+        ops.append(
+            work.linear("feature_projection", "other", shape.feature_width, shape.hidden_size)
         )
     if hasattr(rows, "dtype"):  # an array: the head runs where there are rows
         runs = where_less(0, rows, 1, 0)

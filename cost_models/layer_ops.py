@@ -131,7 +131,8 @@ def projection_ops(work: Pass, attention: Attention) -> Iterator[OpCost]:
         queries = heads * attention.head_dim
         keys = _kv_heads(work, attention) * attention.head_dim
         bias = (queries + 2 * keys) * attention.input_bias
-        yield work.linear("query_key_value", "attention", hidden, queries + 2 * keys, bias)
+        inputs = attention.input_width or hidden
+        yield work.linear("query_key_value", "attention", inputs, queries + 2 * keys, bias)
         values = queries
     else:
         rank, share = attention.query_rank, attention.query_width // parts

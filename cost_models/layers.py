@@ -25,6 +25,8 @@ class GroupedAttention:
         output_bias: a bias on the output projection.
         norm_parameters: parameters of the norms over queries and keys.
         sinks: a learned sink per head (gpt-oss).
+        input_width: width that queries, keys and values are projected from; None for the width of
+            the residual stream.
     """
 
     num_heads: int
@@ -36,6 +38,7 @@ class GroupedAttention:
     output_bias: bool = False
     norm_parameters: int = 0
     sinks: bool = False
+    input_width: int | None = None
 
     @property
     def query_width(self) -> int:
@@ -250,7 +253,10 @@ class Decoder:
         entry_width: width of what a matrix projects to `hidden_size` before the first layer;
             None for no such matrix.
         exit_width: width that a matrix projects to after the last layer; None for no such matrix.
-        owns_embeddings: embedding and LM head are its own rather than another model's.
+        feature_width: width of another model's hidden states, which a matrix projects to
+            `hidden_size` where they enter; its own enter as they are. None for no such matrix.
+        owns_embedding: the embedding is its own rather than another model's.
+        owns_head: the LM head is its own rather than another model's.
         drafter_layers: layers of its multi-token-prediction modules, which draft and are no
             part of a forward pass of the model itself.
     """
@@ -266,7 +272,9 @@ class Decoder:
     final_norm_parameters: int = 0
     entry_width: int | None = None
     exit_width: int | None = None
-    owns_embeddings: bool = True
+    feature_width: int | None = None
+    owns_embedding: bool = True
+    owns_head: bool = True
     drafter_layers: tuple[LayerShape, ...] = ()
 
     @property

@@ -68,7 +68,7 @@ class ModelShape(Decoder):
             MissingCapabilityError: the architecture is not priced yet.
             UsageError: a key is missing or wrong, or a number format is unknown.
         """
-        return cls._of(
+        return cls.of_stored(
             read_stated(config, name, Chosen(dtype, weight_format, head_format, kv_format))
         )
 
@@ -98,7 +98,7 @@ class ModelShape(Decoder):
         """
         folder = Path(path)
         name = name or folder.resolve().name
-        return cls._of(
+        return cls.of_stored(
             read_folder(folder, name, Chosen(dtype, weight_format, head_format, kv_format))
         )
 
@@ -125,10 +125,13 @@ class ModelShape(Decoder):
             UsageError: a file is broken, or holds other tensors than its metadata describe.
         """
         file = Path(path)
-        return cls._of(read_gguf_file(file, name or file.stem, Chosen(dtype, cache=kv_format)))
+        return cls.of_stored(
+            read_gguf_file(file, name or file.stem, Chosen(dtype, cache=kv_format))
+        )
 
     @classmethod
-    def _of(cls, model: StoredModel) -> ModelShape:
+    def of_stored(cls, model: StoredModel) -> ModelShape:
+        """Shape of a model that has been read."""
         decoder = model.decoder
         return cls(
             **{entry.name: getattr(decoder, entry.name) for entry in fields(decoder)},
@@ -172,9 +175,15 @@ class ModelShape(Decoder):
             exit_width=None,
             final_norm_parameters=3 * self.final_norm_parameters,  # of both inputs, and the head's
             learned_positions=0,
-            owns_embeddings=False,
+            owns_embedding=False,
+            owns_head=False,
         )
         return replace(module, parameters=sum(parameter_inventory(module).values()))
+
+    @cached_property
+    def on_own_states(self) -> ModelShape:
+        """What a pass costs that reads its own hidden states: nothing is projected to them."""
+        return replace(self, feature_width=None)
 
     @property
     def matmul_parameters(self) -> int:

@@ -100,9 +100,10 @@ def _layer(
 
 def _attention(attention: Attention, hidden: int) -> Iterator[tuple[str, int]]:
     if isinstance(attention, GroupedAttention):
-        yield "q_proj", hidden * attention.query_width
-        yield "k_proj", hidden * attention.key_width
-        yield "v_proj", hidden * attention.key_width
+        inputs = attention.input_width or hidden
+        yield "q_proj", inputs * attention.query_width
+        yield "k_proj", inputs * attention.key_width
+        yield "v_proj", inputs * attention.key_width
         yield "o_proj", hidden * attention.query_width
         return
     rank = attention.query_rank

@@ -46,12 +46,12 @@ def parameter_inventory(decoder: Decoder, active: bool = False) -> dict[str, int
     for layer, times in Counter(decoder.layers).items():
         for part, count in layer_inventory(layer, decoder.hidden_size, active).items():
             counts[part] += times * count
-    table = decoder.vocab_size * decoder.embedding_size * decoder.owns_embeddings
-    counts["embedding"] = table
-    counts["head"] = 0 if decoder.tied_embeddings else table
+    table = decoder.vocab_size * decoder.embedding_size
+    counts["embedding"] = table * decoder.owns_embedding
+    counts["head"] = table * (decoder.owns_head and not decoder.tied_embeddings)
     counts["positions"] = decoder.learned_positions * decoder.hidden_size
     counts["norms"] += decoder.final_norm_parameters
-    for width in (decoder.entry_width, decoder.exit_width):
+    for width in (decoder.entry_width, decoder.exit_width, decoder.feature_width):
         counts["projections"] += decoder.hidden_size * (width or 0)
     return {part: counts[part] for part in PARTS}
 
@@ -68,7 +68,9 @@ def layer_inventory(layer: LayerShape, hidden: int, active: bool = False) -> dic
 def attention_parameters(attention: Attention, hidden: int) -> int:
     """Parameters of attention's matrices."""
     if isinstance(attention, GroupedAttention):
-        return hidden * (2 * attention.query_width + 2 * attention.key_width)
+        inputs = attention.input_width or hidden
+        rows = attention.query_width + 2 * attention.key_width
+        return inputs * rows + attention.query_width * hidden
     queries = hidden * attention.query_width
     if attention.query_rank is not None:
         queries = attention.query_rank * (hidden + attention.query_width)

@@ -77,7 +77,7 @@ class StoredModel:
 def read_stated(config: Mapping[str, Any], name: str, chosen: Chosen) -> StoredModel:
     """A model from its parsed config.json alone; see `ModelShape.from_config`."""
     decoder = read_decoder(config, name)
-    return _stated(decoder, config, name, chosen)
+    return stated_model(decoder, config, name, chosen)
 
 
 def read_folder(folder: Path, name: str, chosen: Chosen) -> StoredModel:
@@ -88,13 +88,13 @@ def read_folder(folder: Path, name: str, chosen: Chosen) -> StoredModel:
         key: tensor for key, tensor in stored_tensors(folder).items() if is_parameter(key, decoder)
     }
     if not tensors:
-        return _stated(decoder, config, name, chosen)
+        return stated_model(decoder, config, name, chosen)
     packed = bool(text_config(config).get("quantization_config"))
     if not packed:
         _check_parameters(decoder, tensors, folder)
         if chosen.stated_dtype is None:
             chosen = replace(chosen, dtype=_stored_dtype(tensors, folder))
-    found = replace(_stated(decoder, config, name, chosen), digest=model_digest(folder))
+    found = replace(stated_model(decoder, config, name, chosen), digest=model_digest(folder))
     if packed and chosen.weights is None and chosen.head is None:
         stored = [(part_of(key), tensor.bytes) for key, tensor in tensors.items()]
         exact = exact_formats(decoder, found.formats, stored, str(folder))
@@ -116,12 +116,15 @@ def read_gguf_file(path: Path, name: str, chosen: Chosen) -> StoredModel:
     parts = {part: joined(found) for part, found in counts.items()}
     if decoder.tied_embeddings:
         parts["head"] = parts["embedding"]
-    stated = _stated(decoder, config, name, chosen)
+    stated = stated_model(decoder, config, name, chosen)
     formats = replace(stated.formats, **parts)
     return replace(stated, formats=formats, digest=files_digest(model.files))
 
 
-def _stated(decoder: Decoder, config: Mapping[str, Any], name: str, chosen: Chosen) -> StoredModel:
+def stated_model(
+    decoder: Decoder, config: Mapping[str, Any], name: str, chosen: Chosen
+) -> StoredModel:
+    """A structure with the number formats and the identity that its config.json states."""
     text = Config(text_config(config), name)
     stated = (config.get(key) or text.get(key) for key in ("dtype", "torch_dtype"))
     dtype = chosen.stated_dtype or str(next(filter(None, stated), "float32"))
