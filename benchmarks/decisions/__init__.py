@@ -1,0 +1,1 @@
+"""What `decision_quality.py` needs: grids of measured settings, and laws from one of them."""
