@@ -41,7 +41,7 @@ class Bar:
 
 
 GENZ = "GenZ 1.85 % decode, 2.73 % prefill (geometric means, efficiency fitted per platform)"
-ROOFLINE = "ideal roofline 35-66 %; fits in a paper's own words 8-14 %"
+ROOFLINE = "ideal roofline 35-66 %"
 TIMES = ("AR_time_per_step_TAR", "SD_time_per_token_TSD", "draft_time_total_gammaTD",
          "verify_time_TV")  # fmt: skip
 BARS = (
