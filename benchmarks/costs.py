@@ -19,13 +19,13 @@ from statistics import median
 
 import numpy as np
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import round_demands
-from specplan.cost_models.device import load_device
-from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.round_types import round_types
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.speed import Speed, price_speed
+from specplan.cost_models.timing.device import load_device
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 

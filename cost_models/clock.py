@@ -8,10 +8,10 @@ from typing import Any
 
 from specplan.cost_models.cost import Cost, Quantity, minimum
 from specplan.cost_models.demands import ForwardDemand, OpDemand, Span
-from specplan.cost_models.device import Device, UnpricedError
-from specplan.cost_models.forward import forward_cost
 from specplan.cost_models.intervals import NO_TIME, Seconds, total
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.shapes.forward import forward_cost
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import Device, UnpricedError
 
 GLUE_OPS = frozenset({"root", "pick", "place", "compute", "uniform", "emit", "commit"})
 """Bookkeeping that a device may leave to its round's glue; every other op needs a price."""

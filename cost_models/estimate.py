@@ -9,17 +9,17 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import cell, chosen, each
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.device import Device, UnpricedError
 from specplan.cost_models.drafting import read_drafting
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory import PlanMemory, plan_memory, runtime_of
-from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.pricing import PricedOp, Unpriced, price_round
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import Device, UnpricedError
 from specplan.ir.plan import CacheState, Plan, Round
 from specplan.ir.schedule import select_round
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specplan.cost_models.device import Device
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.layers import Attention, GroupedAttention
-from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.roofline import AnalyticDevice
 from specplan.cost_models.round_types import round_types
+from specplan.cost_models.shapes.layers import Attention, GroupedAttention
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import Device
+from specplan.cost_models.timing.roofline import AnalyticDevice
 from specplan.cost_models.workspace import prefill_moment, round_moment
 from specplan.ir.infer import Step
 from specplan.ir.ops import Forward

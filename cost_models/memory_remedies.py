@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from specplan.cost_models.memory import EAGER, PlanMemory, Runtime, largest, plan_memory
-from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.number_formats import number_format
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.shapes.number_formats import number_format
 from specplan.ir.plan import Plan
 
 _FP8_CACHE, _EIGHT_BITS, _FOUR_BITS, _MORE_DEVICES = 0.1, 0.2, 0.4, 1.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Cost, Quantity
 from specplan.cost_models.demands import ForwardDemand, OpDemand, RoundDemands, round_demands
-from specplan.cost_models.device import UnpricedError
 from specplan.cost_models.intervals import NO_TIME, Seconds, side_by_side
+from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.infer import InferenceError
 from specplan.ir.plan import Plan, Round
 from specplan.ir.printer import print_op

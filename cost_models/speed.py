@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.drafting import read_drafting
 from specplan.cost_models.intervals import Interval, Seconds

@@ -11,8 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from specplan.cost_models.demands import forward_nodes
-from specplan.cost_models.layers import Attention, GroupedAttention, LatentAttention, LayerShape
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.shapes.layers import (
+    Attention,
+    GroupedAttention,
+    LatentAttention,
+    LayerShape,
+)
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.infer import Step
 from specplan.ir.ops import Accept, Forward, Grow
 from specplan.ir.types import NodesType, RowsType, TreeType

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.measure.continuations import continue_prompts
 from specplan.measure.machine import versions

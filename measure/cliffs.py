@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specplan.cost_models.interpolation import is_cliff
-from specplan.cost_models.measured_rows import ForwardRow
-from specplan.cost_models.measured_table import MeasuredTable
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.interpolation import is_cliff
+from specplan.cost_models.timing.measured_rows import ForwardRow
+from specplan.cost_models.timing.measured_table import MeasuredTable
 
 
 @dataclass(frozen=True)

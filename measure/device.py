@@ -15,8 +15,13 @@ from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
 
-from specplan.cost_models.measured import MeasuredDevice
-from specplan.cost_models.measured_table import SCHEMA_VERSION, MeasuredTable, Moment, Provenance
+from specplan.cost_models.timing.measured import MeasuredDevice
+from specplan.cost_models.timing.measured_table import (
+    SCHEMA_VERSION,
+    MeasuredTable,
+    Moment,
+    Provenance,
+)
 from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.probes import Probe, anchors, probe_of_width, probes

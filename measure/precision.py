@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.demands import round_demands
 from specplan.planner import Family, ProblemFacts, discover_methods
 

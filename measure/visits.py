@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import trim_mean
 
-from specplan.cost_models.measured_rows import ForwardRow, OpRow, PrefillRow, RoundRow, Row
+from specplan.cost_models.timing.measured_rows import ForwardRow, OpRow, PrefillRow, RoundRow, Row
 from specplan.measure.workbench import PROFILE, Workbench
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate

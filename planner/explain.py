@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.hazards import posterior
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
-from specplan.cost_models.hazards import posterior
 from specplan.cost_models.intervals import Interval
 from specplan.ir.infer import infer_round
 from specplan.ir.ops import Accept

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from specplan.cost_models.acceptance import AcceptanceProfile
-from specplan.cost_models.device import Device, load_device
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import Device, load_device
 from specplan.ir.errors import UsageError
 from specplan.planner.problem import Problem, TargetModel
 from specplan.planner.problem_errors import Origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.problem import Problem, TargetModel
 from specplan.planner.problem_errors import Origin
 from specplan.planner.tokenizers import first_difference, read_tokenizer

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from specplan.cost_models.device import is_device_name
+from specplan.cost_models.timing.device import is_device_name
 
 SCHEMA_VERSION = 1
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.device import is_device_name, list_devices
+from specplan.cost_models.timing.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile, How
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 

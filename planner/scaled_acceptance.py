@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.closed_forms import accepted_at_least
 from specplan.cost_models.drafting import Drafting
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.device import UnpricedError
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import UnpricedError
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.trees import AcceptanceTable, RoundTimes, StaticTree, TreeObjective
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decisions.grid import GIVEN, Measured, Setting
+from specplan.cost_models.acceptance.fits.declining import DECLINE, declining_hazards
 from specplan.cost_models.closed_forms import tree_value
-from specplan.cost_models.device import load_device
-from specplan.cost_models.fits.declining import DECLINE, declining_hazards
-from specplan.cost_models.layers import ExpertMlp
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.shapes.layers import ExpertMlp
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import load_device
 from specplan.planner.trees.best_first import best_first_tree
 
 Floats = NDArray[np.float64]

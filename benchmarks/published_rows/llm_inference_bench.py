@@ -18,10 +18,10 @@ import numpy as np
 
 from published_rows.public_models import public_model
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.device import load_device
-from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.roofline import AnalyticDevice
-from specplan.cost_models.stack import Stack, load_stack
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.timing.stack import Stack, load_stack
 from specplan.ir.errors import UsageError
 
 SYSTEMS = ("AR TensorRT-LLM", "AR vLLM")

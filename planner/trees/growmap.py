@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.importers import sequoia
+from specplan.cost_models.acceptance.importers import sequoia
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text, write_atomic
 from specplan.planner.trees.shape import StaticTree, tree_of_paths

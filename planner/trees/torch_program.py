@@ -2,7 +2,7 @@
 
 Sources: the opcodes of Python's `pickletools`, protocol 2, and the calls that
 torch/serialization.py makes of them. Only dicts by text, lists, text, whole numbers and arrays of
-64-bit integers can be written; reading is `specplan.cost_models.torch_zip`.
+64-bit integers can be written; reading is `specplan.cost_models.acceptance.torch_zip`.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
-    from specplan.cost_models.acceptance import AcceptanceProfile
-    from specplan.cost_models.device import Device
+    from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.cost_models.law import Law
-    from specplan.cost_models.measured import MeasuredDevice
+    from specplan.cost_models.timing.device import Device
+    from specplan.cost_models.timing.measured import MeasuredDevice
     from specplan.decoder import OnText, Prompt, Settings
     from specplan.measure.bench import Comparison
     from specplan.measure.workbench import Workbench
@@ -232,7 +232,7 @@ def list_laws() -> tuple[Law, ...]:
 
 def list_devices() -> tuple[Device, ...]:
     """Every device known by name."""
-    from specplan.cost_models.device import list_devices, load_device
+    from specplan.cost_models.timing.device import list_devices, load_device
 
     return tuple(load_device(name) for name in list_devices())
 
@@ -245,7 +245,7 @@ def _bench(problem: ProblemLike) -> tuple[Workbench, ProblemFacts]:
     from specplan.runtime import require_torch
 
     require_torch()
-    from specplan.cost_models.device import load_device
+    from specplan.cost_models.timing.device import load_device
     from specplan.measure.workbench import Workbench
     from specplan.planner.facts import gather_facts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from specplan.cost_models.acceptance import AcceptanceProfile
+    from specplan.cost_models.acceptance.profile import AcceptanceProfile
 
 
 def import_acceptance(
@@ -39,9 +39,9 @@ def import_acceptance(
     Raises:
         UsageError: the file is broken, or its format is not clear.
     """
-    from specplan.cost_models.acceptance import AcceptanceKey
-    from specplan.cost_models.importers.base import ImportRequest
-    from specplan.cost_models.importers.registry import read_profile
+    from specplan.cost_models.acceptance.importers.base import ImportRequest
+    from specplan.cost_models.acceptance.importers.registry import read_profile
+    from specplan.cost_models.acceptance.profile import AcceptanceKey
 
     key = AcceptanceKey(
         proposer,

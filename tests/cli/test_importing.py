@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from tests.cli.test_program import no_torch, specplan, specplan_here
 from tests.cost_models.importer_files import GOLDEN_YAML, PROMETHEUS
 from tests.planner.checkpoints import write_checkpoint

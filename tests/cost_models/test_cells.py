@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.cells import cell, each, grid
-from specplan.cost_models.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.intervals import Interval, Seconds
+from specplan.cost_models.timing.device import load_device
 from tests.cost_models.test_pricing import SHAPES, greedy_chain, read
 
 PLANS = {"chain": greedy_chain(4), "tree": read("static_tree")}

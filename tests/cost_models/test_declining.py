@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.fits.declining import DECLINE, declining_hazards
 from specplan.cost_models.closed_forms import acceptance_of_tokens, tree_value
-from specplan.cost_models.fits.declining import DECLINE, declining_hazards
 from specplan.ir.errors import UsageError
 
 

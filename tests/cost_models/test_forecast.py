@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.forecast import Forecast
 from specplan.cost_models.intervals import Interval, Seconds, side_by_side
 from tests.cost_models.small_trees import chain

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.device import load_device
-from specplan.cost_models.layers import DenseMlp
 from specplan.cost_models.memory import (
     Runtime,
     cache_bytes,
@@ -21,8 +19,10 @@ from specplan.cost_models.memory import (
     runtime_of,
 )
 from specplan.cost_models.memory_remedies import Need, remedies
-from specplan.cost_models.model_shape import ModelShape
-from specplan.cost_models.number_formats import number_format
+from specplan.cost_models.shapes.layers import DenseMlp
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.shapes.number_formats import number_format
+from specplan.cost_models.timing.device import load_device
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from tests.cost_models.layered_shapes import DEEPSEEK_LATENT, layered

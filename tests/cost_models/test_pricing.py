@@ -9,31 +9,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.closed_forms import expected_tokens
 from specplan.cost_models.demands import round_demands
-from specplan.cost_models.device import load_device
 from specplan.cost_models.drafting import lag_probabilities
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.forward import forward_cost
-from specplan.cost_models.measured import MeasuredDevice
-from specplan.cost_models.measured_table import (
-    ForwardRow,
-    MeasuredTable,
-    OpRow,
-    PrefillRow,
-    Provenance,
-    RoundRow,
-)
 from specplan.cost_models.memory import largest_batch, plan_memory, speculative_slots
-from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.pricing import (
     RoundPrice,
     Unpriced,
     price_round,
     read_round,
     round_cost,
+)
+from specplan.cost_models.shapes.forward import forward_cost
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.timing.measured import MeasuredDevice
+from specplan.cost_models.timing.measured_table import (
+    ForwardRow,
+    MeasuredTable,
+    OpRow,
+    PrefillRow,
+    Provenance,
+    RoundRow,
 )
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan, Round

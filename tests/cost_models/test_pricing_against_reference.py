@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("torch")
 
 from specplan.backends.reference.backend import ReferenceBackend
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import round_demands
-from specplan.cost_models.device import load_device
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.memory import plan_memory
-from specplan.cost_models.model_shape import ModelShape
 from specplan.cost_models.pricing import RoundPrice, price_round
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import load_device
 from specplan.ir.parser import parse_plan
 from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request

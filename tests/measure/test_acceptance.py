@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.cost_models.acceptance import AcceptanceProfile  # noqa: E402
-from specplan.cost_models.device import load_device  # noqa: E402
+from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E402
+from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure import acceptance as acceptance_module  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.precision import relative_half_width  # noqa: E402

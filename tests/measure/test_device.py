@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.cost_models.device import load_device  # noqa: E402
-from specplan.cost_models.measured_rows import ForwardRow  # noqa: E402
-from specplan.cost_models.measured_table import MeasuredTable  # noqa: E402
+from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.cost_models.timing.measured_rows import ForwardRow  # noqa: E402
+from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
 from specplan.measure import device as device_module  # noqa: E402
 from specplan.measure.cliffs import find_cliffs  # noqa: E402
 from specplan.measure.device import MOST_REFINED, cells, measure_device  # noqa: E402

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
 from tests.planner.checkpoints import write_checkpoint

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.law import load_law

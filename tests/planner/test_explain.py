@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.search import search

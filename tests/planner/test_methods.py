@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.acceptance import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.ir.printer import print_plan
 from specplan.planner.facts import ProblemFacts, gather_facts

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.acceptance import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.closed_forms import expected_tokens
-from specplan.cost_models.device import Device, UnpricedError
 from specplan.cost_models.intervals import Seconds
-from specplan.cost_models.model_shape import ModelShape
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import Device, UnpricedError
 from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.ir.parser import parse_plan
 from specplan.ir.schedule import select_round

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specplan.cost_models.acceptance import AcceptanceProfile
-from specplan.cost_models.device import load_device
-from specplan.cost_models.roofline import AnalyticDevice
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.timing.roofline import AnalyticDevice
 from specplan.planner.comparing import score
 from specplan.planner.search import SearchResult, search
 from specplan.planner.uncertainty import confidence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from specplan.cli.output import print_table
 
 if TYPE_CHECKING:
-    from specplan.cost_models.acceptance import AcceptanceProfile
+    from specplan.cost_models.acceptance.profile import AcceptanceProfile
 
 MOST_DEPTHS, MOST_RANKS = 4, 4
 """How much of a profile is printed; the file has all of it."""

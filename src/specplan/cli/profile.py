@@ -12,8 +12,8 @@ from specplan.cli.options import JsonOption, ProblemArgument
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from specplan.cost_models.acceptance import AcceptanceProfile
-    from specplan.cost_models.measured_rows import Row
+    from specplan.cost_models.acceptance.profile import AcceptanceProfile
+    from specplan.cost_models.timing.measured_rows import Row
 
 profile = typer.Typer(
     no_args_is_help=True, help="Measure this machine, or what the target accepts."

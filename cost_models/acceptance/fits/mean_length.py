@@ -1,0 +1,156 @@
+"""A law from one mean acceptance length: which one is not known, and the interval says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.acceptance.fits.counts import ASSUMED_ROUNDS
+from specplan.cost_models.acceptance.mixture import BetaMixture
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.closed_forms import acceptance_of_tokens, expected_tokens
+from specplan.ir.errors import UsageError
+
+Floats = NDArray[np.float64]
+_MEMBERS = 100
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What laws are held possible for one mean length: a prior between stated bounds.
+
+    Attributes:
+        least_concentration: a + b of the Beta over contexts, logarithmically uniform from here
+            (contexts differ a lot: hazards rise with depth) ...
+        most_concentration: ... to here (all alike: one alpha).
+        least_decay: factor by which the draft weakens a level, from here to 1, the root of its
+            distance from 1 uniform. The golden curves of InferenceX, which these bounds were
+            set by, lie between 0.7 (a head trained for one token) and 1.
+    """
+
+    least_concentration: float = 4.0
+    most_concentration: float = 400.0
+    least_decay: float = 0.7
+
+
+def fit_mean_length(
+    length: float,
+    draft_tokens: int,
+    key: AcceptanceKey,
+    *,
+    rounds: float | None = None,
+    spread: Spread | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> AcceptanceProfile:
+    """Beta mixtures, equally likely, that all have this mean length at this draft length.
+
+    Args:
+        length: mean tokens per round at `draft_tokens`, the bonus counted.
+        draft_tokens: length of the drafted chain.
+        key: what the profile is about.
+        rounds: behind the mean; `ASSUMED_ROUNDS` when nobody said.
+        spread: the laws held possible; the default's when None.
+        provenance: how the mean came about.
+
+    Returns:
+        A mixture that is sure of `draft_tokens` as far as `rounds` go, and less of other lengths.
+
+    Raises:
+        UsageError: the length cannot be that of such a chain.
+    """
+    _check(length, draft_tokens, key)
+    prior, behind = spread or Spread(), rounds or ASSUMED_ROUNDS
+    grid = (np.arange(_MEMBERS) + 0.5) / _MEMBERS  # a Latin hypercube: each axis evenly filled
+    rng = np.random.default_rng(0)
+    error = np.array([NormalDist().inv_cdf(share) for share in grid])
+    lengths = np.clip(
+        length + _deviation(length, draft_tokens) / behind**0.5 * error,
+        1.0 + 1e-3,
+        draft_tokens + 1.0 - 1e-3,
+    )
+    low, high = np.log(prior.least_concentration), np.log(prior.most_concentration)
+    concentration = np.exp(low + (high - low) * rng.permutation(grid))
+    decay = 1.0 - (1.0 - prior.least_decay) * rng.permutation(grid) ** 2
+    decay = np.where(_tokens(1.0 - 1e-6, concentration, decay, draft_tokens) > lengths, decay, 1.0)
+    first = _first_choices(lengths, concentration, decay, draft_tokens)
+    members = zip(first * concentration, (1.0 - first) * concentration, decay, strict=True)
+    facts = {
+        **(provenance or {}),
+        "rounds": behind,
+        "rounds_assumed": not rounds,
+        "mean_length": length,
+        "draft_tokens": draft_tokens,
+        "spread": asdict(prior),
+    }
+    mixture = BetaMixture(tuple((float(a), float(b), float(c)) for a, b, c in members), (), behind)
+    return AcceptanceProfile(key, mixture=mixture, provenance=facts)
+
+
+def fit_constant(
+    length: float,
+    draft_tokens: int,
+    key: AcceptanceKey,
+    *,
+    rounds: float | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> AcceptanceProfile:
+    """One alpha at every depth (Leviathan et al. 2022): the narrowest reading of a mean length.
+
+    Args as of `fit_mean_length`.
+
+    Raises:
+        UsageError: the length cannot be that of such a chain.
+    """
+    _check(length, draft_tokens, key)
+    behind = rounds or ASSUMED_ROUNDS
+    alpha = acceptance_of_tokens(length, draft_tokens)
+    judged = behind * expected_tokens(alpha, draft_tokens - 1)
+    facts = {**(provenance or {}), "rounds": behind, "rounds_assumed": not rounds}
+    return AcceptanceProfile.from_hazards([[alpha]], key=key, trials=judged, provenance=facts)
+
+
+def _check(length: float, draft_tokens: int, key: AcceptanceKey) -> None:
+    if draft_tokens < 1 or not 1.0 <= length <= draft_tokens + 1.0:
+        raise UsageError(
+            f"a mean acceptance length of {length:g} is not possible with {draft_tokens} drafted "
+            "tokens",
+            where=f"acceptance of {key.proposer!r}",
+            remedy=f"It counts the bonus token, and lies in [1, {draft_tokens + 1}].",
+        )
+
+
+def _deviation(length: float, draft_tokens: int) -> float:
+    """Standard deviation of the tokens of a round, under one alpha."""
+    alpha = acceptance_of_tokens(length, draft_tokens)
+    depths = np.arange(1, draft_tokens + 1)
+    mean, square = (alpha**depths).sum(), ((2 * depths - 1) * alpha**depths).sum()
+    return float(max(square - mean**2, 0.0) ** 0.5)
+
+
+def _tokens(
+    first: Floats | float, concentration: Floats, decay: Floats, draft_tokens: int
+) -> Floats:
+    """Tokens per round of chains, by member; moments as in `acceptance.mixture`."""
+    reached, total = np.ones_like(concentration), np.ones_like(concentration)
+    for depth in range(draft_tokens):
+        rising = (first * concentration + depth) / (concentration + depth)
+        reached = reached * rising * decay**depth
+        total = total + reached
+    return total
+
+
+def _first_choices(
+    lengths: Floats, concentration: Floats, decay: Floats, draft_tokens: int
+) -> Floats:
+    """P(first token accepted) of each member whose mean length is given, by bisection."""
+    low, high = np.zeros_like(lengths), np.ones_like(lengths)
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        short = _tokens(middle, concentration, decay, draft_tokens) < lengths
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return np.clip((low + high) / 2.0, 1e-9, 1.0 - 1e-9)

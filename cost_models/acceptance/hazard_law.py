@@ -1,0 +1,97 @@
+"""Acceptance by a table of hazards by depth and rank: scalar alpha, positional, depth dependent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from specplan.cost_models.acceptance.hazards import look_up, posterior
+from specplan.cost_models.acceptance.law import Floats, NodeLaw, Shape
+from specplan.cost_models.intervals import Interval
+
+EXTRAPOLATED_TRIALS = 10.0
+"""Weight, in trials, of the last measured depth as evidence about the depths below it."""
+_DRAWS = 400
+
+
+class HazardLaw(NodeLaw):
+    """The product of hazards on a node's path (Sequoia, arXiv 2402.12374, section 3.1, by depth).
+
+    Args:
+        hazards: P(child accepted | parent accepted), rows by depth from 1, columns by rank; the
+            last row holds for all deeper ones.
+        trials: positions behind each row, or behind all alike; None when nobody said: then the
+            law is taken as exact.
+        measured_depth: depths below it are extrapolated, with no more than
+            `EXTRAPOLATED_TRIALS` behind them; None: the last row was meant for all of them.
+    """
+
+    def __init__(
+        self,
+        hazards: Sequence[Sequence[float]],
+        trials: float | Sequence[float] | None = None,
+        measured_depth: int | None = None,
+    ) -> None:
+        table = np.array(hazards, dtype=np.float64)
+        self.known = trials is not None
+        behind = np.broadcast_to(np.asarray(trials or 0.0, dtype=np.float64), len(table)).copy()
+        if measured_depth is not None:
+            deep = min(behind[-1], EXTRAPOLATED_TRIALS)
+            keep = min(measured_depth, len(table))
+            rows = [*range(keep), *[len(table) - 1] * (measured_depth - keep + 1)]
+            table = table[rows]
+            behind = np.append(behind[rows[:-1]], deep)
+        self.table: Floats = table
+        self.trials: Floats = behind
+
+    def hazard(self, depth: int, rank: int) -> float:
+        """P(the child of this rank is accepted | its parent was)."""
+        return look_up(self.table, depth, rank)
+
+    def counts(self, depth: int, rank: int) -> tuple[float, float]:
+        """(accepted, trials) behind a hazard."""
+        trials = float(self.trials[min(depth, len(self.table)) - 1])
+        return self.hazard(depth, rank) * trials, trials
+
+    def hazard_interval(self, depth: int, rank: int, confidence: float) -> Interval:
+        """A hazard with its Beta posterior interval."""
+        if not self.known:
+            return Interval.exact(self.hazard(depth, rank))
+        return posterior(*self.counts(depth, rank), confidence)
+
+    def reach(self, shape: Shape) -> Floats:
+        """P(each node is accepted), [nodes]."""
+        return _products(shape, self.table[..., None])[:, 0]
+
+    def reach_draws(self, shape: Shape) -> Floats | None:
+        """The same by tables drawn from the posterior, [nodes, draws]."""
+        return _products(shape, self._draws) if self.known else None
+
+    @cached_property
+    def _draws(self) -> Floats:
+        """Tables from the Dirichlet posterior of each depth, [depth, rank, draws].
+
+        The parts of a depth are its ranks and "none"; Jeffreys' prior on the first rank, "none"
+        and all others that were seen.
+        """
+        rest = np.maximum(1.0 - self.table.sum(axis=1, keepdims=True), 0.0)
+        shape = np.concatenate([self.table, rest], axis=1) * self.trials[:, None]
+        possible = shape > 0.0
+        possible[:, [0, -1]] = True
+        weights = np.where(possible, shape + 0.5, 0.0)
+        gammas = np.random.default_rng(0).gamma(weights, size=(_DRAWS, *shape.shape))
+        draws: Floats = gammas[..., :-1] / gammas.sum(axis=-1, keepdims=True)
+        return np.ascontiguousarray(np.moveaxis(draws, 0, -1))
+
+
+def _products(shape: Shape, table: Floats) -> Floats:
+    """Products of hazards on the paths, [nodes, draws]; `table` is [depth, rank, draws]."""
+    depth = np.minimum(shape.depths, len(table)) - 1
+    known = shape.ranks < table.shape[1]
+    hazards: Floats = table[depth, np.where(known, shape.ranks, 0)]
+    hazards[~known] = 0.0
+    for level in shape.levels[1:]:
+        hazards[level] *= hazards[shape.parents[level]]
+    return hazards

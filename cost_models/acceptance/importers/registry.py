@@ -1,0 +1,88 @@
+"""All importers, found by their place; which of them reads a file."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from specplan.cost_models.acceptance import importers as folder
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.ir.errors import UsageError
+from specplan.ir.files import sha256_bytes
+
+
+@cache
+def discover_importers() -> dict[str, Importer]:
+    """All importers by the name of their format."""
+    found = {}
+    for module in sorted(pkgutil.iter_modules(folder.__path__), key=lambda module: module.name):
+        loaded = importlib.import_module(f"{folder.__name__}.{module.name}")
+        importer = getattr(loaded, "IMPORTER", None)
+        if isinstance(importer, Importer):
+            found[importer.name] = importer
+    return found
+
+
+def read_profile(
+    path: Path | str, request: ImportRequest, format: str | None = None
+) -> AcceptanceProfile:
+    """The profile that a file of another program holds.
+
+    Args:
+        path: the file.
+        request: what the profile is about.
+        format: name of an importer; the only one that recognises the file when None.
+
+    Raises:
+        UsageError: the format is not known or not clear, or the file is broken.
+    """
+    source = Source(path)
+    importer = _named(format) if format is not None else _recognised(source)
+    if request.key.how == "given" and not importer.every_round:
+        raise source.error(
+            f"{importer.name} counts only rounds in which something was drafted, which hides "
+            "the misses of a lookup",
+            "Measure it with `specplan profile acceptance`, or take a log of every round.",
+        )
+    profile = importer.read(source, request)
+    facts = profile.provenance
+    rounds = f"{facts['rounds']:,.0f} rounds" if facts.get("rounds") else "rounds not counted"
+    if facts.get("rounds_assumed"):
+        rounds += " assumed"
+    words = f"was imported from {source.path.name} ({importer.name}, {rounds})"
+    return replace(
+        profile,
+        provenance={
+            **facts,
+            "kind": "import",
+            "format": importer.name,
+            "file": source.path.name,
+            "sha256": sha256_bytes(source.data),
+            "words": words,
+        },
+    )
+
+
+def _named(format: str) -> Importer:
+    known = discover_importers()
+    if format not in known:
+        raise UsageError(
+            f"there is no format {format!r}",
+            where="--format",
+            remedy=f"Known are {', '.join(known)}.",
+        )
+    return known[format]
+
+
+def _recognised(source: Source) -> Importer:
+    known = discover_importers().values()
+    found = [importer for importer in known if importer.recognises(source)]
+    if len(found) != 1:
+        names = ", ".join(importer.name for importer in found or known)
+        what = "may be of several formats" if found else "is of no known format"
+        raise source.error(f"the file {what}", f"Say which with --format: {names}.")
+    return found[0]

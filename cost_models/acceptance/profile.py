@@ -1,0 +1,246 @@
+"""What a target accepts from a proposer, as it was measured or published.
+
+A profile belongs to its models, task, sampling settings and way of choosing children: another
+temperature or rule is another profile (Sequoia's and SpecInfer's vectors for one pair differ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from specplan.cost_models.acceptance.hazard_law import HazardLaw
+from specplan.cost_models.acceptance.law import AcceptanceLaw, Floats
+from specplan.cost_models.acceptance.mixture import BetaMixture, MixtureLaw
+from specplan.cost_models.acceptance.profile_json import (
+    checked_mixture,
+    checked_rows,
+    profile_from_json,
+    read_profile_json,
+)
+from specplan.cost_models.acceptance.trace_law import TraceLaw
+from specplan.cost_models.intervals import Interval
+from specplan.ir.files import write_json_atomic
+
+SCHEMA_VERSION = 1
+How = Literal["best", "draw", "draw_distinct", "given"]
+Evidence = Literal["ranks", "lengths", "hazards", "mixture"]
+
+
+@dataclass(frozen=True)
+class AcceptanceKey:
+    """What a profile is about.
+
+    Attributes:
+        proposer: the draft model's name, or "text" for prompt lookup.
+        target_digest: identity of the target's checkpoint.
+        proposer_digest: identity of the draft model's checkpoint; "" for a source.
+        task: the user's word for the kind of prompts.
+        temperature: of the request's sampling.
+        top_k: of the request's sampling, 0 for off.
+        top_p: of the request's sampling, 1 for off.
+        how: how children were chosen: the best ranks, draws, draws without replacement, or
+            given by a source.
+        match: shortest and longest suffix looked up, tokens; for sources.
+    """
+
+    proposer: str
+    target_digest: str = ""
+    proposer_digest: str = ""
+    task: str = ""
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    how: How = "best"
+    match: tuple[int, int] | None = None
+
+    def differences(self, other: AcceptanceKey) -> tuple[str, ...]:
+        """What keeps a profile with this key from serving where `other` is asked for."""
+        mine, theirs = asdict(self), asdict(other)
+        return tuple(
+            f"{name}: {mine[name]!r} against {theirs[name]!r}"
+            for name in mine
+            if mine[name] != theirs[name]
+        )
+
+
+@dataclass(frozen=True)
+class AcceptanceProfile:
+    """Acceptance of one proposer; exactly one kind of evidence is given, see `evidence`.
+
+    Attributes:
+        key: what it is about.
+        ranks: per prompt, for every position of the target's continuation, the rank of the
+            proposer's child that is accepted there, -1 for none.
+        lengths: per prompt, for every position, how many of a source's tokens are accepted
+            when a round starts there.
+        hazards: P(child accepted | parent accepted) by depth (first row depth 1) and rank; the
+            last row holds for all deeper ones.
+        mixture: acceptance that varies between contexts.
+        trials: positions behind the rows of `hazards`, one number for all or one for each; None
+            when nobody said.
+        measured_depth: the deepest row of `hazards` that was measured, where deeper ones are no
+            more than extrapolated; None where the last row was meant for all of them.
+        provenance: how it came about, free form, JSON values.
+    """
+
+    key: AcceptanceKey
+    ranks: tuple[tuple[int, ...], ...] | None = None
+    lengths: tuple[tuple[int, ...], ...] | None = None
+    hazards: tuple[tuple[float, ...], ...] | None = None
+    mixture: BetaMixture | None = None
+    trials: float | tuple[float, ...] | None = None
+    measured_depth: int | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        kinds = (self.ranks, self.lengths, self.hazards, self.mixture)
+        if self.mixture is not None and kinds.count(None) == 3:
+            checked_mixture(self.key.proposer, self.mixture, self.trials, self.measured_depth)
+        else:
+            checked_rows(self.key.proposer, kinds, self.trials, self.measured_depth)
+
+    @classmethod
+    def from_hazards(
+        cls,
+        hazards: Sequence[Sequence[float]],
+        *,
+        proposer: str = "draft",
+        trials: float | Sequence[float] | None = None,
+        measured_depth: int | None = None,
+        key: AcceptanceKey | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> AcceptanceProfile:
+        """From published hazards, one row per depth; a single row is position independent."""
+        width = max((len(row) for row in hazards), default=0)
+        rows = tuple((*map(float, row), *(0.0,) * (width - len(row))) for row in hazards)
+        return cls(
+            key or AcceptanceKey(proposer),
+            hazards=rows,
+            trials=tuple(trials) if isinstance(trials, Sequence) else trials,
+            measured_depth=measured_depth,
+            provenance=provenance or {},
+        )
+
+    @classmethod
+    def from_alpha(
+        cls, alpha: float, *, proposer: str = "draft", trials: float | None = None
+    ) -> AcceptanceProfile:
+        """From one acceptance probability, the same at every depth (Leviathan et al. 2022)."""
+        return cls.from_hazards([[alpha]], proposer=proposer, trials=trials)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Which kind of evidence it holds."""
+        if self.mixture is not None:
+            return "mixture"
+        if self.hazards is not None:
+            return "hazards"
+        return "lengths" if self.ranks is None else "ranks"
+
+    @property
+    def match(self) -> tuple[int, int] | None:
+        """Shortest and longest suffix that was looked up; None for models."""
+        return self.key.match
+
+    @property
+    def positions(self) -> int:
+        """Positions measured; 0 where the evidence is no trace."""
+        return sum(len(row) for row in self.ranks or self.lengths or ())
+
+    @property
+    def prompts(self) -> int:
+        """Prompts measured; 0 where the evidence is no trace."""
+        return sum(bool(row) for row in self.ranks or self.lengths or ())
+
+    @property
+    def source(self) -> str:
+        """What is behind it, in words."""
+        if self.positions:
+            return f"was measured at {self.positions} positions of {self.prompts} prompts"
+        words = self.provenance.get("words")
+        return str(words) if words else "is a given table of rates"
+
+    def hazard(self, depth: int, rank: int) -> float:
+        """P(the child of this rank is accepted | its parent was); depth >= 1, rank >= 0."""
+        return self._law.hazard(depth, rank)
+
+    def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
+        """(accepted, trials) behind a hazard; (0, 0) where nothing was counted."""
+        return self._law.counts(depth, rank)
+
+    def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
+        """A hazard with its posterior interval."""
+        return self._law.hazard_interval(depth, rank, confidence)
+
+    def tokens_per_round(
+        self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
+    ) -> Interval:
+        """Tokens that a round with this static tree emits, the bonus included.
+
+        Traces are replayed; the other laws are summed over the tree (Sequoia). For a source the
+        tree is a chain of the tokens proposed at most.
+
+        Raises:
+            UsageError: a tree with siblings on a profile of lengths.
+        """
+        return self._law.tokens_per_round(parents, ranks, confidence)
+
+    def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
+        """Tokens per round under draws of what the evidence leaves open; None if nothing is.
+
+        The same draw of different trees belongs to the same state of the world.
+        """
+        return self._law.token_draws(parents, ranks)
+
+    def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
+        """P(at least d drafted tokens of this tree are accepted), d = 1, 2, ..."""
+        return self._law.accepted_at_least(parents, ranks)
+
+    def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
+        """P(a round's last accepted node is the root, node 0, node 1, ...)."""
+        return self._law.end_shares(parents, ranks)
+
+    def rounds(
+        self,
+        parents: Sequence[int],
+        ranks: Sequence[int],
+        tokens: int,
+        batch: int = 1,
+        confidence: float = 0.9,
+    ) -> Interval:
+        """Rounds until all requests of a batch have emitted `tokens` each; see `Replay.rounds`.
+
+        Without traces every request is taken to be alike, and only the mean is known.
+        """
+        return self._law.rounds(parents, ranks, tokens, batch, confidence)
+
+    def save(self, path: Path | str) -> None:
+        """Write the profile atomically as JSON."""
+        write_json_atomic(
+            path, {"schema_version": SCHEMA_VERSION, "kind": "acceptance_profile", **asdict(self)}
+        )
+
+    @classmethod
+    def load(cls, path: Path | str) -> AcceptanceProfile:
+        """Read a profile.
+
+        Raises:
+            UsageError: the file is missing, or is no acceptance profile of this version.
+        """
+        document = read_profile_json(path, SCHEMA_VERSION)
+        return profile_from_json(cls, AcceptanceKey, document, str(path))
+
+    @cached_property
+    def _law(self) -> AcceptanceLaw:
+        name = self.key.proposer
+        if self.mixture is not None:
+            return MixtureLaw(self.mixture)
+        if self.hazards is not None:
+            return HazardLaw(self.hazards, self.trials, self.measured_depth)
+        if self.ranks is not None:
+            return TraceLaw(self.ranks, lengths=False, name=name)
+        return TraceLaw(self.lengths or (), lengths=True, name=name)

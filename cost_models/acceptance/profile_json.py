@@ -1,0 +1,145 @@
+"""Reading acceptance profiles: every broken file gets one clear message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from specplan.cost_models.acceptance.mixture import BetaMixture
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json
+
+_REMEDY = "Measure it again with `specplan profile acceptance`."
+ProfileT = TypeVar("ProfileT")
+
+
+def read_profile_json(path: Path | str, schema_version: int) -> Mapping[str, Any]:
+    """The document of a profile, its kind and version checked.
+
+    Raises:
+        UsageError: it is missing, no JSON, no profile or of another version.
+    """
+    document = read_json(path, "acceptance profile")
+    if not isinstance(document, dict) or document.get("kind") != "acceptance_profile":
+        raise UsageError("not an acceptance profile", where=str(path), remedy=_REMEDY)
+    if document.get("schema_version") != schema_version:
+        raise UsageError(
+            f"schema version {document.get('schema_version')!r}, expected {schema_version}",
+            where=str(path),
+            remedy=_REMEDY,
+        )
+    return document
+
+
+def profile_from_json(
+    profile: type[ProfileT], key: type[Any], document: Mapping[str, Any], where: str
+) -> ProfileT:
+    """Build a profile from its document.
+
+    Raises:
+        UsageError: a field is missing, unknown or of the wrong kind.
+    """
+    try:
+        named = dict(document["key"])
+        if named.get("match") is not None:
+            shortest, longest = named["match"]
+            named["match"] = (int(shortest), int(longest))
+        fields = {
+            name: value
+            for name, value in document.items()
+            if name not in ("schema_version", "kind", "key")
+        }
+        for name in ("ranks", "lengths", "hazards"):
+            if fields.get(name) is not None:
+                fields[name] = tuple(tuple(row) for row in fields[name])
+        if isinstance(fields.get("trials"), list):
+            fields["trials"] = tuple(fields["trials"])
+        if fields.get("mixture") is not None:
+            fields["mixture"] = _mixture(**fields["mixture"])
+        return profile(key=key(**named), **fields)  # type: ignore[call-arg]
+    except UsageError as error:
+        raise UsageError(error.what, where=where, remedy=error.remedy or _REMEDY) from error
+    except (TypeError, KeyError, ValueError) as error:
+        raise UsageError(
+            f"not a whole acceptance profile ({error})", where=where, remedy=_REMEDY
+        ) from error
+
+
+def _mixture(
+    members: Sequence[Sequence[float]], others: Sequence[float], trials: float | None
+) -> BetaMixture:
+    triples = tuple((float(a), float(b), float(decay)) for a, b, decay in members)
+    return BetaMixture(triples, tuple(map(float, others)), trials)
+
+
+def checked_rows(
+    proposer: str,
+    kinds: Sequence[object],
+    trials: float | Sequence[float] | None,
+    measured_depth: int | None,
+) -> None:
+    """Check evidence that is rows of numbers.
+
+    Args:
+        proposer: for messages.
+        kinds: ranks, lengths, hazards and mixture, one of the first three given.
+        trials: positions behind the rows of hazards.
+        measured_depth: the deepest row of hazards that was measured.
+
+    Raises:
+        UsageError: not exactly one kind, nothing in it, or values out of range.
+    """
+    where = f"acceptance profile of {proposer!r}"
+    given = [rows for rows in kinds if rows is not None]
+    if len(given) != 1:
+        raise UsageError(
+            "needs exactly one of ranks, lengths, hazards and mixture", where=where, remedy=_REMEDY
+        )
+    rows: Any = given[0]
+    if not any(len(row) for row in rows):
+        raise UsageError("holds no measurement", where=where, remedy=_REMEDY)
+    table = kinds[2] is not None
+    low = 0 if table or kinds[1] is not None else -1
+    wanted, high = ((int, float), 1) if table else (int, 1 << 30)
+    for row in rows:
+        for value in row:
+            if isinstance(value, bool) or not isinstance(value, wanted) or not low <= value <= high:
+                raise UsageError(f"{value!r} is out of range", where=where)
+    if table and (len({len(row) for row in rows}) != 1 or any(sum(row) > 1 + 1e-9 for row in rows)):
+        raise UsageError("rows of hazards must be of one length and sum to at most 1", where=where)
+    _check_trials(where, rows, trials, measured_depth)
+
+
+def _check_trials(
+    where: str,
+    rows: Sequence[object],
+    trials: float | Sequence[float] | None,
+    measured_depth: int | None,
+) -> None:
+    each = trials if isinstance(trials, Sequence) else (trials,)
+    if trials is not None and not all(value is not None and value > 0 for value in each):
+        raise UsageError("trials must be positive", where=where)
+    if isinstance(trials, Sequence) and len(trials) != len(rows):
+        raise UsageError(f"{len(trials)} trials for {len(rows)} rows of hazards", where=where)
+    if measured_depth is not None and measured_depth < 1:
+        raise UsageError("measured_depth must be at least 1", where=where)
+
+
+def checked_mixture(
+    proposer: str,
+    mixture: BetaMixture,
+    trials: float | Sequence[float] | None,
+    measured_depth: int | None,
+) -> None:
+    """Check a mixture.
+
+    Raises:
+        UsageError: its numbers are out of range, or fields of other evidence are given.
+    """
+    where = f"acceptance profile of {proposer!r}"
+    wrong = mixture.problem()
+    if wrong is None and (trials is not None or measured_depth is not None):
+        wrong = "a mixture has trials of its own, and no measured_depth"
+    if wrong is not None:
+        raise UsageError(wrong, where=where, remedy=_REMEDY)

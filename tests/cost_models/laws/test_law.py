@@ -1,0 +1,156 @@
+"""Laws as objects: found, evaluated, printed, and equal to the plain functions."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specplan.cost_models.closed_forms import (
+    chain_speedup,
+    expected_tokens,
+    operations_factor,
+    seconds_per_token,
+    tree_value,
+)
+from specplan.cost_models.law import Law, list_laws, load_law
+from specplan.cost_models.law_words import law_markdown, law_text, laws_page
+from specplan.ir.errors import UsageError
+from tests.cost_models.small_trees import expansion, independent_chains
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+LAWS = list_laws()
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_every_law_is_whole(law: Law) -> None:
+    """Every symbol is a variable, every variable is used, every formula has a finite value."""
+    used = set()
+    for formula in law.formulas:
+        needed = law.needs(formula.name)
+        used |= {variable.name for variable in needed}
+        known = {v.symbol.label if v.sequence else v.symbol for v in needed}
+        bare = {s for s in formula.expression.free_symbols if type(s) is sympy.Symbol}
+        assert bare == known
+        values = {
+            v.name: [0.4, 0.3] if v.sequence else min(max(v.low, 2.0 if v.whole else 0.7), v.high)
+            for v in needed
+        }
+        assert np.isfinite(law.value(formula.name, **values))
+    assert used == {variable.name for variable in law.variables}
+    assert len({f.name for f in law.formulas}) == len(law.formulas)
+    assert law.source and law.validity and load_law(law.name) is law
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_every_law_prints(law: Law) -> None:
+    text, page = law_text(law), law_markdown(law)
+    for told in (law.title, law.source, *law.validity, *law.mistakes_in_words):
+        assert told in text and told[1:] in page
+    for variable in law.variables:
+        assert f" {variable.name}" in text and f"`{variable.name}`" in page
+    assert "Max(" not in text and "Min(" not in text
+
+
+def test_the_page_is_the_laws() -> None:
+    page = (REPOSITORY / "docs/laws.md").read_text(encoding="utf-8")
+    assert page == laws_page(LAWS), "run: specplan laws --markdown > docs/laws.md"
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"no law 'leviatan'.*Known laws: .*leviathan"):
+        load_law("leviatan")
+    law = load_law("Decoding Speculative-Decoding")
+    with pytest.raises(UsageError, match=r"no formula 'speed'.*There are: speedup"):
+        law.value("speed")
+    with pytest.raises(UsageError, match="no value is given for target_seconds"):
+        law.value("speedup", tokens=2.0, length=2, draft_seconds=0.1, verify_seconds=1.0)
+
+
+def test_laws_cost_nothing_until_one_is_asked_for() -> None:
+    """Pricing and the search load no sympy; neither do the names of the laws."""
+    probe = (
+        "import sys, specplan.planner.search, specplan.cost_models.estimate\n"
+        "from specplan.cost_models.law import law_names, load_law\n"
+        "assert 'leviathan' in law_names() and 'sympy' not in sys.modules\n"
+        "load_law('leviathan')\n"
+        "assert 'sympy' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", probe], check=True, cwd=REPOSITORY)
+
+
+def test_cost_models_name_no_method_of_the_planner() -> None:
+    methods = {p.stem for p in (REPOSITORY / "planner/methods").glob("*.py")} - {"__init__"}
+    pattern = re.compile(rf"[\"'](?:{'|'.join(sorted(methods))})[\"']")
+    files = (REPOSITORY / "cost_models").rglob("*.py")
+    assert [str(p) for p in files if pattern.search(p.read_text(encoding="utf-8"))] == []
+
+
+ALPHAS = st.floats(0.0, 0.999)
+
+
+@settings(deadline=None)
+@given(ALPHAS, st.integers(0, 40), st.floats(0.0, 2.0))
+def test_closed_forms_are_leviathans_expressions(alpha: float, gamma: int, cost: float) -> None:
+    law = load_law("leviathan")
+    known = {"acceptance": alpha, "length": gamma, "draft_cost": cost, "draft_operations": cost}
+    for formula, value in (
+        ("tokens", expected_tokens(alpha, gamma)),
+        ("speedup", chain_speedup(alpha, gamma, cost)),
+        ("operations_factor", operations_factor(alpha, gamma, cost)),
+    ):
+        assert law.value(formula, **known) == pytest.approx(value, rel=1e-9)
+
+
+def test_closed_forms_at_their_limits() -> None:
+    law = load_law("leviathan")
+    for alpha, gamma in ((1.0, 5), (1.0, 0), (0.0, 5), (0.0, 0)):
+        value = law.value("tokens", acceptance=alpha, length=gamma)
+        assert value == expected_tokens(alpha, gamma)
+
+
+def test_arrays_broadcast() -> None:
+    alphas = np.array([[0.0, 0.5, 1.0]]).T
+    found = load_law("leviathan").value(
+        "speedup", acceptance=alphas, length=4, draft_cost=[0.1, 0.2]
+    )
+    expected = [[chain_speedup(a, 4, c) for c in (0.1, 0.2)] for a in (0.0, 0.5, 1.0)]
+    assert found.shape == (3, 2) and found == pytest.approx(np.array(expected))
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6))
+def test_tree_value_of_a_chain_is_the_law_of_positions(hazards: list[float]) -> None:
+    chain = expansion(*[1] * len(hazards))
+    value = tree_value(*chain, lambda depth, rank: hazards[depth - 1])
+    law = load_law("positions")
+    assert law.value("tokens", hazards=hazards, length=len(hazards)) == pytest.approx(value)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 5))
+def test_tree_values_are_the_laws_of_trees(widths: list[int], chains: int, depth: int) -> None:
+    p = (0.6, 0.2, 0.1)
+    tree = expansion(*widths)
+    any_of = [sum(p[:width]) for width in widths]
+    specinfer = load_law("specinfer")
+    value = tree_value(*tree, lambda depth, rank: p[rank])
+    assert specinfer.value("tokens", any_acceptances=any_of, depth=len(widths)) == pytest.approx(
+        value
+    )
+    assert specinfer.value("nodes", widths=widths, depth=len(widths)) == len(tree[0]) + 1
+    value = tree_value(*independent_chains(chains, depth), lambda depth, rank: p[rank])
+    known = {"first_acceptance": p[0], "any_acceptance": sum(p[:chains]), "depth": depth}
+    assert load_law("sequoia").value("tokens_of_chains", **known) == pytest.approx(value)
+
+
+def test_seconds_per_token_is_the_law_of_round_time() -> None:
+    value = load_law("round_time").value("seconds_per_token", tokens=2.5, round_seconds=0.05)
+    assert value == seconds_per_token(0.05, 2.5) == 0.02

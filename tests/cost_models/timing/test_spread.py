@@ -1,0 +1,82 @@
+"""Intervals of measured times hold what another moment brings, as often as they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specplan.cost_models.timing.measured_rows import RoundRow
+from specplan.cost_models.timing.measured_table import MeasuredTable, Moment, Provenance
+from specplan.cost_models.timing.spread import (
+    LEAST_MOMENTS,
+    UNKNOWN_DRIFT,
+    bounds,
+    drift_half_width,
+    own_half_width,
+    scale,
+)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 6, 8, 9, 12, 30])
+def test_the_scale_is_unbiased_for_few_normal_numbers(count: int) -> None:
+    """Croux and Rousseeuw (1992), the factors of the median absolute deviation."""
+    draws = np.random.default_rng(count).normal(size=(20000, count))
+    assert np.mean([scale(row) for row in draws[:4000]]) == pytest.approx(1.0, abs=0.04)
+
+
+def test_bursts_do_not_widen_the_scale() -> None:
+    calm = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]
+    assert scale([*calm[:-1], 3.0]) < 2 * scale(calm) < 0.05
+
+
+@pytest.mark.parametrize(("passes", "moments"), [(4, 9), (6, 13)])
+def test_rows_hold_nine_tenths_of_other_moments(passes: int, moments: int) -> None:
+    """Rows of a machine that drifts by 5 % between moments, each pass 2 % off by itself."""
+    rng = np.random.default_rng(7)
+    held = 0
+    trials = 1500
+    for _ in range(trials):
+        seen = [{"anchor": 3.0 * (1 + 0.05 * rng.normal())} for _ in range(moments)]
+        drift = drift_half_width(seen)
+        centres = [(1 + 0.05 * rng.normal()) * (1 + 0.02 * rng.normal()) for _ in range(passes)]
+        own = own_half_width(centres, (0.9, 1.1), 50)
+        low, high = bounds(float(np.median(centres)), own, drift)
+        held += low <= 1 + 0.05 * rng.normal() <= high
+    assert 0.87 < held / trials < 0.97
+
+
+def test_one_pass_is_as_sure_as_its_runs() -> None:
+    """Quartiles of +-0.6745 sd: the median of n runs has a standard error of 1.2533 sd / sqrt n."""
+    assert own_half_width((1.0,), (1 - 0.6745, 1 + 0.6745), 100) == pytest.approx(
+        1.6449 * 1.2533 / 10, rel=1e-3
+    )
+    assert own_half_width((), (2.0, 2.0), 1) == 0.0
+
+
+def test_drift_is_what_anchors_have_in_common() -> None:
+    steady = [{"a": 1.0, "b": 5.0}] * 6
+    assert drift_half_width(steady) == 0.0
+    slower = [{"a": f, "b": 5 * f} for f in (0.9, 1.1, 1.0, 1.1, 0.9, 1.0)]
+    opposite = [{"a": f, "b": 5 * (2 - f)} for f in (0.9, 1.1, 1.0, 1.1, 0.9, 1.0)]
+    assert drift_half_width(slower) > 0.15 and drift_half_width(opposite) < 1e-9
+    assert drift_half_width(slower[: LEAST_MOMENTS - 1]) == UNKNOWN_DRIFT
+    assert drift_half_width([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}]) == UNKNOWN_DRIFT
+
+
+def test_bounds_are_ratios() -> None:
+    assert bounds(1.0, 3.0, 4.0) == (1.0 / 6.0, 6.0)
+    assert bounds(2.0, 0.0, 0.1) == (2.0 / 1.1, 2.0 * 1.1)
+    assert bounds(0.0, 0.25, 0.5) == (0.0, 0.25)
+
+
+def test_passes_join_to_their_median() -> None:
+    here = Provenance("x", "reference", 1, "2026-11-21", 1e9)
+    table = MeasuredTable("here", here)
+    for seconds in (1.9, 2.2, 2.0):
+        table.join(RoundRow(seconds, 0.5 * seconds, 2 * seconds, 10, passes=(seconds,), batch=1))
+    (row,) = table.rows.values()
+    assert row.seconds == 2.0 and row.runs == 30 and row.passes == (1.9, 2.2, 2.0)
+    assert row.low == pytest.approx(6.1 / 6) and row.high == pytest.approx(12.2 / 3)
+    table.moments += [Moment(f"2026-11-21T00:00:0{i}", {"a": 1.0 + 0.01 * i}) for i in range(4)]
+    time = row.time(table.drift)
+    assert time.high > row.seconds + row.own and time.low * time.high == pytest.approx(4.0)
