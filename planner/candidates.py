@@ -47,15 +47,12 @@ class Candidate:
         if self.estimate is None:
             return ()
         cells = self.estimate.cells()
-        return (
-            tuple(
-                replace(mine, breakdown=theirs.breakdown, assumptions=theirs.assumptions)
-                for mine, theirs in zip(
-                    cells, (c.estimates[i] for i, c in enumerate(self.by_cell)), strict=True
-                )
-            )
-            if self.by_cell
-            else cells
+        if not self.by_cell:
+            return cells
+        parts = (part.estimates[index] for index, part in enumerate(self.by_cell))
+        return tuple(
+            replace(whole, breakdown=part.breakdown, assumptions=part.assumptions)
+            for whole, part in zip(cells, parts, strict=True)
         )
 
     @property
