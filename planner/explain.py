@@ -20,7 +20,7 @@ from specplan.planner.as_data import interval_data, seconds_data
 from specplan.planner.break_even import break_evens
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import best_by_score, speedup
-from specplan.planner.explain_choice import confidence_data, loads_data
+from specplan.planner.explain_choice import confidence_data, loads_data, pareto_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.governing import governing_law
 from specplan.planner.search import PLAIN, SearchResult
@@ -33,8 +33,9 @@ def explain(result: SearchResult) -> dict[str, Any]:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
         `plain_only`, `plain_refused`; `confidence`, how sure the choice is and what to measure
-        next; `loads`, the best plan of each load alone where there are several, and those
-        `left_out` because they fit with no plan; `runners_up`, the best of every other method
+        next; `loads`, the best plan of each load alone where there are several, those `left_out`
+        because they fit with no plan, and the `pareto` front of speed per user against speed per
+        device; `runners_up`, the best of every other method
         and family; `time`, seconds by op of the chosen and the plain round; `acceptance` by
         depth, of every round that drafts; `laws`, those that govern the rounds of the chosen
         plan, with its
@@ -53,6 +54,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
         "speedup": interval_data(result.speedup),
         "confidence": confidence_data(result),
         "loads": loads_data(result),
+        "pareto": pareto_data(result),
         "left_out": [list(load) for load in result.left_out],
         "chosen": _summary(result, result.chosen),
         "plain": _summary(result, result.plain),

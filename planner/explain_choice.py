@@ -49,6 +49,21 @@ def _load(result: SearchResult, index: int, best: Candidate | None) -> dict[str,
     return {**found, "method": best.method, "words": best.words, "speedup": interval_data(gain)}
 
 
+def pareto_data(result: SearchResult) -> list[dict[str, Any]]:
+    """The front of speed per user against speed per device, fastest user first."""
+    return [
+        {
+            "batch": point.batch,
+            "prompt_tokens": point.prompt_tokens,
+            "method": point.candidate.method,
+            "words": point.candidate.words,
+            "per_user": interval_data(point.per_user),
+            "per_device": interval_data(point.per_device),
+        }
+        for point in result.pareto
+    ]
+
+
 def confidence_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     """What the estimates leave open of the choice, and which measurement would settle most."""
     sure = explanation["confidence"]

@@ -22,6 +22,7 @@ from specplan.planner.composing import best_of_each, best_schedule
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import misses, nothing_admissible
 from specplan.planner.method import Family, Method, Options, discover_methods
+from specplan.planner.pareto import Point, pareto_front
 from specplan.planner.uncertainty import Confidence, confidence
 
 PLAIN = "autoregressive"
@@ -52,6 +53,11 @@ class SearchResult:
     def best_of_each(self) -> tuple[Candidate | None, ...]:
         """The best candidate of every load alone, in the order of the estimates."""
         return best_of_each(self.facts, self.candidates, self.plain)
+
+    @cached_property
+    def pareto(self) -> tuple[Point, ...]:
+        """What no plan beats both in speed for a user and in speed of the device."""
+        return pareto_front(self.candidates)
 
     @cached_property
     def confidence(self) -> Confidence:
