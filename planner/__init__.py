@@ -8,14 +8,14 @@ from __future__ import annotations
 from specplan.planner.candidates import Candidate
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
-from specplan.planner.facts import ProblemFacts, gather_facts, model_shapes
+from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
-from specplan.planner.problem_checks import proposers
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.search import PLAIN, SearchResult, search
 from specplan.planner.trees import StaticTree
+from specplan.planner.who_drafts import measured_here, proposers
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
     "explain_words",
     "gather_facts",
     "load_problem",
-    "model_shapes",
+    "measured_here",
     "problem_from_dict",
     "problem_json_schema",
     "proposers",

@@ -130,7 +130,7 @@ class _Repricing:
 
     def context(self) -> Iterator[dict[str, Any]]:
         """By the length of the prompt."""
-        models = ["target", *(name for name in self.facts.drafts if self._runs(name))]
+        models = [name for name in self.facts.shapes if name == "target" or self._runs(name)]
         positions = min(self.facts.shape(name).max_positions or 2**17 for name in models)
         cells = {self.candidate.estimates[place].batch: place for place in self.cells}
         sizes = sorted(cells)

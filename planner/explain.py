@@ -221,8 +221,7 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
 
 def _assumptions(result: SearchResult) -> list[str]:
     facts = result.facts
-    shapes = (facts.target, *facts.drafts.values())
-    found = [f"time on {facts.device.name} {facts.device.basis(shapes)}"]
+    found = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
     for proposer, profile in facts.profiles.items():
         found.append(f'the acceptance of "{proposer}" {profile.source}')
     for estimate in result.chosen.estimates:

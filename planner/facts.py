@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, load_device
 from specplan.ir.errors import UsageError
-from specplan.planner.problem import Problem, TargetModel
+from specplan.planner.problem import MODULE_PREFIX, TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
 from specplan.planner.profiles import check_profiles
 from specplan.planner.workload_files import RequestLengths, read_trace
@@ -24,6 +25,7 @@ class ProblemFacts:
         problem: the problem, every path absolute.
         target: shape of the target model.
         drafts: shapes of the draft models by name, in the problem's order.
+        drafters: those of the problem's drafts that read the target's hidden states, by name.
         device: what prices ops in seconds.
         profiles: acceptance profiles by proposer; one that is missing refuses its methods.
     """
@@ -33,6 +35,7 @@ class ProblemFacts:
     drafts: Mapping[str, ModelShape]
     device: Device
     profiles: Mapping[str, AcceptanceProfile] = field(default_factory=dict)
+    drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
 
     @cached_property
     def requests(self) -> tuple[RequestLengths, ...]:
@@ -86,6 +89,11 @@ class ProblemFacts:
 
     def missing_profile(self, proposer: str) -> str:
         """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
+        if proposer not in (TEXT_PROPOSER, *self.drafts):
+            return (
+                f'the acceptance of "{proposer}" is not known and cannot be measured here: give a '
+                f"ready profile as acceptance.{proposer} (`specplan import acceptance`)"
+            )
         if self.problem.workload.prompts is None:
             return (
                 f'the acceptance of "{proposer}" is not known: give workload.prompts to measure '
@@ -97,13 +105,20 @@ class ProblemFacts:
         )
 
     def shape(self, role: str) -> ModelShape:
-        """Shape of a model by its role in plans: `target` or the name of a draft model."""
-        return self.target if role == "target" else self.drafts[role]
+        """Shape of a model by its role in plans: `target`, the name of a draft, or a module."""
+        return self.shapes[role]
 
-    @property
+    @cached_property
+    def modules(self) -> dict[str, ModelShape]:
+        """The target's own drafting modules by their role in plans, the first one first."""
+        found = enumerate(self.target.drafter_modules)
+        return {f"{MODULE_PREFIX}{index}": module for index, module in found}
+
+    @cached_property
     def shapes(self) -> dict[str, ModelShape]:
-        """Shapes of all models by their role in plans."""
-        return {"target": self.target, **self.drafts}
+        """Shapes of all models by their role in plans, `target` first."""
+        readers = {name: drafter.shape for name, drafter in self.drafters.items()}
+        return {"target": self.target, **self.drafts, **readers, **self.modules}
 
 
 def gather_facts(
@@ -124,7 +139,9 @@ def gather_facts(
         UsageError: when a device or profile file is broken, belongs to other models or to other
             sampling settings, or the measured device is not given.
     """
-    shapes = model_shapes(problem)
+    stored = problem.models.target
+    target = ModelShape.from_folder(stored.path, stored.dtype, "target")
+    drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":
             raise UsageError(
@@ -137,22 +154,22 @@ def gather_facts(
     for proposer, path in problem.acceptance.items():
         with Origin().key(f"acceptance.{proposer}"):
             found[proposer] = AcceptanceProfile.load(path)
-    check_profiles(problem, shapes, found)
-    target = shapes.pop("target")
-    return ProblemFacts(problem, target, shapes, device, found)
+    facts = ProblemFacts(problem, target, drafts, device, found, drafters)
+    check_profiles(problem, facts.shapes, found)
+    return facts
 
 
-def model_shapes(problem: Problem) -> dict[str, ModelShape]:
-    """Shapes of all models of a problem by their role in plans, `target` first.
-
-    Raises:
-        UsageError: when a folder is no checkpoint.
-        MissingCapabilityError: when an architecture is not priced.
-    """
-    shapes = {"target": _shape(problem.models.target, "target")}
-    return shapes | {draft.name: _shape(draft, draft.name) for draft in problem.models.drafts}
-
-
-def _shape(model: TargetModel, name: str) -> ModelShape:
-    dtype = None if model.dtype == "auto" else model.dtype
-    return ModelShape.from_folder(model.path, dtype=dtype, name=name)
+def _drafts(
+    problem: Problem, target: ModelShape
+) -> tuple[dict[str, ModelShape], dict[str, DrafterShape]]:
+    """The problem's drafts by name: models of their own, and those that read hidden states."""
+    models: dict[str, ModelShape] = {}
+    drafters: dict[str, DrafterShape] = {}
+    for draft in problem.models.drafts:
+        if is_drafter_folder(draft.path):
+            drafters[draft.name] = read_drafter(
+                draft.path, target, name=draft.name, dtype=draft.dtype
+            )
+        else:
+            models[draft.name] = ModelShape.from_folder(draft.path, draft.dtype, draft.name)
+    return models, drafters

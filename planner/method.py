@@ -16,6 +16,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from specplan.cost_models.acceptance.profile import How
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 
@@ -92,13 +93,15 @@ class Method(ABC, Generic[OptionsT]):
         summary: one line for `specplan methods`.
         lossless: whether the output law is the target's own.
         sources: sources that it drafts from (words of the problem's `sources`).
-        needs_draft_model: whether it needs a model beside the target.
+        source_proposers: what acceptance profiles call its sources, and how children are chosen.
+        needs_draft_model: whether it needs a model or drafter beside the target.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     lossless: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = ()
+    source_proposers: ClassVar[Mapping[str, How]] = {}
     needs_draft_model: ClassVar[bool] = False
 
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specplan.cost_models.shapes.drafter_shapes import is_drafter_folder, read_drafter
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.problem import Problem, TargetModel
 from specplan.planner.problem_errors import Origin
@@ -41,11 +42,16 @@ def check_models(problem: Problem, origin: Origin, *, weights_needed: bool) -> N
         for index, draft in enumerate(problem.models.drafts)
     ]
     for folder in (target, *drafts):
-        _check_files(folder, origin, weights_needed)
+        run = not is_drafter_folder(folder.model.path)
+        _check_files(folder, origin, weights_needed and run)
     shape = _shape(target, origin)
     _check_positions(target, shape, problem, origin)
     _check_memory(shape, problem, origin)
     for draft in drafts:
+        if is_drafter_folder(draft.model.path):
+            with origin.key(f"{draft.key}.path"):
+                read_drafter(draft.model.path, shape)
+            continue
         draft_shape = _shape(draft, origin)
         _check_tokenizers(target, draft, origin)
         _check_vocabulary(shape, draft_shape, draft, origin)

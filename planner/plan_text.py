@@ -11,7 +11,15 @@ from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 
 
-def single_round_plan(facts: ProblemFacts, name: str, models: Iterable[str], body: str) -> Plan:
+def single_round_plan(
+    facts: ProblemFacts,
+    name: str,
+    models: Iterable[str],
+    body: str,
+    *,
+    states: Iterable[str] = (),
+    reproducible: bool = True,
+) -> Plan:
     """A plan of one round, `decode`.
 
     Args:
@@ -19,11 +27,14 @@ def single_round_plan(facts: ProblemFacts, name: str, models: Iterable[str], bod
         name: the plan's name.
         models: roles beside the target.
         body: the ops of the round, indented by any common amount.
+        states: declarations beside those of the caches, `@name = ...` each.
+        reproducible: whether the same request and seed always give the same output.
 
     Returns:
         The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model.
     """
-    return parse_plan("\n".join([_head(facts, name, tuple(models)), *_round(body)]))
+    head = [_head(facts, name, tuple(models), reproducible), *(f"state {text}" for text in states)]
+    return parse_plan("\n".join([*head, *_round(body)]))
 
 
 def cache_of(model: str) -> str:
@@ -38,9 +49,16 @@ def number_list(numbers: Sequence[int]) -> str:
     return print_atom(tuple(numbers))
 
 
-def judge(tree: str, nodes: int, *, rule: str | None) -> str:
-    """Verify the tree `%tree`, accept by a rule, emit; `rule` None is greedy."""
-    lines = [f"%l = forward target {tree} cache=@kv pending=1"]
+def judge(tree: str, nodes: int, *, rule: str | None, forward: str = "") -> str:
+    """Verify the tree `%tree`, accept by a rule, emit.
+
+    Args:
+        tree: the value.
+        nodes: drafted nodes of the tree.
+        rule: None is greedy.
+        forward: further attributes of the verifying pass.
+    """
+    lines = [f"%l = forward target {tree} cache=@kv pending=1 {forward}".rstrip()]
     if rule is None:
         lines.append(f"%a = accept {tree} target=%l")
     else:
@@ -50,7 +68,7 @@ def judge(tree: str, nodes: int, *, rule: str | None) -> str:
     return "\n".join(lines)
 
 
-def _head(facts: ProblemFacts, name: str, models: tuple[str, ...]) -> str:
+def _head(facts: ProblemFacts, name: str, models: tuple[str, ...], reproducible: bool) -> str:
     temperature = float(facts.problem.workload.temperature)
     batches = facts.batch_sizes
     lines = [f"plan {name}"]
@@ -59,7 +77,7 @@ def _head(facts: ProblemFacts, name: str, models: tuple[str, ...]) -> str:
         lines.append(f'model {role} digest="{shape.digest}" dtype={shape.dtype}')
     lines.append(
         f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
-        f"context=1..{facts.longest_text}"
+        f"context=1..{facts.longest_text}" + ("" if reproducible else " reproducible=false")
     )
     lines.append("state @kv = cache target")
     lines += [f"state {cache_of(model)} = cache {model}" for model in models]

@@ -17,6 +17,9 @@ SCHEMA_VERSION = 1
 TEXT_PROPOSER = "text"
 """The proposer of drafts that are looked up in the request's own text."""
 
+MODULE_PREFIX = "module_"
+"""Begins the roles in plans of the target's own drafting modules."""
+
 Count = Annotated[int, Field(strict=True, ge=1)]
 NonNegative = Annotated[int, Field(strict=True, ge=0)]
 PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -42,7 +45,11 @@ class TargetModel(Strict):
 
 
 class DraftModel(TargetModel):
-    """A smaller model that may draft for the target; it must share the target's tokenizer."""
+    """What may draft for the target.
+
+    A smaller model that shares the target's tokenizer, or a drafter that reads the target's hidden
+    states: an EAGLE-3 head or a DFlash block drafter, as a folder with its config.json.
+    """
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9_]*$",
@@ -56,7 +63,9 @@ class Models(Strict):
 
     target: TargetModel = Field(description="The target model.")
     drafts: tuple[DraftModel, ...] = Field(
-        default=(), description="Draft models that a plan may use; may be empty."
+        default=(),
+        description="Draft models and drafters over hidden states that a plan may use; may be "
+        "empty.",
     )
 
     def draft(self, name: str) -> DraftModel:
@@ -148,7 +157,9 @@ class Problem(Strict):
     )
     models: Models = Field(description="The target model and the draft models at hand.")
     sources: tuple[str, ...] = Field(
-        default=("prompt_lookup",), description="What may draft beside models."
+        default=("prompt_lookup",),
+        description='What may draft beside models: "prompt_lookup", "mtp" (the target\'s own '
+        'modules), "suffix" (past outputs).',
     )
     methods: tuple[str, ...] | None = Field(
         default=None,
@@ -164,8 +175,9 @@ class Problem(Strict):
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Path] = Field(
         default_factory=dict,
-        description="Ready acceptance profiles by proposer: the name of a draft model, or "
-        '"text" for prompt lookup. Others are measured on workload.prompts.',
+        description='Ready acceptance profiles by proposer: the name of a draft, "text" for '
+        'prompt lookup, "mtp", "suffix". Those of draft models and text may be measured on '
+        "workload.prompts instead.",
     )
     objective: Literal["latency", "throughput"] = Field(
         default="latency",

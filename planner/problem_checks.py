@@ -17,19 +17,20 @@ from specplan.cost_models.timing.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
-from specplan.planner.problem import TEXT_PROPOSER, Problem, device_is_path
+from specplan.planner.problem import MODULE_PREFIX, Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
+from specplan.planner.who_drafts import measured_here, proposers
 from specplan.planner.workload_files import read_prompts, read_trace
 
 MINIMUM_PROMPTS = 4
 """Fewer prompts than this give acceptance rates without a usable interval."""
 
 RESERVED_NAMES = frozenset(OPS) | {
-    "target", TEXT_PROPOSER, "prompt_lookup", "plan", "model", "state", "round", "rows",
+    "target", "prompt_lookup", "plan", "model", "state", "round", "rows",
     "schedule", "assume", "yield", "until", "otherwise", "all", "none", "true", "false",
     "request", "root", "accept", "draft_model", "autoregressive",
 }  # fmt: skip
-"""Words of the plan language and of profiles, which a draft model cannot bear as its name."""
+"""Words of the plan language, which a draft cannot bear as its name."""
 
 
 @cache
@@ -62,23 +63,23 @@ def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa:
     _check_prompts(problem, origin)
 
 
-def proposers(problem: Problem) -> tuple[str, ...]:
-    """What may draft in this problem: the draft models by name, and the text itself."""
-    names = tuple(draft.name for draft in problem.models.drafts)
-    return (*names, TEXT_PROPOSER) if "prompt_lookup" in problem.sources else names
-
-
 def needs_running(problem: Problem) -> bool:
     """Whether the models must be run while planning, to measure a device or acceptance."""
-    unmeasured = set(proposers(problem)) - set(problem.acceptance)
+    unmeasured = set(proposers(measured_here(problem))) - set(problem.acceptance)
     return problem.device == "measured" or bool(problem.workload.prompts and unmeasured)
+
+
+def _reserved() -> frozenset[str]:
+    """Words that a draft cannot bear as its name: those below, and what sources are called."""
+    words = {word for method in discover_methods().values() for word in method.source_proposers}
+    return RESERVED_NAMES | words
 
 
 def _check_draft_names(problem: Problem, origin: Origin) -> None:
     seen: dict[str, int] = {}
     for index, draft in enumerate(problem.models.drafts):
         key = f"models.drafts.{index}.name"
-        if draft.name in RESERVED_NAMES:
+        if draft.name in _reserved() or draft.name.startswith(MODULE_PREFIX):
             raise origin.usage(
                 key,
                 f'"{draft.name}" is a word of the plan language and cannot name a draft model',
@@ -132,7 +133,7 @@ def _check_method_can_draft(
     if method.needs_draft_model and not problem.models.drafts:
         raise origin.usage(
             key,
-            f'"{method.name}" needs a draft model and models.drafts has none',
+            f'"{method.name}" needs a draft model or drafter and models.drafts has none',
             "Add one to models.drafts, or take the method out.",
         )
     missing = [source for source in method.sources if source not in problem.sources]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import UsageError
+from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 
 LOOKUP_MATCH = (1, 3)
@@ -22,25 +23,33 @@ def acceptance_key(
     Args:
         problem: the problem.
         shapes: model shapes by role, `target` among them.
-        proposer: the name of a draft model, or "text".
+        proposer: the name of a draft, or what a source is called.
 
     Returns:
         The key. At temperature 0 a draft model's children are its best ranks; above, they are
         drawn without replacement, which serves chains too: the first such draw is a plain one.
+        Drafters that read hidden states give their best ranks at every temperature, as in engines.
     """
     workload = problem.workload
-    from_text = proposer == TEXT_PROPOSER
-    how: How = "given" if from_text else "best" if workload.greedy else "draw_distinct"
+    of_source = {
+        word: how
+        for method in discover_methods().values()
+        for word, how in method.source_proposers.items()
+    }
+    shape = shapes.get(proposer)
+    reads_states = shape is not None and shape.feature_width is not None
+    how: How = "best" if workload.greedy or reads_states else "draw_distinct"
+    how = of_source.get(proposer, how)
     return AcceptanceKey(
         proposer=proposer,
         target_digest=shapes["target"].digest,
-        proposer_digest="" if from_text else shapes[proposer].digest,
+        proposer_digest="" if shape is None else shape.digest,
         task=workload.task,
         temperature=float(workload.temperature),
         top_k=workload.top_k,
         top_p=float(workload.top_p),
         how=how,
-        match=LOOKUP_MATCH if from_text else None,
+        match=LOOKUP_MATCH if proposer == TEXT_PROPOSER else None,
     )
 
 

@@ -25,7 +25,7 @@ RANKS = 16
 
 
 def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
-    """Trees of a draft model that some load may be served best by, each once, smaller ones first.
+    """Trees of a drafter that some load may be served best by, each once, smaller ones first.
 
     Chains are left out. Where the device has no price for some width, every size and depth is
     proposed.
@@ -55,7 +55,7 @@ def _round_times(facts: ProblemFacts, draft: str, batch: int, context: float) ->
     sizes, widths = np.arange(1, max(NODES) + 2), np.arange(1, max(NODES) + 1)
     return RoundTimes(
         _forward_seconds(facts, facts.target, batch, sizes, context),
-        _forward_seconds(facts, facts.drafts[draft], batch, widths, context),
+        _forward_seconds(facts, facts.shape(draft), batch, widths, context),
     )
 
 

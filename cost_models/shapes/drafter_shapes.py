@@ -44,9 +44,11 @@ class DrafterShape:
 
 
 def is_drafter_folder(folder: Path | str) -> bool:
-    """Whether a folder holds such a drafter, of a form that is priced or not."""
-    path = Path(folder)
-    return (path / "config.json").is_file() and is_drafter(read_config(path))
+    """Whether a folder holds such a drafter, priced or not; a broken folder does not."""
+    try:
+        return is_drafter(read_config(Path(folder)))
+    except UsageError:
+        return False
 
 
 def read_drafter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -169,6 +170,7 @@ class ModelShape(Decoder):
         module = replace(
             self,
             name=f"{self.name} drafter {index}",
+            digest=hashlib.sha256(f"{self.digest} drafter {index}".encode()).hexdigest(),
             layers=(self.drafter_layers[index],),
             drafter_layers=(),
             entry_width=2 * self.hidden_size,

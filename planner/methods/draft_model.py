@@ -8,22 +8,17 @@ ranks and the rule is greedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from specplan.ir.plan import Plan
-from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.growing import TREE_DOMAINS, tree_text, tree_words
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, judge, number_list, single_round_plan
-from specplan.planner.trees import (
-    GrowLevel,
-    StaticTree,
-    chain,
-    grow_levels,
-)
-from specplan.planner.worthwhile_trees import DEPTH, NODES, worthwhile_trees
+from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.trees import StaticTree, chain
+from specplan.planner.worthwhile_trees import worthwhile_trees
 
 CHAIN_LENGTHS = tuple(range(1, 17))
 
@@ -50,10 +45,7 @@ class DraftModelOptions(Options):
     @property
     def words(self) -> str:
         """`chain of 4 by draft`, `tree of 12, depth 5, by draft`."""
-        tree = self.tree
-        if tree.is_chain:
-            return f"chain of {len(tree)} by {self.draft}"
-        return f"tree of {len(tree)}, depth {tree.depth}, by {self.draft}"
+        return tree_words(self.tree, self.draft)
 
     def as_dict(self) -> dict[str, Any]:
         """The options, and the number of nodes and levels for the reader."""
@@ -107,11 +99,7 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
     if not tree_settings:
         reason = "no second choice of the draft model is ever accepted"
         return [*found, Refusal(trees, reason)]
-    domains = {
-        "nodes": Domain(tuple(range(2, max(NODES) + 1)), "drafted nodes"),
-        "depth": Domain(tuple(range(1, DEPTH + 1)), "levels"),
-    }
-    return [*found, Family(trees, domains, tree_settings)]
+    return [*found, Family(trees, TREE_DOMAINS, tree_settings)]
 
 
 def _options(draft: str, tree: StaticTree) -> DraftModelOptions:
@@ -132,29 +120,13 @@ def _chain(draft: str, length: int, greedy: bool) -> str:
 
 
 def _tree(draft: str, tree: StaticTree, greedy: bool) -> str:
-    """The tree as `%c`: one forward and one `grow` per level."""
-    return "\n".join(["%t0 = root", *_levels(draft, grow_levels(tree), greedy)])
+    """The tree as `%c`; the first level catches up the text."""
 
+    def forward(level: int, nodes: str) -> str:
+        pending = "" if level else " pending=2"
+        return f"forward {draft} {nodes} cache={cache_of(draft)}{pending}"
 
-def _levels(draft: str, levels: Sequence[GrowLevel], greedy: bool) -> Iterator[str]:
-    cache, drawn, newest = cache_of(draft), 0, 1
-    for index, level in enumerate(levels):
-        above = f"%t{index}"
-        tree = "%c" if index == len(levels) - 1 else f"%t{index + 1}"
-        nodes, pending = (above, " pending=2") if index == 0 else (f"%f{index}", "")
-        if index:
-            whole = level.expand == tuple(range(newest))
-            only = "" if whole else f" nodes={print_atom(level.expand)}"
-            yield f"{nodes} = pick {above} of=newest{only}"
-        yield f"%q{index} = forward {draft} {nodes} cache={cache}{pending}"
-        how = ""
-        if not greedy:
-            offset = f" offset={drawn}" if drawn else ""
-            yield f"%u{index} = uniform {level.nodes} stream=draft{offset}"
-            how = f" how=draw_distinct by=%u{index}"
-        children = number_list(level.children)
-        yield f"{tree} = grow {above} at={nodes} rows=%q{index} children={children}{how}"
-        drawn, newest = drawn + level.nodes, level.nodes
+    return tree_text(tree, forward, drawn=not greedy)
 
 
 METHOD = DraftModel()

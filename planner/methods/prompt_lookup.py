@@ -7,10 +7,11 @@ accepted with the target's probability of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.profile import How
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
@@ -48,6 +49,7 @@ class PromptLookup(Method[PromptLookupOptions]):
     name: ClassVar[str] = "prompt_lookup"
     summary: ClassVar[str] = "drafts copied from the request's own text after a matching suffix"
     sources: ClassVar[tuple[str, ...]] = ("prompt_lookup",)
+    source_proposers: ClassVar[Mapping[str, How]] = {TEXT_PROPOSER: "given"}
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[PromptLookupOptions] | Refusal]:
         """Chains of 2 to 16 tokens, with the matches that acceptance was measured for."""

@@ -239,9 +239,10 @@ def list_devices() -> tuple[Device, ...]:
 
 def _bench(problem: ProblemLike) -> tuple[Workbench, ProblemFacts]:
     """What measuring needs; the device in these facts only fills a place."""
+    from specplan.planner import measured_here
     from specplan.problems import as_problem
 
-    checked = as_problem(problem)
+    checked = measured_here(as_problem(problem))
     from specplan.runtime import require_torch
 
     require_torch()

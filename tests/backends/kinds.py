@@ -15,7 +15,8 @@ def every_kind(folder: Path, temperature: float, per_family: int) -> Iterator[tu
     facts = example_facts(folder, temperature=temperature)
     for method in discover_methods().values():
         for family in method.choices(facts):
-            assert isinstance(family, Family), family
+            if not isinstance(family, Family):
+                continue
             small = [item for item in family.settings if nodes_of(item) <= 16]
             step = max(len(small) // per_family, 1)
             for options in small[step - 1 :: step][:per_family]:

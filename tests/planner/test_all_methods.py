@@ -16,13 +16,14 @@ from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal, discover_methods
 from tests.planner.example_facts import example_facts
+from tests.planner.rich_facts import rich_facts
 
 METHODS = discover_methods()
 
 
 @pytest.fixture(params=[0.0, 0.8], ids=["greedy", "sampled"], scope="module")
 def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
-    return example_facts(tmp_path_factory.mktemp("problem"), temperature=request.param)
+    return rich_facts(tmp_path_factory.mktemp("problem"), temperature=request.param)
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -61,7 +62,7 @@ def test_every_choice_is_a_plan(method: Method[Any], facts: ProblemFacts) -> Non
             assert plan_from_json(plan_to_json(plan)) == plan
             assert plan.assumptions.lossless == method.lossless
             assert plan.assumptions.temperature == facts.problem.workload.temperature
-            assert {model.name for model in plan.models} <= {"target", *facts.drafts}
+            assert {model.name for model in plan.models} <= set(facts.shapes)
 
 
 def test_it_names_the_profile_that_it_needs(method: Method[Any], facts: ProblemFacts) -> None:
@@ -84,9 +85,9 @@ def test_without_what_it_needs_it_refuses(method: Method[Any], tmp_path: Path) -
 def test_without_a_profile_it_refuses_and_says_what_would_help(
     method: Method[Any], tmp_path: Path
 ) -> None:
-    for choice in method.choices(example_facts(tmp_path, given={})):
+    for choice in method.choices(rich_facts(tmp_path, given={})):
         if isinstance(choice, Refusal):
-            assert "workload.prompts" in choice.reason
+            assert "a ready profile as acceptance." in choice.reason
         else:
             assert all(method.proposer(options) is None for options in choice.settings)
 

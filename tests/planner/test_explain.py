@@ -91,8 +91,9 @@ def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     assert data["verdict"] == "plain_only" and data["best_drafting"] is None
     assert data["acceptance"] == []
     assert "nothing else has a price" in text
-    reasons = {entry["reason"] for entry in data["refused"]}
-    assert len(reasons) == 2 and all("workload.prompts" in reason for reason in reasons)
+    refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
+    assert {entry["method"] for entry in refused} == {"draft_model", "prompt_lookup"}
+    assert len({entry["reason"] for entry in refused}) == 2
 
 
 def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:

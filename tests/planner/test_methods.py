@@ -25,6 +25,7 @@ from specplan.planner.trees import (
 )
 from specplan.planner.worthwhile_trees import DEPTH, NODES, RANKS
 from tests.planner.example_facts import example_facts, example_problem, profiles, workload
+from tests.planner.rich_facts import rich_facts
 
 
 def body(method: Method[Options], facts: ProblemFacts, options: Options) -> str:
@@ -91,7 +92,7 @@ def test_the_plans_are_those_of_the_design_sketch(tmp_path: Path) -> None:
 
 
 def test_greedy_plans_draw_nothing(tmp_path: Path) -> None:
-    facts = example_facts(tmp_path)
+    facts = rich_facts(tmp_path)
     for method in discover_methods().values():
         for family in method.choices(facts):
             assert isinstance(family, Family)

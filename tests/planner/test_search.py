@@ -21,7 +21,7 @@ from specplan.ir.parser import parse_plan
 from specplan.ir.schedule import select_round
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import choose, score, speedup
-from specplan.planner.method import Family, discover_methods
+from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.problem import Problem
 from specplan.planner.search import SearchResult, search
 from tests.planner.example_facts import example_facts, profiles, workload
@@ -40,6 +40,11 @@ def by_words(result: SearchResult, words: str) -> Candidate:
     return next(candidate for candidate in result.candidates if candidate.words == words)
 
 
+def planned(result: SearchResult) -> list[Candidate]:
+    """The candidates that are no refused families."""
+    return [candidate for candidate in result.candidates if candidate.plan is not None]
+
+
 def test_every_setting_of_every_method_is_there(result: SearchResult) -> None:
     settings = [
         (name, family.name, options.words)
@@ -48,14 +53,21 @@ def test_every_setting_of_every_method_is_there(result: SearchResult) -> None:
         if isinstance(family, Family)
         for options in family.settings
     ]
-    found = [(c.method, c.family, c.words) for c in result.candidates if not c.by_cell]
+    found = [(c.method, c.family, c.words) for c in planned(result) if not c.by_cell]
     assert sorted(found) == sorted(settings)
+    refused = {(c.method, c.family) for c in result.candidates if c.plan is None}
+    assert refused == {
+        (name, family.name)
+        for name, method in discover_methods().items()
+        for family in method.choices(result.facts)
+        if isinstance(family, Refusal)
+    }
     assert result.candidates[0] is result.plain and result.plain.method == "autoregressive"
-    assert all(c.priced and len(c.estimates) == 2 for c in result.candidates)
+    assert all(c.priced and len(c.estimates) == 2 for c in planned(result))
 
 
 def test_the_chosen_plan_is_the_best_or_ties_with_it(result: SearchResult) -> None:
-    best = min(score(candidate, "latency") for candidate in result.candidates)
+    best = min(score(candidate, "latency") for candidate in planned(result))
     assert best <= score(result.chosen, "latency") <= 1.01 * best
     assert result.speedup.low > 1.0
     assert result.speedup.low <= result.speedup.mean <= result.speedup.high
@@ -81,7 +93,7 @@ def test_tokens_per_round_of_a_chain_follow_the_closed_form(tmp_path: Path) -> N
 def test_plain_decoding_wins_when_little_is_accepted(tmp_path: Path) -> None:
     found = search(example_facts(tmp_path, given=rates([0.02, 0.01])))
     assert found.chosen is found.plain
-    assert all(c.admissible for c in found.candidates)
+    assert all(c.admissible for c in planned(found))
 
 
 def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
@@ -188,7 +200,7 @@ def test_memory_refusals_name_the_largest_part_and_what_helps(
 
 
 def test_the_best_value_that_was_reached_is_told(tmp_path: Path, result: SearchResult) -> None:
-    best = min(max(e.seconds_per_token.median for e in c.estimates) for c in result.candidates)
+    best = min(max(e.seconds_per_token.median for e in c.estimates) for c in planned(result))
     with pytest.raises(InfeasibleError, match=rf"reaches {best:.4g} seconds \(.* to .*\) at best"):
         search(example_facts(tmp_path, limits={"tpot": best / 2}))
     search(example_facts(tmp_path, limits={"tpot": best}))

@@ -1,0 +1,95 @@
+"""A drafter that fills a block of masks in one pass, from the target's hidden states.
+
+DFlash (arXiv 2602.06036): the drafter attends to the text by way of hidden states of several of the
+target's layers and, in both directions, within the block; one pass gives a row for every mask. The
+most probable tokens are verified as a chain. The block keeps the length that the drafter was
+trained with; fewer of its tokens may be verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from specplan.ir.plan import Plan
+from specplan.ir.values import print_atom
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.plan_text import cache_of, judge, single_round_plan
+
+
+@dataclass(frozen=True)
+class BlockDrafterOptions(Options):
+    """Which drafter, and how much of its block is verified.
+
+    Attributes:
+        draft: name of the drafter.
+        length: drafted tokens that are verified.
+        block: tokens that one pass drafts.
+    """
+
+    draft: str
+    length: int
+    block: int
+
+    @property
+    def words(self) -> str:
+        """`7 of a block of 15 by flash`."""
+        return f"{self.length} of a block of {self.block} by {self.draft}"
+
+
+class BlockDrafter(Method[BlockDrafterOptions]):
+    """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
+
+    name: ClassVar[str] = "block_drafter"
+    summary: ClassVar[str] = "one pass over the target's hidden states fills a block of tokens"
+    needs_draft_model: ClassVar[bool] = True
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[BlockDrafterOptions] | Refusal]:
+        """Per drafter: every length up to its block."""
+        found = [
+            _family(facts, name, drafter.block)
+            for name, drafter in facts.drafters.items()
+            if drafter.kind == "block"
+        ]
+        return found or [Refusal("any", "models.drafts names no block drafter")]
+
+    def plan(self, facts: ProblemFacts, options: BlockDrafterOptions) -> Plan:
+        """Masks below the root, one pass, and its tokens in their place."""
+        drafter, name = facts.drafters[options.draft], options.draft
+        masks = print_atom((drafter.mask_token or 0,) * options.block)
+        cache, drafted = cache_of(name), "%c"
+        lines = [
+            "%t0 = root",
+            f"%m = place %t0 at=%t0 tokens={masks} probe=true",
+            f"%q = forward {name} %m cache={cache} pending={options.block + 1} "
+            "features=@states shift=1 attend=block",
+        ]
+        if options.length < options.block:
+            drafted = "%b"
+        lines.append(f"{drafted} = relabel %m rows=%q align=self")
+        if options.length < options.block:
+            kept = print_atom(tuple(range(options.length)))
+            lines += [f"%k = pick %b of=all nodes={kept}", "%c = prune %b to=%k"]
+        rule = None if facts.greedy else "recursive"
+        lines += [judge("%c", options.length, rule=rule, forward="keep=@states")]
+        lines += ["commit @states %e", f"commit {cache} %e keep=text"]
+        states = (f"@states = track target layer={print_atom(drafter.feature_layers)}",)
+        return single_round_plan(facts, self.name, (name,), "\n".join(lines), states=states)
+
+    def proposer(self, options: BlockDrafterOptions) -> str | None:
+        """The drafter."""
+        return options.draft
+
+
+def _family(facts: ProblemFacts, name: str, block: int) -> Family[BlockDrafterOptions] | Refusal:
+    family = f"block by {name}"
+    if name not in facts.profiles:
+        return Refusal(family, facts.missing_profile(name))
+    lengths = tuple(range(1, block + 1))
+    settings = tuple(BlockDrafterOptions(name, length, block) for length in lengths)
+    return Family(family, {"length": Domain(lengths, "drafted tokens that are verified")}, settings)
+
+
+METHOD = BlockDrafter()

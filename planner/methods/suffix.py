@@ -1,0 +1,109 @@
+"""Drafts copied from outputs of the past, of this request and of others, after a matching suffix.
+
+Suffix decoding (Oliaro et al. 2024, arXiv 2411.04975): past outputs are kept as a suffix tree; what
+followed the longest match of the text's end is proposed, as a chain, or as several continuations
+side by side. Lengths are given: engines that adapt them to the match propose at most as much. The
+drafts are certain proposals, so that at a temperature above 0 one is accepted with the target's
+probability of it; what one request draws then depends on what others have written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from specplan.cost_models.acceptance.profile import How
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.plan_text import judge, single_round_plan
+
+LENGTHS = (2, 3, 4, 6, 8, 12, 16, 24)
+BRANCHED_LENGTHS = (2, 4, 8)
+CONTINUATIONS = (2, 3, 4)
+LONGEST_MATCH = 24
+"""Depth of the suffix tree in tokens: vLLM's suffix_decoding_max_tree_depth."""
+CAPACITY = 1_000_000
+"""Tokens of past outputs kept: vLLM's suffix_decoding_corpus_tokens."""
+PROPOSER = "suffix"
+
+
+@dataclass(frozen=True)
+class SuffixOptions(Options):
+    """What is copied.
+
+    Attributes:
+        continuations: places in past outputs that are copied from, the likeliest ones.
+        length: tokens copied from each at most.
+    """
+
+    continuations: int
+    length: int
+
+    @property
+    def words(self) -> str:
+        """`up to 8 tokens of past outputs`, `3 continuations of 4 tokens of past outputs`."""
+        if self.continuations == 1:
+            return f"up to {self.length} tokens of past outputs"
+        return f"{self.continuations} continuations of {self.length} tokens of past outputs"
+
+
+class Suffix(Method[SuffixOptions]):
+    """Costs no draft model; pays where outputs repeat what was written before."""
+
+    name: ClassVar[str] = "suffix"
+    summary: ClassVar[str] = "drafts copied from outputs of the past after a matching suffix"
+    sources: ClassVar[tuple[str, ...]] = ("suffix",)
+    source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "given"}
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[SuffixOptions] | Refusal]:
+        """Chains of 2 to 24 tokens, and up to four continuations where their acceptance is told."""
+        chains, trees = "chain from past outputs", "continuations from past outputs"
+        reason = None
+        if not set(self.sources) <= set(facts.problem.sources):
+            reason = f'the problem\'s sources leave out "{self.sources[0]}"'
+        elif PROPOSER not in facts.profiles:
+            reason = facts.missing_profile(PROPOSER)
+        if reason is not None:
+            return [Refusal(chains, reason), Refusal(trees, reason)]
+        found: list[Family[SuffixOptions] | Refusal] = [_family(chains, (1,), LENGTHS)]
+        profile = facts.profiles[PROPOSER]
+        if profile.evidence == "lengths" or not profile.hazard(1, 1):
+            told = "its acceptance profile tells of one continuation only"
+            return [*found, Refusal(trees, told)]
+        return [*found, _family(trees, CONTINUATIONS, BRANCHED_LENGTHS)]
+
+    def plan(self, facts: ProblemFacts, options: SuffixOptions) -> Plan:
+        """Look up, verify, accept, remember; a request without a match decodes one token."""
+        rule = None if facts.greedy else "recursive"
+        several = f" children={options.continuations}" if options.continuations > 1 else ""
+        body = (
+            "%t0 = root\n"
+            f"%c = lookup @past %t0 at=%t0 match=[1, {LONGEST_MATCH}]{several} "
+            f"length={options.length}\n"
+            + judge("%c", options.continuations * options.length, rule=rule)
+            + "\nupdate @past %c rows=%l"
+        )
+        states = (f"@past = source log(capacity={CAPACITY}) scope=process",)
+        return single_round_plan(
+            facts, self.name, (), body, states=states, reproducible=facts.greedy
+        )
+
+    def proposer(self, options: SuffixOptions) -> str | None:
+        """Past outputs."""
+        return PROPOSER
+
+
+def _family(
+    name: str, continuations: Sequence[int], lengths: Sequence[int]
+) -> Family[SuffixOptions]:
+    domains = {
+        "continuations": Domain(tuple(continuations), "places copied from"),
+        "length": Domain(tuple(lengths), "tokens copied from each at most"),
+    }
+    settings = tuple(SuffixOptions(number, n) for number in continuations for n in lengths)
+    return Family(name, domains, settings)
+
+
+METHOD = Suffix()

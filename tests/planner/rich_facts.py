@@ -1,0 +1,101 @@
+"""Facts in which every method has something to offer: drafters of all forms, all sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.planner.facts import ProblemFacts
+from tests.planner.example_facts import (
+    HAZARDS,
+    LOOKUP_HAZARDS,
+    SHARED,
+    SIXTY_EIGHT_MILLION,
+    example_facts,
+    profiles,
+)
+
+SIZES = {
+    "hidden_size": 2048,
+    "intermediate_size": 4096,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+}
+TARGET: dict[str, Any] = SIZES | {
+    "architectures": ["Glm4MoeForCausalLM"],
+    "model_type": "glm4_moe",
+    "num_hidden_layers": 12,
+    "n_routed_experts": 16,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 1024,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "num_nextn_predict_layers": 1,
+}
+"""Sizes of GLM-4.5's kind, one multi-token-prediction module, 12 layers."""
+HEAD: dict[str, Any] = {**SHARED, **SIZES} | {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "num_hidden_layers": 1,
+    "draft_vocab_size": 8000,
+    "dtype": "bfloat16",
+}
+BLOCK: dict[str, Any] = {**SHARED, **SIZES} | {
+    "architectures": ["DFlashDraftModel"],
+    "model_type": "qwen3",
+    "num_hidden_layers": 2,
+    "block_size": 8,
+    "dflash_config": {"mask_token_id": 31999},
+    "dtype": "bfloat16",
+}
+
+
+def write_drafter(folder: Path, config: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def drafter_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
+    """Profiles of what cannot be measured here, from hazards of 1000 trials."""
+    given: dict[str, Any] = {"temperature": temperature}
+    keys = {name: AcceptanceKey(name, how="best", **given) for name in ("head", "flash", "mtp")}
+    keys["suffix"] = AcceptanceKey("suffix", how="given", **given)
+    rates = {"suffix": [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]}
+    return {
+        name: AcceptanceProfile.from_hazards(rates.get(name, HAZARDS), key=key, trials=1000)
+        for name, key in keys.items()
+    }
+
+
+def rich_facts(
+    folder: Path,
+    *,
+    temperature: float = 0.0,
+    target_changes: Mapping[str, Any] = MappingProxyType({}),
+    **changes: Any,
+) -> ProblemFacts:
+    """A mixture of experts with a module of its own, a draft model, a head and a block drafter."""
+    write_drafter(folder / "head", HEAD)
+    write_drafter(folder / "flash", BLOCK)
+    names = ("draft", "head", "flash")
+    given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
+    settings: dict[str, Any] = {
+        "given": given,
+        "models": {
+            "target": {"path": "target"},
+            "drafts": [{"name": name, "path": name} for name in names],
+        },
+        "sources": ["prompt_lookup", "mtp", "suffix"],
+    }
+    return example_facts(
+        folder,
+        temperature=temperature,
+        target=TARGET | dict(target_changes),
+        draft=SIXTY_EIGHT_MILLION,
+        **(settings | changes),
+    )
