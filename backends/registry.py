@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from specplan.backends.base import Backend, Capabilities
+from specplan.backends.base import Backend
+from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import UsageError
 
 _HOMES = {"reference": ("specplan.backends.reference.backend", "ReferenceBackend")}

@@ -28,6 +28,7 @@ class Candidate:
         plan: its plan; None for a refused family.
         estimate: its price, an array entry for each cell of the workload; None without one.
         refusal: why it cannot be chosen; None when it can.
+        unsupported: why the backend cannot run it; None when it can.
         by_cell: of a schedule, the candidate whose round runs in each cell of the workload.
     """
 
@@ -39,6 +40,7 @@ class Candidate:
     plan: Plan | None = None
     estimate: Estimate | None = None
     refusal: str | None = None
+    unsupported: str | None = None
     by_cell: tuple[Candidate, ...] = ()
 
     @cached_property
@@ -101,6 +103,7 @@ class Candidate:
             "plan": None if self.plan is None else print_plan(self.plan),
             "estimates": [estimate_as_dict(estimate) for estimate in self.estimates],
             "refusal": self.refusal,
+            "unsupported": self.unsupported,
         }
 
 

@@ -13,6 +13,7 @@ from specplan.planner.comparing import Objective, cell_costs, pays
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import keeps_limits, misses
 from specplan.planner.scheduling import Grid, best_rounds, guards, scheduled
+from specplan.planner.support import unsupported
 
 SCHEDULE = "schedule"
 """What stands for the method of a plan made of several methods' rounds."""
@@ -58,7 +59,7 @@ def _priced_cells(
     facts: ProblemFacts, candidates: Sequence[Candidate], plain: Candidate
 ) -> tuple[list[Candidate], NDArray[np.float64]]:
     """Candidates with a price, and their costs, [candidates, cells]; infinite where refused."""
-    priced = [c for c in candidates if c.estimate is not None and c.plan is not None]
+    priced = [c for c in candidates if c.estimate is not None and c.unsupported is None]
     objective = facts.problem.objective
     return priced, np.array([_costs(facts, c, plain, objective) for c in priced])
 
@@ -81,6 +82,7 @@ def _candidate(facts: ProblemFacts, pricer: Pricer, by_cell: list[Candidate]) ->
     plan = scheduled(SCHEDULE, {names[id(c)]: c.plan for c in parts if c.plan}, conditions)
     which = np.array([int(names[id(candidate)][1:]) for candidate in by_cell])
     estimate = pricer.composed(plan, [c.estimate for c in parts if c.estimate], which)
+    cannot, missed = unsupported(facts, plan), map(str, misses(facts, estimate))
     return Candidate(
         method=SCHEDULE,
         family="by batch and context",
@@ -88,7 +90,8 @@ def _candidate(facts: ProblemFacts, pricer: Pricer, by_cell: list[Candidate]) ->
         words=_words(conditions, {names[id(c)]: f"{c.method} {c.words}".strip() for c in parts}),
         plan=plan,
         estimate=estimate,
-        refusal="; ".join(map(str, misses(facts, estimate))) or None,
+        refusal="; ".join([*([cannot] if cannot else []), *missed]) or None,
+        unsupported=cannot,
         by_cell=tuple(by_cell),
     )
 

@@ -88,7 +88,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
 
 def _best_drafting(result: SearchResult) -> Candidate | None:
     """The best candidate that drafts: admissible if there is one, else refused by a limit."""
-    drafting = [c for c in result.candidates if c.method != PLAIN]
+    drafting = [c for c in result.candidates if c.method != PLAIN and c.unsupported is None]
     objective = result.facts.problem.objective
     admissible = [candidate for candidate in drafting if candidate.admissible]
     return best_by_score(admissible or drafting, objective)

@@ -50,7 +50,7 @@ def _verdict(explanation: Mapping[str, Any]) -> str:
                 f"({explanation['plain']['refusal']}); estimated at {times} its speed."
             )
         case "plain_only":
-            reason = "nothing else has a price"
+            reason = "nothing else that runs has a price"
             if rival is not None:
                 reason = f"every plan that drafts is refused ({rival['refusal']})"
             return f"Chosen: plain decoding; {reason}."

@@ -10,6 +10,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, load_device
+from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import UsageError
 from specplan.planner.problem import MODULE_PREFIX, TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
@@ -26,6 +27,7 @@ class ProblemFacts:
         target: shape of the target model.
         drafts: shapes of the draft models by name, in the problem's order.
         drafters: those of the problem's drafts that read the target's hidden states, by name.
+        capabilities: of the backend that is to run the plan; None for planning only.
         device: what prices ops in seconds.
         profiles: acceptance profiles by proposer; one that is missing refuses its methods.
     """
@@ -36,6 +38,7 @@ class ProblemFacts:
     device: Device
     profiles: Mapping[str, AcceptanceProfile] = field(default_factory=dict)
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
+    capabilities: Capabilities | None = None
 
     @cached_property
     def requests(self) -> tuple[RequestLengths, ...]:
@@ -126,6 +129,7 @@ def gather_facts(
     *,
     device: Device | None = None,
     profiles: Mapping[str, AcceptanceProfile] | None = None,
+    capabilities: Capabilities | None = None,
 ) -> ProblemFacts:
     """Read in what a checked problem names.
 
@@ -134,6 +138,7 @@ def gather_facts(
         device: what prices ops; needed when the problem says "measured", else loaded by name.
         profiles: measured acceptance profiles by proposer; those that the problem names are read
             from their files and win.
+        capabilities: of the problem's backend; None to plan for no backend of this package.
 
     Raises:
         UsageError: when a device or profile file is broken, belongs to other models or to other
@@ -154,7 +159,7 @@ def gather_facts(
     for proposer, path in problem.acceptance.items():
         with Origin().key(f"acceptance.{proposer}"):
             found[proposer] = AcceptanceProfile.load(path)
-    facts = ProblemFacts(problem, target, drafts, device, found, drafters)
+    facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)
     check_profiles(problem, facts.shapes, found)
     return facts
 

@@ -122,7 +122,7 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
     reached = [
         (candidate, list(_worst(facts, candidate.estimate)))
         for candidate in candidates
-        if candidate.estimate is not None
+        if candidate.estimate is not None and candidate.unsupported is None
     ]
     nearest, checks = min(reached, key=lambda found: max(miss.ratio for miss in found[1]))
     tightest = max(checks, key=lambda miss: miss.ratio)

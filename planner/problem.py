@@ -17,6 +17,9 @@ SCHEMA_VERSION = 1
 TEXT_PROPOSER = "text"
 """The proposer of drafts that are looked up in the request's own text."""
 
+NO_BACKEND = "none"
+"""The backend of problems that are planned for and not run here."""
+
 MODULE_PREFIX = "module_"
 """Begins the roles in plans of the target's own drafting modules."""
 
@@ -171,7 +174,11 @@ class Problem(Strict):
         description='"measured" (this machine, by `specplan profile device`), a name from '
         "`specplan devices`, or the path of a measured device file.",
     )
-    backend: str = Field(default="reference", description="What compiles and runs the plan.")
+    backend: str = Field(
+        default="reference",
+        description='What compiles and runs the plan; only plans that it runs are chosen. "none": '
+        "the plan is not run here, and none is refused.",
+    )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Path] = Field(
         default_factory=dict,

@@ -17,7 +17,7 @@ from specplan.cost_models.timing.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
-from specplan.planner.problem import MODULE_PREFIX, Problem, device_is_path
+from specplan.planner.problem import MODULE_PREFIX, NO_BACKEND, Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
 from specplan.planner.who_drafts import measured_here, proposers
 from specplan.planner.workload_files import read_prompts, read_trace
@@ -159,11 +159,17 @@ def _check_device_and_backend(problem: Problem, origin: Origin) -> None:
         raise origin.usage(
             "device", f'unknown device "{device}"', nearest(device, ["measured", *list_devices()])
         )
-    if problem.backend not in known_backends():
+    if problem.backend not in (*known_backends(), NO_BACKEND):
         raise origin.usage(
             "backend",
             f'unknown backend "{problem.backend}"',
-            nearest(problem.backend, known_backends()),
+            nearest(problem.backend, (*known_backends(), NO_BACKEND)),
+        )
+    if problem.backend == NO_BACKEND and needs_running(problem):
+        raise origin.usage(
+            "backend",
+            "measuring the device or acceptance runs models, and there is no backend to run them",
+            "Name a device and give ready acceptance profiles, or name a backend.",
         )
 
 

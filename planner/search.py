@@ -14,7 +14,7 @@ from specplan.cost_models.cells import grid
 from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.pricing import Unpriced
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.verify import check_plan
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import choose, speedup
@@ -23,6 +23,8 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import misses, nothing_admissible
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.pareto import Point, pareto_front
+from specplan.planner.problem import NO_BACKEND
+from specplan.planner.support import unsupported
 from specplan.planner.uncertainty import Confidence, confidence
 
 PLAIN = "autoregressive"
@@ -107,6 +109,7 @@ def search(
         UsageError: when plain decoding has no price, because the device does not know the target.
         InfeasibleError: when limits refuse every candidate; names the tightest.
         UsageError: when the chosen plan breaks a rule of the language: a method's mistake.
+        MissingCapabilityError: when the backend does not even run plain decoding.
     """
     choices = list(_choices(facts))
     pricer, left_out = _fitting(facts, _pricer(facts), choices)
@@ -124,6 +127,12 @@ def search(
             f"plain decoding has no price ({plain.refusal})",
             where="device",
             remedy="Measure the device for these models with `specplan profile device`.",
+        )
+    if plain.unsupported is not None:
+        raise MissingCapabilityError(
+            f"plain decoding does not run ({plain.unsupported})",
+            where="backend",
+            remedy=f'Take another backend, or "{NO_BACKEND}" to plan without running.',
         )
     schedule = best_schedule(facts, pricer, candidates, plain)
     if schedule is not None:
@@ -210,5 +219,7 @@ def _priced(facts: ProblemFacts, pricer: Pricer, setting: _Setting) -> Candidate
     price = pricer.estimate(plan, None if proposer is None else facts.profiles[proposer])
     if isinstance(price, Unpriced):
         return replace(candidate, refusal=str(price))
-    found = misses(facts, price)
-    return replace(candidate, estimate=price, refusal="; ".join(map(str, found)) or None)
+    cannot = unsupported(facts, plan)
+    reasons = [*([cannot] if cannot else []), *map(str, misses(facts, price))]
+    refusal = "; ".join(reasons) or None
+    return replace(candidate, estimate=price, refusal=refusal, unsupported=cannot)

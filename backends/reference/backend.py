@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specplan.backends.base import require_support
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.session import ReferenceSession
-from specplan.backends.reference.shapes import require_shapes
+from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.infer import infer_round
 from specplan.ir.ops import Forward
@@ -45,7 +44,6 @@ class ReferenceBackend:
         """
         check_plan(plan)
         require_support(plan, self.capabilities)
-        require_shapes(plan)
         missing = [name for name in plan.models_run if name not in models]
         if missing:
             raise UsageError(

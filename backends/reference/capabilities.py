@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from specplan.backends.base import Capabilities
+from specplan.backends.reference.shapes import shape_refusals
+from specplan.ir.capabilities import Capabilities
 
 CAPABILITIES = Capabilities(
     backend="reference",
@@ -51,4 +52,5 @@ CAPABILITIES = Capabilities(
         ("repeat", "control"): (None,),
     },
     single=frozenset({("forward", "nodes")}),
+    shapes=shape_refusals,
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from specplan.backends.base import Refusal
-from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Accept, Forward, Grow, Lookup
@@ -29,19 +28,6 @@ def shape_refusals(plan: Plan) -> Iterator[Refusal]:
             reason = walk.reason(step)
             if reason is not None:
                 yield Refusal("reference", print_op(step.op), reason)
-
-
-def require_shapes(plan: Plan) -> None:
-    """Refuse a plan by the first op whose shape does not run here.
-
-    Raises:
-        MissingCapabilityError: names the op and the reason.
-    """
-    found = next(shape_refusals(plan), None)
-    if found is not None:
-        raise MissingCapabilityError(
-            str(found), where=f"plan {plan.name}", remedy="Choose another plan or another backend."
-        )
 
 
 class _Walk:

@@ -45,21 +45,19 @@ def optimize(
     Raises:
         UsageError: the problem is broken, naming its key, or `out` holds something else.
         InfeasibleError: no plan keeps the limits.
-        MissingCapabilityError: measuring needs an extra, or the backend cannot run the plan.
+        MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
     """
-    from specplan.backends.base import require_support
     from specplan.backends.bundle import check_destination
-    from specplan.backends.registry import backend_capabilities
     from specplan.planner.search import search
-    from specplan.problems import as_problem
+    from specplan.problems import as_problem, check_runs
     from specplan.result import Result
 
     checked = as_problem(problem)
     if out is not None:
+        check_runs(checked)
         check_destination(Path(out))
     facts = _gather(checked, progress)
     found = Result(search(facts, lambda done, total: progress("pricing candidates", done, total)))
-    require_support(found.plan, backend_capabilities(checked.backend))
     return found if out is None else Result(found.search, _write(found, Path(out)))
 
 
@@ -257,6 +255,7 @@ def _gather(problem: Problem, progress: Progress) -> ProblemFacts:
     """Everything that planning needs to know, measured where the problem leaves it open."""
     from specplan.planner.facts import gather_facts
     from specplan.planner.problem_checks import needs_running
+    from specplan.problems import capabilities_of
 
     device: Device | None = None
     profiles: Mapping[str, AcceptanceProfile] = {}
@@ -269,7 +268,9 @@ def _gather(problem: Problem, progress: Progress) -> ProblemFacts:
             device = measure_device(bench, known, progress=progress)
         if problem.workload.prompts is not None:
             profiles = measure_acceptance(bench, known, progress=progress)
-    return gather_facts(problem, device=device, profiles=profiles)
+    return gather_facts(
+        problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)
+    )
 
 
 def _write(result: Result, folder: Path) -> Bundle:

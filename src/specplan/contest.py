@@ -49,7 +49,7 @@ def contestants(
     if kinds:
         for summary in bundle.report["explanation"]["runners_up"]:
             (candidate,) = (c for c in candidates if _same(c, summary))
-            if candidate["family"] != chosen["family"]:
+            if candidate["family"] != chosen["family"] and not candidate.get("unsupported"):
                 found[_name(candidate)] = _entry(candidate, batch)
     return found
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from specplan.ir.errors import UsageError
 from specplan.planner.loading import load_problem, problem_from_dict
-from specplan.planner.problem import Problem, device_is_path
+from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
+
+if TYPE_CHECKING:
+    from specplan.ir.capabilities import Capabilities
 
 ProblemLike: TypeAlias = "Problem | Path | str | Mapping[str, Any]"
 """A checked problem, the path of a problem file, or the same content as a mapping."""
@@ -48,3 +52,24 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
         # "./" keeps a file beside the bundle recognisable as a path
         data["device"] = f"./{relative(problem.device)}"
     return data
+
+
+def capabilities_of(problem: Problem) -> Capabilities | None:
+    """What the backend that is to run the plan can run; None for planning only."""
+    from specplan.backends.registry import backend_capabilities
+
+    return None if problem.backend == NO_BACKEND else backend_capabilities(problem.backend)
+
+
+def check_runs(problem: Problem) -> None:
+    """Refuse to write a bundle of a plan that is not run here.
+
+    Raises:
+        UsageError: the problem names no backend.
+    """
+    if problem.backend == NO_BACKEND:
+        raise UsageError(
+            "a bundle holds a plan that runs, and this problem is only planned for",
+            where="backend",
+            remedy="Name a backend, or write no bundle and take the printed plan.",
+        )

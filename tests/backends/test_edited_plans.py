@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.base import refusals
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.shapes import shape_refusals
 from specplan.ir import parse_plan, print_plan, verify_plan
+from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
 from specplan.runtime.requests import Request

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.base import refusals
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.registry import backend_capabilities, backend_names, get_backend
+from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.parser import parse_plan
 from specplan.runtime.requests import Request

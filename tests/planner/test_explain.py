@@ -90,7 +90,7 @@ def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given={})
     assert data["verdict"] == "plain_only" and data["best_drafting"] is None
     assert data["acceptance"] == []
-    assert "nothing else has a price" in text
+    assert "nothing else that runs has a price" in text
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
     assert {entry["method"] for entry in refused} == {"draft_model", "prompt_lookup"}
     assert len({entry["reason"] for entry in refused}) == 2

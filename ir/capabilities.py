@@ -1,0 +1,120 @@
+"""What something that runs plans can run, as data, so that the search knows it without its code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.ops import Op
+from specplan.ir.plan import CacheState, Plan, SourceState, walk
+from specplan.ir.printer import print_op
+from specplan.ir.scope import region_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a backend can run.
+
+    Attributes:
+        backend: name of the backend.
+        ops: keywords of the ops it runs.
+        limits: (op keyword, field) -> the values it takes there; fields not named here are free.
+        states: keywords of the states it keeps.
+        single: (op keyword, field) of list fields that hold one item at most.
+        shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
+    """
+
+    backend: str
+    ops: frozenset[str]
+    states: frozenset[str]
+    limits: Mapping[tuple[str, str], tuple[Any, ...]]
+    single: frozenset[tuple[str, str]] = frozenset()
+    shapes: Callable[[Plan], Iterable[Refusal]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a backend cannot run a plan: the op or state, and the reason."""
+
+    backend: str
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"backend {self.backend} cannot run `{self.where}`: {self.reason}"
+
+    @property
+    def words(self) -> str:
+        """The reason first, so that refusals of one kind stand together."""
+        return f"backend {self.backend}: {self.reason} (`{self.where}`)"
+
+
+def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
+    """Everything in a plan that a backend cannot run; empty when it can run it all.
+
+    Shapes are looked at where everything else can run.
+    """
+    found = [*_state_refusals(plan, capabilities)]
+    for item in plan.rounds:
+        for op in walk(item.ops):
+            reason = _reason(op, capabilities)
+            if reason is not None:
+                text = print_op(op).splitlines()[0].removesuffix(" {")
+                found.append(Refusal(capabilities.backend, text, reason))
+    if not found and capabilities.shapes is not None:
+        found.extend(capabilities.shapes(plan))
+    return tuple(found)
+
+
+def require_support(plan: Plan, capabilities: Capabilities) -> None:
+    """Refuse a plan by the first op or state that the backend cannot run.
+
+    Raises:
+        MissingCapabilityError: names the op, the backend and the remedy.
+    """
+    found = refusals(plan, capabilities)
+    if found:
+        raise MissingCapabilityError(
+            f"{found[0]}" + (f" ({len(found) - 1} more)" if len(found) > 1 else ""),
+            where=f"plan {plan.name}",
+            remedy="Choose another plan or another backend; `specplan methods` lists what runs.",
+        )
+
+
+def _reason(op: Op, capabilities: Capabilities) -> str | None:
+    if op.keyword not in capabilities.ops:
+        return f"it has no op {op.keyword}"
+    for (keyword, field), allowed in capabilities.limits.items():
+        if keyword != op.keyword:
+            continue
+        value = getattr(op, field)
+        name = getattr(value, "name", value)
+        if value not in allowed and name not in allowed:
+            takes = ", ".join("unset" if item in (None, ()) else str(item) for item in allowed)
+            return f"{field} may only be {takes}"
+    for keyword, field in capabilities.single:
+        if keyword == op.keyword and len(getattr(op, field)) > 1:
+            return f"{field} may hold one item only"
+    region = region_of(op)
+    if region is not None and region.until is not None:
+        return "loops that stop early are not supported"
+    return None
+
+
+def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
+    found = []
+    for state in plan.states:
+        reason = None
+        if state.keyword not in capabilities.states:
+            reason = f"it keeps no {state.keyword} states"
+        elif isinstance(state, CacheState) and (state.view or state.policy or state.budget):
+            reason = "it keeps whole caches only"
+        elif isinstance(state, SourceState):
+            reason = "it looks up @text only"
+        if reason is not None:
+            found.append(Refusal(capabilities.backend, f"state @{state.name}", reason))
+    if plan.row_groups:
+        found.append(Refusal(capabilities.backend, "rows", "it runs one row group only"))
+    return found

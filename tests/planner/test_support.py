@@ -1,0 +1,112 @@
+"""What a backend can run reaches the search as data: the best plan that runs is chosen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan import optimize
+from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.ir.capabilities import Capabilities, Refusal, refusals
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.plan import Plan
+from specplan.planner.comparing import score
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.loading import problem_from_dict
+from specplan.planner.search import SearchResult, search
+from specplan.problems import capabilities_of
+from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
+from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts, write_drafter
+
+LARGE = {**SEVEN_BILLION, "num_hidden_layers": 1, "head_dim": None}
+
+
+def good_head(folder: Path, **changes: Any) -> ProblemFacts:
+    """Facts in which the head is accepted far more often than everything that runs here."""
+    facts = rich_facts(folder, **changes)
+    better = AcceptanceProfile.from_hazards([[0.95]], key=facts.profiles["head"].key, trials=1000)
+    return replace(facts, profiles={**facts.profiles, "head": better})
+
+
+def found_with(facts: ProblemFacts, capabilities: Capabilities | None) -> SearchResult:
+    return search(replace(facts, capabilities=capabilities))
+
+
+def test_the_best_plan_that_runs_is_chosen(tmp_path: Path) -> None:
+    facts = good_head(tmp_path)
+    free, bound = found_with(facts, None), found_with(facts, CAPABILITIES)
+    assert all(candidate.unsupported is None for candidate in free.candidates)
+    refused = [c for c in bound.candidates if c.unsupported is not None]
+    assert refused and all(c.priced and not c.admissible for c in refused)
+    for candidate in bound.candidates:
+        if candidate.plan is not None:
+            cannot = refusals(candidate.plan, CAPABILITIES)
+            assert (candidate.unsupported is None) == (not cannot)
+            assert not cannot or cannot[0].where in str(candidate.refusal)
+    assert not refusals(bound.chosen.plan, CAPABILITIES)  # type: ignore[arg-type]
+    assert refusals(free.chosen.plan, CAPABILITIES)  # type: ignore[arg-type]
+    assert score(free.chosen, "latency") < score(bound.chosen, "latency")
+    best = [c for c in bound.best_of_each if c is not None]
+    assert all(c.unsupported is None for c in best)
+
+
+def test_schedules_are_made_of_rounds_that_run(tmp_path: Path) -> None:
+    work = {"batch_sizes": [1, 8, 64], "prompt_lengths": [16, 200], "output_tokens": 32}
+    given = profiles(True) | drafter_profiles()
+    given["head"] = AcceptanceProfile.from_hazards([[0.95]], key=given["head"].key)
+    models = {"target": {"path": "target"}, "drafts": [{"name": "draft", "path": "draft"}]}
+    models["drafts"].append({"name": "head", "path": "head"})  # type: ignore[attr-defined]
+    write_drafter(tmp_path / "head", HEAD | LARGE)
+    facts = example_facts(tmp_path, workload=work, given=given, models=models)
+    found = found_with(facts, CAPABILITIES)
+    schedules = [candidate for candidate in found.candidates if candidate.by_cell]
+    assert schedules
+    for schedule in schedules:
+        assert all(part.unsupported is None for part, _ in schedule.parts)
+
+
+def test_a_shape_that_does_not_run_is_refused_too(tmp_path: Path) -> None:
+    found = found_with(rich_facts(tmp_path), replace(CAPABILITIES, shapes=_no_loops))
+    chains = [c for c in found.candidates if c.words.startswith("chain of 4 by draft")]
+    assert chains and all("no loops today" in str(c.refusal) for c in chains)
+
+
+def _no_loops(plan: Plan) -> Iterator[Refusal]:
+    if any(op.keyword == "repeat" for item in plan.rounds for op in item.ops):
+        yield Refusal("reference", "repeat", "no loops today")
+
+
+def test_a_backend_that_runs_nothing_is_refused(tmp_path: Path) -> None:
+    nothing = replace(CAPABILITIES, ops=frozenset({"root"}))
+    with pytest.raises(MissingCapabilityError, match="it has no op forward"):
+        found_with(rich_facts(tmp_path), nothing)
+
+
+def test_no_backend_is_for_planning_only(tmp_path: Path) -> None:
+    value = rich_facts(tmp_path).problem.model_dump(mode="json")
+    assert capabilities_of(problem_from_dict(value, tmp_path)) == CAPABILITIES
+    assert capabilities_of(problem_from_dict(value | {"backend": "none"}, tmp_path)) is None
+    with pytest.raises(UsageError, match="no backend to run them"):
+        problem_from_dict(value | {"backend": "none", "device": "measured"}, tmp_path)
+
+
+def test_optimize_writes_bundles_of_plans_that_run(tmp_path: Path) -> None:
+    facts = good_head(tmp_path)
+    for name, profile in facts.profiles.items():
+        profile.save(tmp_path / f"{name}.json")
+    value = facts.problem.model_dump(mode="json")
+    value["acceptance"] = {name: str(tmp_path / f"{name}.json") for name in facts.profiles}
+    runs = optimize(value)
+    assert not refusals(runs.plan, CAPABILITIES)
+    free = optimize(value | {"backend": "none"})
+    assert refusals(free.plan, CAPABILITIES)
+    assert free.search.chosen.proposer == "head"
+    assert json.dumps(free.as_dict())
+    with pytest.raises(UsageError, match="only planned for"):
+        optimize(value | {"backend": "none"}, out=tmp_path / "bundle")
