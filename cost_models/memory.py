@@ -16,7 +16,7 @@ from specplan.cost_models.timing.roofline import AnalyticDevice
 from specplan.cost_models.workspace import prefill_moment, round_moment
 from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
-from specplan.ir.plan import CacheState, Plan
+from specplan.ir.plan import CacheState, Plan, TrackState
 from specplan.ir.types import NodesType, TreeType
 
 _ROUNDING = 0.05
@@ -131,6 +131,11 @@ def plan_memory(
         kept = slots if state.budget is None else min(slots, state.budget)
         size = batch * cache_bytes(shapes[state.model], kept, drafted + 1, runtime)
         parts.append(MemoryPart(f"cache @{state.name}", size))
+    for track in plan.states:
+        if isinstance(track, TrackState) and isinstance(track.layer, int):
+            shape = shapes[track.model]
+            size = batch * slots * shape.hidden_size * shape.activation_width
+            parts.append(MemoryPart(f"track @{track.name}", size))
     numbers = batch * (len(caches) * slots + slots - 1) * _POSITION_BYTES
     parts.append(MemoryPart("positions and texts", numbers))
     moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]

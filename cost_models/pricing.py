@@ -38,7 +38,7 @@ class PricedOp:
     """All executions of one op of a round.
 
     Attributes:
-        op: keyword, with `:rule` or `:how` where there are several.
+        op: keyword, with `:rule`, `:how` or `:first:last` layers where there are several.
         model: the model that runs, None for other ops.
         width: query tokens of a forward, else nodes worked on, per request.
         times: executions per round.
@@ -140,7 +140,9 @@ def _price_steps(
 def _priced_op(step: ForwardDemand | OpDemand, seconds: Seconds) -> PricedOp:
     if isinstance(step, OpDemand):
         return PricedOp(step.name, None, step.width, 1, seconds)
-    return PricedOp("forward", step.model, step.width, 1, seconds)
+    layers = ",".join(f"{span[0]}:{span[1]}" for span in step.spans if span is not None)
+    name = f"forward:{layers}" if layers else "forward"
+    return PricedOp(name, step.model, step.width, 1, seconds)
 
 
 def _wall_clock(priced: list[PricedStep], clock: Clock) -> Seconds:

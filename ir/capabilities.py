@@ -8,7 +8,7 @@ from typing import Any
 
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
-from specplan.ir.plan import CacheState, Plan, SourceState, walk
+from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.printer import print_op
 from specplan.ir.scope import region_of
 
@@ -111,6 +111,8 @@ def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
             reason = f"it keeps no {state.keyword} states"
         elif isinstance(state, CacheState) and (state.view or state.policy or state.budget):
             reason = "it keeps whole caches only"
+        elif isinstance(state, TrackState) and not isinstance(state.layer, int):
+            reason = "it keeps hidden states of one numbered layer only"
         elif isinstance(state, SourceState):
             reason = "it looks up @text only"
         if reason is not None:

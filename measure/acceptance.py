@@ -19,7 +19,7 @@ from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_w
 from specplan.measure.progress import Progress, silent
 from specplan.measure.teacher import greedy_ranks, lookup_lengths, sampled_ranks, text_logits
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
-from specplan.planner import ProblemFacts, acceptance_key, proposers
+from specplan.planner import ProblemFacts, acceptance_key, proposers, read_first_layers
 from specplan.runtime.requests import Request
 
 MOST_RANKS = 16
@@ -53,7 +53,8 @@ def measure_acceptance(
     Raises:
         UsageError: there are no prompts to measure on.
     """
-    wanted = [name for name in proposers(bench.problem) if name not in bench.problem.acceptance]
+    given = bench.problem.acceptance
+    wanted = [name for name in proposers(bench.problem, facts.shapes) if name not in given]
     if not wanted:
         return {}
     prompts = bench.prompts(PROFILE)[:limit]
@@ -177,7 +178,8 @@ def _trace(
     text, start = [*prompt.tokens, *output], len(prompt.tokens)
     if key.match is not None:
         return tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
-    draft = text_logits(bench.models[key.proposer], text, start)
+    role, layers = read_first_layers(key.proposer) or (key.proposer, None)
+    draft = text_logits(bench.models[role], text, start, layers)
     if key.temperature == 0.0:
         return tuple(greedy_ranks(draft, list(output), MOST_RANKS))
     request = Request(

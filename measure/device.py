@@ -24,11 +24,11 @@ from specplan.cost_models.timing.measured_table import (
 )
 from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
-from specplan.measure.probes import Probe, anchors, probe_of_width, probes
+from specplan.measure.probes import Probe, anchors, exit_probes, probe_of_width, probes
 from specplan.measure.progress import Progress, silent
 from specplan.measure.visits import Samples, dtype_name, gathered, rows_of, visit
 from specplan.measure.workbench import Workbench
-from specplan.planner import ProblemFacts
+from specplan.planner import ProblemFacts, proposers, read_first_layers
 from specplan.runtime.executable import Executable
 
 PASSES = 6
@@ -103,7 +103,8 @@ def measure_device(
     Returns:
         The device; its table, with the fitted form, is stored under the problem's `profiles`.
     """
-    table, path = _table(bench)
+    exits = exits_of(bench, facts)
+    table, path = _table(bench, exits)
     grid = cells(facts, batches, contexts)
     todo = [
         (number, cell)
@@ -112,7 +113,7 @@ def measure_device(
         if _passes_of(table, bench, cell) <= number
     ]
     if todo:
-        run = _start(bench, table, path, grid[0], progress, len(todo))
+        run = _start(bench, table, path, grid[0], progress, len(todo), exits)
         for number, cell in todo:
             run.cell(cell, number)
         run.moment()
@@ -131,17 +132,31 @@ def cells(
     return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
 
 
+def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
+    """Layers after which the problem's methods may leave the target to draft."""
+    found = (read_first_layers(name) for name in proposers(bench.problem, facts.shapes))
+    return tuple(exit[1] for exit in found if exit is not None and exit[0] == "target")
+
+
 def _start(
-    bench: Workbench, table: MeasuredTable, path: Path, first: Cell, progress: Progress, todo: int
+    bench: Workbench,
+    table: MeasuredTable,
+    path: Path,
+    first: Cell,
+    progress: Progress,
+    todo: int,
+    exits: tuple[int, ...],
 ) -> _Run:
     drafts = tuple(name for name in bench.models if name != "target")
-    greedy, vocabulary = bench.problem.workload.greedy, bench.models["target"].vocab_size
-    grid = [(probe, bench.compile(probe.plan)) for probe in probes(drafts, greedy, vocabulary)]
+    greedy, target = bench.problem.workload.greedy, bench.models["target"]
+    every = [*probes(drafts, greedy, target.vocab_size)]
+    every += exit_probes(exits, target.num_layers, greedy)
+    grid = [(probe, bench.compile(probe.plan)) for probe in every]
     fixed = [(probe, bench.compile(probe.plan)) for probe in anchors(drafts, greedy)]
     return _Run(bench, table, path, first, progress, todo * len(grid), grid, fixed)
 
 
-def _table(bench: Workbench) -> tuple[MeasuredTable, Path]:
+def _table(bench: Workbench, exits: tuple[int, ...]) -> tuple[MeasuredTable, Path]:
     """The table of this machine as far as it is filled, and where it is kept."""
     import torch
 
@@ -157,7 +172,7 @@ def _table(bench: Workbench) -> tuple[MeasuredTable, Path]:
     workload = bench.problem.workload
     sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
     about = (provenance.hardware, provenance.threads, provenance.versions, sampling)
-    name = bench.fingerprint(SCHEMA_VERSION, *about)
+    name = bench.fingerprint(SCHEMA_VERSION, *about, exits)
     path = bench.problem.profiles / "device" / f"{name}.json"
     if path.is_file():
         return MeasuredTable.load(path), path
@@ -168,7 +183,8 @@ def _passes_of(table: MeasuredTable, bench: Workbench, cell: Cell) -> int:
     """Passes over a cell that the table holds: those of the target's single token."""
     batch, context = cell
     model = bench.models["target"].digest
-    row = table.rows.get(("forward", model, dtype_name(bench, "target"), batch, 1, context, None))
+    about = ("forward", model, dtype_name(bench, "target"), batch, 1, context, None, True)
+    row = table.rows.get(about)
     return 0 if row is None else len(row.passes)
 
 

@@ -11,6 +11,7 @@ from specplan.ir.plan import Plan
 CHAINS = (1, 2, 3, 5, 7, 11, 16)
 BUSHES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 LOOKUPS = (2, 4, 8, 12, 16)
+EXIT_CHAINS = (1, 3, 8)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,20 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
             yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy))
         for width in (width for width in BUSHES if width <= vocabulary):
             yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy))
+
+
+def exit_probes(exits: Sequence[int], layers: int, greedy: bool) -> Iterator[Probe]:
+    """Chains drafted by the target's first layers and verified by the others.
+
+    Args:
+        exits: layers after which is drafted.
+        layers: of the target.
+        greedy: temperature 0.
+    """
+    for layer in exits:
+        for length in EXIT_CHAINS:
+            plan = _exit_chain(layer, layers, length, greedy)
+            yield Probe(f"chain {length} after layer {layer}", plan)
 
 
 def anchors(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
@@ -63,7 +78,7 @@ def _head(name: str, drafts: Sequence[str]) -> str:
     return f"plan {name}\n{models}state @kv = cache target\n{caches}round decode {{\n  %t0 = root\n"
 
 
-def _tail(tree: str, nodes: int, drafts: Sequence[str], rule: str | None) -> str:
+def _tail(tree: str, nodes: int, drafts: Sequence[str], rule: str | None, forward: str = "") -> str:
     judged = f"  %a = accept {tree} target=%l\n"
     if rule is not None:
         judged = (
@@ -71,8 +86,8 @@ def _tail(tree: str, nodes: int, drafts: Sequence[str], rule: str | None) -> str
             f"  %a = accept {tree} target=%l rule={rule} by=%v\n"
         )
     commits = "".join(f"  commit @{draft}_kv %e\n" for draft in drafts)
-    forward = f"  %l = forward target {tree} cache=@kv pending=1\n"
-    return f"{forward}{judged}  %e = emit %a\n  commit @kv %e\n{commits}}}\n"
+    verify = f"  %l = forward target {tree} cache=@kv pending=1{forward}\n"
+    return f"{verify}{judged}  %e = emit %a\n  commit @kv %e\n{commits}}}\n"
 
 
 def _lookup(length: int, greedy: bool) -> Plan:
@@ -91,6 +106,22 @@ def _chain(draft: str, length: int, greedy: bool) -> Plan:
     )
     tail = _tail("%c", length, (draft,), None if greedy else "token")
     return parse_plan(_head("probe", (draft,)) + body + tail)
+
+
+def _exit_chain(layer: int, layers: int, length: int, greedy: bool) -> Plan:
+    draw = "" if greedy else "    %u = uniform 1 stream=draft\n"
+    how = "" if greedy else " how=draw by=%u"
+    lower = f"cache=@kv pending=1 layers=[0:{layer}] keep=@low"
+    head = _head("probe", ()).replace("round ", f"state @low = track target layer={layer}\nround ")
+    body = (
+        f"  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
+        f"    %q = forward target %f {lower}\n{draw}"
+        f"    %n = grow %t at=%f rows=%q{how}\n    yield %n\n  }}\n"
+        f"  %last = pick %c of=newest\n  forward target %last {lower} gives=[]\n"
+    )
+    upper = f" layers=[{layer}:{layers}] features=@low"
+    tail = _tail("%c", length, (), None if greedy else "token", upper)
+    return parse_plan(head + body + tail.replace("}\n", "  commit @low %e\n}\n"))
 
 
 def _bush(draft: str, width: int, greedy: bool) -> Plan:

@@ -24,14 +24,25 @@ NO_RANK = -1
 
 
 @torch.inference_mode()
-def text_logits(model: CausalModel, text: list[int], start: int) -> Tensor:
-    """Logits `[n - start, V]` that predict tokens start..n-1 of a text."""
+def text_logits(
+    model: CausalModel, text: list[int], start: int, layers: int | None = None
+) -> Tensor:
+    """Logits `[n - start, V]` that predict tokens start..n-1 of a text.
+
+    Args:
+        model: the model.
+        text: its n tokens.
+        start: first token that is predicted.
+        layers: leave the model after so many layers; None runs all.
+    """
     tokens = torch.tensor([text[:-1]], device=model.device)
     positions = torch.arange(len(text) - 1, device=model.device)[None]
     mask = torch.ones(1, len(text) - 1, len(text) - 1, dtype=torch.bool, device=model.device).tril()
     cache = model.new_cache(1, len(text))
     rows = torch.arange(start - 1, len(text) - 1, device=model.device)[None]
-    return model.forward(tokens, positions, positions, mask, cache, rows)[0]
+    span = (0, layers or model.num_layers)
+    hidden = model.hidden(tokens, positions, positions, mask, cache, span)
+    return model.logits(hidden, rows)[0]
 
 
 def greedy_ranks(draft: Tensor, tokens: list[int], most: int) -> list[int]:

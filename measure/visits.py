@@ -12,14 +12,17 @@ from scipy.stats import trim_mean
 
 from specplan.cost_models.timing.measured_rows import ForwardRow, OpRow, PrefillRow, RoundRow, Row
 from specplan.measure.workbench import PROFILE, Workbench
-from specplan.runtime.executable import Executable
+from specplan.runtime.executable import Executable, read_forward_variant
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 
 EMITTED = 16
 """Tokens emitted per visit and request."""
 Samples = dict[tuple[str, str | None, int], list[float]]
-"""Seconds by kind (forward, prefill, op, round), model or op, and width."""
+"""Seconds by kind (forward, prefill, op, round), model or op, and width.
+
+The kind of a forward that is not a pass of the whole stack goes on with `:` and its variant.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def visit(bench: Workbench, executable: Executable, batch: int, context: int, se
         if model is None:
             samples["op", op, width].append(seconds)
         else:
-            samples["forward", model, width].append(seconds)
+            samples[op, model, width].append(seconds)
 
     workload = bench.problem.workload
     requests = [
@@ -101,6 +104,8 @@ def rows_of(
             if kind == "prefill":
                 yield PrefillRow(tokens=width, **time)
             else:
+                layers, logits = read_forward_variant(kind.partition(":")[2])
+                time |= {"layers": layers, "logits": logits}
                 yield ForwardRow(tokens=width, context=context, **time)
 
 

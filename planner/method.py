@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 
@@ -115,6 +116,17 @@ class Method(ABC, Generic[OptionsT]):
     @abstractmethod
     def proposer(self, options: OptionsT) -> str | None:
         """Whose acceptance profile prices the plan; None when nothing is drafted."""
+
+    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+        """Proposers that it finds in the models, beside draft models and the text.
+
+        Args:
+            shapes: by role, `target` among them.
+
+        Returns:
+            Names as in `specplan.planner.who_drafts`; their acceptance is measured.
+        """
+        return ()
 
 
 @cache

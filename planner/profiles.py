@@ -10,6 +10,7 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
+from specplan.planner.who_drafts import read_first_layers
 
 LOOKUP_MATCH = (1, 3)
 """Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
@@ -23,12 +24,15 @@ def acceptance_key(
     Args:
         problem: the problem.
         shapes: model shapes by role, `target` among them.
-        proposer: the name of a draft, or what a source is called.
+        proposer: the name of a draft, what a source is called, or first layers as "target@4".
 
     Returns:
         The key. At temperature 0 a draft model's children are its best ranks; above, they are
         drawn without replacement, which serves chains too: the first such draw is a plain one.
         Drafters that read hidden states give their best ranks at every temperature, as in engines.
+
+    Raises:
+        UsageError: no model of the problem has these first layers and more.
     """
     workload = problem.workload
     of_source = {
@@ -36,7 +40,14 @@ def acceptance_key(
         for method in discover_methods().values()
         for word, how in method.source_proposers.items()
     }
-    shape = shapes.get(proposer)
+    role, layers = read_first_layers(proposer) or (proposer, None)
+    shape = shapes.get(role)
+    if layers is not None and (shape is None or layers >= shape.num_layers):
+        raise UsageError(
+            f"no model has first layers {proposer!r}",
+            where=f"acceptance.{proposer}",
+            remedy="Name a model of the problem, and fewer layers than it has.",
+        )
     reads_states = shape is not None and shape.feature_width is not None
     how: How = "best" if workload.greedy or reads_states else "draw_distinct"
     how = of_source.get(proposer, how)
@@ -50,6 +61,7 @@ def acceptance_key(
         top_p=float(workload.top_p),
         how=how,
         match=LOOKUP_MATCH if proposer == TEXT_PROPOSER else None,
+        layers=layers,
     )
 
 
@@ -86,4 +98,5 @@ def _completed(key: AcceptanceKey, wanted: AcceptanceKey) -> AcceptanceKey:
         task=key.task if key.task and wanted.task else wanted.task,
         how="draw_distinct" if plain_draws else key.how,
         match=wanted.match,
+        layers=key.layers or wanted.layers,
     )

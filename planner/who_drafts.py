@@ -1,18 +1,49 @@
-"""The part of a problem that this machine can measure: what the reference runtime can run."""
+"""What may draft in a problem, by the names that profiles bear, and what can be measured here.
+
+A proposer is a draft by its name, what a source is called (`text`), or the first layers of a model
+(`target@4`), read by its own final norm and head.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from specplan.cost_models.shapes.drafter_shapes import is_drafter_folder
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 
 
-def proposers(problem: Problem) -> tuple[str, ...]:
-    """What may draft in this problem: its drafts by name, and what its sources bring."""
+_FIRST_LAYERS = re.compile(r"([a-z][a-z0-9_]*)@([1-9][0-9]*)")
+
+
+def first_layers(model: str, layers: int) -> str:
+    """The first so many layers of a model as a proposer: `target@4`."""
+    return f"{model}@{layers}"
+
+
+def read_first_layers(proposer: str) -> tuple[str, int] | None:
+    """Model and number of layers of such a proposer; None for other ones."""
+    found = _FIRST_LAYERS.fullmatch(proposer)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def proposers(
+    problem: Problem, shapes: Mapping[str, ModelShape] | None = None
+) -> tuple[str, ...]:
+    """What may draft in this problem: its drafts by name, and what its sources bring.
+
+    Args:
+        problem: the problem.
+        shapes: model shapes by role, to count what its methods find in these models too.
+    """
     names = [draft.name for draft in problem.models.drafts]
-    for method in discover_methods().values():
+    for name, method in discover_methods().items():
         if method.sources and set(method.sources) <= set(problem.sources):
             names += method.source_proposers
+        if shapes is not None and (problem.methods is None or name in problem.methods):
+            names += method.proposers(shapes)
     return tuple(dict.fromkeys(names))
 
 

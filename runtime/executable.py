@@ -22,7 +22,8 @@ class Observer(Protocol):
 
         Args:
             op: keyword of the op, for `accept`, `grow` and `commit` with
-                `:rule`, `:how`, and `:chain` or `:tree`.
+                `:rule`, `:how`, and `:chain` or `:tree`; for a `forward` that is not a pass of
+                the whole stack with its logits, `:` and its `forward_variant`.
             model: name of the model it runs, or None.
             batch: rows.
             width: tokens or nodes per row.
@@ -30,6 +31,27 @@ class Observer(Protocol):
             seconds: wall-clock time.
         """
         ...
+
+
+NO_LOGITS = "no logits"
+
+
+def forward_variant(layers: tuple[int, int] | None, logits: bool) -> str:
+    """A forward in a word for observers: `0:8`, `0:8 no logits`; "" for a usual one.
+
+    Args:
+        layers: half-open span that runs, None for all.
+        logits: whether there are rows of logits.
+    """
+    words = [] if layers is None else [f"{layers[0]}:{layers[1]}"]
+    return " ".join([*words, *([] if logits else [NO_LOGITS])])
+
+
+def read_forward_variant(variant: str) -> tuple[tuple[int, int] | None, bool]:
+    """Layers and whether there are logits, of a word made by `forward_variant`."""
+    span, _, rest = variant.partition(" ") if variant[:1].isdigit() else ("", "", variant)
+    start, _, stop = span.partition(":")
+    return ((int(start), int(stop)) if span else None), rest != NO_LOGITS
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """How each supported model family turns tokens and positions into hidden states.
 
-A family is a class with one method, `hidden(tokens, positions, masks, writer)`; adding one is
-writing that class and naming its `model_type` in `FAMILIES`.
+A family is a class with three methods, one for each part of the way: `embed`, `run` for some of
+the layers, and `finish`; adding one is writing that class and naming its `model_type` in
+`FAMILIES`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LayerMasks = Callable[[int | None], Tensor]
 
 
 class Family(Protocol):
-    """The layers of one model, between token ids and the language model head.
+    """One model, between token ids and the language model head.
 
     Attributes:
         windows: per layer, the sliding window in positions, or None.
@@ -33,10 +34,23 @@ class Family(Protocol):
     kv_heads: int
     head_dim: int
 
-    def hidden(
-        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Hidden states `[B, T, hidden]` before the first layer; new memory."""
+        ...
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
     ) -> Tensor:
-        """Hidden states `[B, T, hidden]` that the head can be applied to."""
+        """Hidden states after a half-open span of layers; `hidden` may be changed in place."""
+        ...
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """What the head is applied to, from hidden states after any layer."""
         ...
 
 
@@ -45,7 +59,7 @@ class RotaryFamily:
 
     def __init__(self, model: Any) -> None:
         inner = model.model
-        self.embed = inner.embed_tokens
+        self.embedding = inner.embed_tokens
         self.rotary = inner.rotary_emb
         self.final_norm = norm_of(inner.norm)
         self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
@@ -53,19 +67,31 @@ class RotaryFamily:
         self.heads, self.kv_heads, self.head_dim = first.heads, first.kv_heads, first.head_dim
         self.windows = _windows(model.config, len(self.layers))
 
-    def hidden(
-        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        return self.embedding(tokens)  # type: ignore[no-any-return]
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
     ) -> Tensor:
-        """See `Family.hidden`."""
-        batch, count = tokens.shape
-        embedded = self.embed(tokens)
-        cos, sin = self.rotary(embedded, positions)
+        """See `Family.run`."""
+        batch, count, width = hidden.shape
+        cos, sin = self.rotary(hidden, positions)
         cos, sin = cos[:, :, None], sin[:, :, None].clone()
         sin[..., : self.head_dim // 2].neg_()
-        hidden = embedded.view(batch * count, -1)
-        for layer, window in zip(self.layers, self.windows, strict=True):
-            hidden = layer(hidden, masks(window), cos, sin, writer)
-        return rms_norm(hidden, self.final_norm).view(batch, count, -1)
+        flat = hidden.view(batch * count, width)
+        for index in range(*layers):
+            flat = self.layers[index](flat, masks(self.windows[index]), cos, sin, writer)
+        return flat.view(batch, count, width)
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`."""
+        return rms_norm(hidden, self.final_norm)
 
 
 class Gpt2Family:
@@ -78,16 +104,27 @@ class Gpt2Family:
         self.head_dim = config.hidden_size // config.num_attention_heads
         self.windows = (None,) * config.num_hidden_layers
 
-    def hidden(
-        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        return self.inner.wte(tokens) + self.inner.wpe(positions)  # type: ignore[no-any-return]
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
     ) -> Tensor:
-        """See `Family.hidden`."""
-        inner = self.inner
-        hidden = inner.wte(tokens) + inner.wpe(positions)
+        """See `Family.run`."""
         mask = masks(None)
-        for block in inner.h:
+        for block in self.inner.h[slice(*layers)]:
             hidden = block(hidden, past_key_values=writer, attention_mask=mask, use_cache=True)
-        return inner.ln_f(hidden)  # type: ignore[no-any-return]
+        return hidden
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`."""
+        return self.inner.ln_f(hidden)  # type: ignore[no-any-return]
 
 
 class OptFamily:
@@ -100,21 +137,35 @@ class OptFamily:
         self.head_dim = config.hidden_size // config.num_attention_heads
         self.windows = (None,) * config.num_hidden_layers
 
-    def hidden(
-        self, tokens: Tensor, positions: Tensor, masks: LayerMasks, writer: CacheWriter
-    ) -> Tensor:
-        """See `Family.hidden`."""
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
         inner = self.inner
         hidden = inner.embed_tokens(tokens)
         if inner.project_in is not None:
             hidden = inner.project_in(hidden)
         hidden = hidden + inner.embed_positions(None, 0, position_ids=positions)
+        return hidden  # type: ignore[no-any-return]
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
+    ) -> Tensor:
+        """See `Family.run`."""
         mask = masks(None)
-        for layer in inner.layers:
+        for layer in self.inner.layers[slice(*layers)]:
             hidden = layer(hidden, attention_mask=mask, past_key_values=writer, use_cache=True)
+        return hidden
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`."""
+        inner = self.inner
         if inner.final_layer_norm is not None:
             hidden = inner.final_layer_norm(hidden)
-        return hidden if inner.project_out is None else inner.project_out(hidden)  # type: ignore[no-any-return]
+        return hidden if inner.project_out is None else inner.project_out(hidden)
 
 
 def _windows(config: Any, num_layers: int) -> tuple[int | None, ...]:

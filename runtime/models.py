@@ -24,6 +24,7 @@ class CausalModel:
         name: name of the checkpoint's folder.
         vocab_size: entries of the logits.
         num_layers: decoder layers.
+        hidden_size: width of hidden states.
         max_positions: positions that the model was made for.
         dtype: of weights, cache and hidden states.
         device: where the weights are.
@@ -36,6 +37,7 @@ class CausalModel:
         self.digest = digest
         self.vocab_size: int = config.vocab_size
         self.num_layers: int = config.num_hidden_layers
+        self.hidden_size: int = config.hidden_size
         self.max_positions: int = config.max_position_embeddings
         self.dtype: torch.dtype = model.dtype
         self.device: torch.device = model.device
@@ -57,7 +59,6 @@ class CausalModel:
             device=self.device,
         )
 
-    @torch.no_grad()
     def forward(
         self,
         tokens: Tensor,
@@ -67,7 +68,34 @@ class CausalModel:
         cache: KVCache,
         gather: Tensor | None = None,
     ) -> Tensor:
-        """Write the tokens' keys and values to `slots` and return logits.
+        """The whole stack: write the tokens' keys and values to `slots` and return logits.
+
+        Args:
+            tokens: see `hidden`.
+            positions: see `hidden`.
+            slots: see `hidden`.
+            mask: see `hidden`.
+            cache: see `hidden`.
+            gather: see `logits`.
+
+        Returns:
+            `[B, R, V]` in float32 (float64 for a float64 model).
+        """
+        hidden = self.hidden(tokens, positions, slots, mask, cache)
+        return self.logits(hidden, gather)
+
+    @torch.no_grad()
+    def hidden(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        mask: Tensor,
+        cache: KVCache,
+        layers: tuple[int, int] | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:
+        """Write the tokens' keys and values to `slots`; return the hidden states of the last layer.
 
         Dead lanes write to `cache.trash`; their tokens must be valid ids, their positions may be
         anything.
@@ -80,10 +108,12 @@ class CausalModel:
                 included; U may be less than the slots of the cache, and the cost of attention is
                 that of U. Sliding windows are applied here, by position, not by the caller.
             cache: as made by `new_cache`.
-            gather: int64 `[B, R]`, which of the T tokens get logits; all when None.
+            layers: half-open span of layers that run; all when None.
+            features: hidden states `[B, T, hidden]` that enter the first of these layers, which
+                may be changed in place; the tokens' embeddings when None.
 
         Returns:
-            `[B, R, V]` in float32 (float64 for a float64 model).
+            `[B, T, hidden]`, before the final norm.
         """
         last = self.max_positions - 1
         positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
@@ -96,10 +126,25 @@ class CausalModel:
                 made[window] = additive_mask(allowed, self._groups, self.dtype)
             return made[window]
 
-        hidden = self.family.hidden(tokens, positions, masks, writer)
+        if features is None:
+            features = self.family.embed(tokens, positions)
+        span = layers or (0, self.num_layers)
+        return self.family.run(features, positions, masks, writer, span)
+
+    @torch.no_grad()
+    def logits(self, hidden: Tensor, gather: Tensor | None = None) -> Tensor:
+        """The final norm and the head on hidden states after any layer.
+
+        Args:
+            hidden: `[B, T, hidden]`.
+            gather: int64 `[B, R]`, which of the T tokens get logits; all when None.
+
+        Returns:
+            `[B, R, V]` in float32 (float64 for a float64 model).
+        """
         if gather is not None:
             hidden = hidden.gather(1, gather[:, :, None].expand(-1, -1, hidden.shape[2]))
-        return self._head(hidden).to(self._logits_dtype)  # type: ignore[no-any-return]
+        return self._head(self.family.finish(hidden)).to(self._logits_dtype)  # type: ignore[no-any-return]
 
 
 def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:

@@ -9,6 +9,7 @@ from specplan.backends.reference.session import ReferenceSession
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.infer import infer_round
+from specplan.ir.infer_models import stack_ends
 from specplan.ir.ops import Forward
 from specplan.ir.plan import Plan
 from specplan.ir.types import ROOT, NodesType, TreeType
@@ -58,6 +59,7 @@ class ReferenceBackend:
                 where=f"plan {plan.name}",
                 remedy="Draft with a model that shares the target's tokenizer.",
             )
+        _check_stacks(plan, models)
         return ReferenceExecutable(plan, models)
 
 
@@ -108,6 +110,23 @@ class ReferenceExecutable:
                     f"the plan was made for temperature 0, and {request.temperature} is asked for",
                     where=where,
                     remedy="Optimise again with workload.temperature set.",
+                )
+
+
+def _check_stacks(plan: Plan, models: Mapping[str, CausalModel]) -> None:
+    """Where a plan names layers, its stack must end where the model's does.
+
+    Raises:
+        UsageError: names the model.
+    """
+    for item in plan.rounds:
+        for name, end in stack_ends(plan, item).items():
+            layers = models[name].num_layers
+            if end not in (0, layers):
+                raise UsageError(
+                    f"the plan ends the stack of {name} at layer {end}, and it has {layers} layers",
+                    where=f"plan {plan.name}",
+                    remedy="Give the checkpoint that the plan was made for.",
                 )
 
 

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from specplan.runtime.kv_cache import KVCache
+from specplan.backends.reference.caches import CacheUse, TrackUse
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
-
-
-@dataclass
-class CacheUse:
-    """A cache, the model that writes it, and how far it has come.
-
-    Attributes:
-        model: the model.
-        store: its keys and values.
-        lengths: per request, text tokens resident in slots 0..length-1.
-        offsets: drafted nodes resident in this round: node -> slot, counted from the text's end.
-        caught_up: the text is resident up to and with the root in this round.
-    """
-
-    model: CausalModel
-    store: KVCache
-    lengths: list[int]
-    offsets: dict[int, int] = field(default_factory=dict)
-    caught_up: bool = False
 
 
 class Batch:
@@ -41,7 +21,9 @@ class Batch:
         lengths: tokens of text per row, prompt included.
         text: int64 `[B, S]`, padded with 0.
         done: rows that want no more tokens.
+        starts: tokens of text per row when the round began.
         caches: by the name of the cache state.
+        tracks: by the name of the track state.
     """
 
     def __init__(
@@ -49,6 +31,7 @@ class Batch:
         requests: Sequence[Request],
         models: Mapping[str, CausalModel],
         caches: Mapping[str, str],
+        tracks: Mapping[str, str],
         speculative: int,
         capacity: int | None,
     ) -> None:
@@ -57,6 +40,7 @@ class Batch:
         self.settings = SamplingSettings.of(self.requests, self.device)
         self.seeds = [request.seed for request in self.requests]
         self.lengths = [len(request.prompt_tokens) for request in self.requests]
+        self.starts = list(self.lengths)
         self.limits = [len(r.prompt_tokens) + r.max_new_tokens for r in self.requests]
         self.stops = [frozenset(request.stop_tokens) for request in self.requests]
         self.done = [
@@ -72,6 +56,16 @@ class Batch:
             )
             for name, model in caches.items()
         }
+        self.tracks = {
+            name: TrackUse(
+                torch.zeros(
+                    (self.size, slots + 1, models[model].hidden_size),
+                    dtype=models[model].dtype,
+                    device=self.device,
+                )
+            )
+            for name, model in tracks.items()
+        }
 
     @property
     def size(self) -> int:
@@ -80,9 +74,11 @@ class Batch:
 
     def begin_round(self) -> None:
         """Forget the drafted nodes of the last round."""
+        self.starts = list(self.lengths)
         for cache in self.caches.values():
-            cache.offsets = {}
-            cache.caught_up = False
+            cache.begin_round()
+        for track in self.tracks.values():
+            track.held = set()
 
     def catch_up(self, cache: CacheUse, most_pending: int, chunk: int = 512) -> None:
         """Run text through a model until at most `most_pending` tokens of it are pending.

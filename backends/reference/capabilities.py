@@ -21,7 +21,7 @@ CAPABILITIES = Capabilities(
             "repeat",
         ]
     ),
-    states=frozenset({"cache"}),
+    states=frozenset({"cache", "track"}),
     limits={
         ("grow", "how"): ("best", "draw", "draw_distinct"),
         ("grow", "keep"): (None,),
@@ -34,11 +34,9 @@ CAPABILITIES = Capabilities(
         ("pick", "best"): (None,),
         ("pick", "worst"): (None,),
         ("pick", "count"): (None,),
-        ("forward", "layers"): ((),),
         ("forward", "skip"): ((),),
-        ("forward", "features"): (None,),
-        ("forward", "keep"): (None,),
-        ("forward", "gives"): (None,),
+        ("forward", "shift"): (0,),
+        ("forward", "gives"): (None, (), ("logits",)),
         ("forward", "attend"): ("ancestors",),
         ("forward", "write"): ("exact",),
         ("forward", "only"): (None,),
@@ -51,6 +49,6 @@ CAPABILITIES = Capabilities(
         ("commit", "layers"): ((),),
         ("repeat", "control"): (None,),
     },
-    single=frozenset({("forward", "nodes")}),
+    single=frozenset({("forward", "nodes"), ("forward", "layers")}),
     shapes=shape_refusals,
 )

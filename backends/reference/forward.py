@@ -2,7 +2,8 @@
 
 A row's columns are its pending text tokens, ending with the root, and then the drafted nodes. Text
 tokens live in the slot of their position; the drafted node with offset o in a cache lives in slot
-(text length + o), so that an accepted chain is in place already.
+(text length + o), so that an accepted chain is in place already. A pass over some of the layers
+writes to the same slots as one over the others, and a track keeps hidden states by these slots.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.batch import Batch, CacheUse
+from specplan.backends.reference.batch import Batch
+from specplan.backends.reference.caches import CacheUse, Layers, TrackUse
 from specplan.backends.reference.values import Nodes, Rows, Tree
 from specplan.ir.types import ROOT
 
@@ -31,53 +33,81 @@ class Pass:
     context: int
 
 
-def run_forward(batch: Batch, cache: CacheUse, nodes: Nodes, pending: int) -> tuple[Rows, Pass]:
-    """Run a cache's model on nodes; text the cache lacks comes first when the root is among them.
+@dataclass(frozen=True)
+class Stretch:
+    """The part of a model's stack that a forward runs.
+
+    Attributes:
+        layers: half-open span.
+        features: hidden states that enter it; None for the tokens' embeddings.
+        keep: where the hidden states that leave it are recorded, if anywhere.
+        logits: whether rows of logits are wanted.
+    """
+
+    layers: Layers
+    features: TrackUse | None = None
+    keep: TrackUse | None = None
+    logits: bool = True
+
+
+def run_forward(
+    batch: Batch, cache: CacheUse, nodes: Nodes, pending: int, stretch: Stretch
+) -> tuple[Rows | None, Pass]:
+    """Run a cache's model on nodes; text its layers lack comes first when the root is among them.
 
     Args:
         batch: the requests.
         cache: of the model that runs.
         nodes: of one tree, the same for all rows.
         pending: most text tokens, root included, to catch up in this pass.
+        stretch: which layers run, from what, and what is kept.
 
     Returns:
-        Logits of the nodes, in their order.
+        Logits of the nodes, in their order; None where no logits are wanted.
     """
     drafted = tuple(node for node in nodes.indices if node != ROOT)
-    with_root = ROOT in nodes.indices or not cache.caught_up
+    layers = stretch.layers
+    with_root = ROOT in nodes.indices or layers not in cache.ran
     if with_root:
         batch.catch_up(cache, max(pending, 1))
-        cache.caught_up = True
-    call = _prepare(batch, cache, nodes.tree, drafted, with_root)
-    logits = cache.model.forward(
-        call.tokens, call.positions, call.slots, call.mask, cache.store, call.gather
+    call = _prepare(batch, cache, nodes.tree, drafted, with_root, layers)
+    features = None if stretch.features is None else stretch.features.read(call.slots)
+    hidden = cache.model.hidden(
+        call.tokens, call.positions, call.slots, call.mask, cache.store, layers, features
     )
-    if with_root:
+    if stretch.keep is not None:
+        stretch.keep.write(cache, drafted, call.slots, hidden)
+    if with_root and cache.caught_up:
         cache.lengths = [
             max(done, now) for done, now in zip(cache.lengths, batch.lengths, strict=True)
         ]
+    if not stretch.logits:
+        return None, call
     indices = (ROOT, *drafted) if with_root else drafted
-    rows = Rows(logits, indices)
+    rows = Rows(cache.model.logits(hidden, call.gather), indices)
     if indices != nodes.indices:
         rows = Rows(rows.of(nodes.indices), nodes.indices)
     return rows, call
 
 
 def _prepare(
-    batch: Batch, cache: CacheUse, tree: Tree, drafted: tuple[int, ...], with_root: bool
+    batch: Batch,
+    cache: CacheUse,
+    tree: Tree,
+    drafted: tuple[int, ...],
+    with_root: bool,
+    layers: Layers,
 ) -> Pass:
     lengths = batch.length_tensor()[:, None]
     texts = _text_columns(batch, cache) if with_root else 0
-    first = len(cache.offsets)
-    for place, node in enumerate(drafted):
-        cache.offsets[node] = first + place
+    cache.place(drafted, layers)
     columns_text = lengths + torch.arange(-texts, 0, device=batch.device)
-    offsets, depths, tokens = _node_columns(tree, drafted, first, batch.device)
+    offsets, depths, tokens = _node_columns(tree, cache, drafted, batch.device)
     live = columns_text >= _pending_start(batch, cache)[:, None]
     slots = torch.cat([columns_text.where(live, cache.store.trash), lengths + offsets], 1)
     positions = torch.cat([columns_text, lengths - 1 + depths], 1)
     text = batch.text.gather(1, columns_text.clamp(min=0))
-    used = max(batch.lengths) + first + len(drafted)
+    used = max(batch.lengths) + len(cache.offsets)
     mask = _mask(batch, cache, tree, drafted, slots, texts, used)
     gather = None
     if texts > 1:
@@ -98,10 +128,12 @@ def _pending_start(batch: Batch, cache: CacheUse) -> Tensor:
 
 
 def _node_columns(
-    tree: Tree, drafted: tuple[int, ...], first: int, device: torch.device
+    tree: Tree, cache: CacheUse, drafted: tuple[int, ...], device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Slot offsets `[W]`, depths `[W]` and tokens `[B, W]` of drafted nodes."""
-    offsets = torch.arange(first, first + len(drafted), device=device)
+    offsets = torch.tensor(
+        [cache.offsets[node] for node in drafted], dtype=torch.int64, device=device
+    )
     depths = torch.tensor([tree.depths[node] for node in drafted], dtype=torch.int64, device=device)
     if drafted == tuple(range(tree.size)):
         return offsets, depths, tree.tokens

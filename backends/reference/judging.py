@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.batch import Batch, CacheUse
+from specplan.backends.reference.batch import Batch
+from specplan.backends.reference.caches import CacheUse, TrackUse
 from specplan.backends.reference.values import Path, Rows, Tree
 from specplan.ir.ops import Accept
 from specplan.ir.types import ROOT
@@ -64,22 +65,39 @@ def commit(cache: CacheUse, path: Path) -> None:
         start = cache.lengths[row]
         source: list[int] = []
         for node in nodes:
-            if node not in cache.offsets:
+            if not cache.resident(node):
                 break
             source.append(start + cache.offsets[node])
         cache.lengths[row] = start + len(source)
         sources.append(source)
         targets.append(list(range(start, start + len(source))))
     if sources != targets:
-        _move(cache, sources, targets)
+        store = cache.store
+        store.move(*_padded(sources, targets, store.trash, store.positions.device))
 
 
-def _move(cache: CacheUse, sources: list[list[int]], targets: list[list[int]]) -> None:
+def commit_track(batch: Batch, track: TrackUse, path: Path) -> None:
+    """The same for recorded hidden states: those of emitted nodes go to the slots of the text."""
+    if track.cache is None:
+        return
+    sources, targets = [], []
+    for row, nodes in enumerate(path.nodes):
+        start = batch.starts[row]
+        source = [start + track.cache.offsets[n] for n in nodes if n in track.held]
+        sources.append(source)
+        targets.append(list(range(start, start + len(source))))
+    if sources != targets:
+        track.move(*_padded(sources, targets, track.cache.store.trash, track.store.device))
+
+
+def _padded(
+    sources: list[list[int]], targets: list[list[int]], trash: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Both as int64 `[B, M]`, filled up with the trash slot."""
     width = max(len(row) for row in sources)
-    trash, device = cache.store.trash, cache.store.positions.device
 
-    def padded(rows: list[list[int]]) -> Tensor:
-        filled = [row + [trash] * (width - len(row)) for row in rows]
-        return torch.tensor(filled, dtype=torch.int64, device=device)
+    def filled(rows: list[list[int]]) -> Tensor:
+        even = [row + [trash] * (width - len(row)) for row in rows]
+        return torch.tensor(even, dtype=torch.int64, device=device)
 
-    cache.store.move(padded(sources), padded(targets))
+    return filled(sources), filled(targets)

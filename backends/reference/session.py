@@ -12,7 +12,7 @@ from torch import Tensor
 
 from specplan.backends.reference import growing, judging
 from specplan.backends.reference.batch import Batch
-from specplan.backends.reference.forward import run_forward
+from specplan.backends.reference.forward import Stretch, run_forward
 from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree
 from specplan.ir.ops import (
     Accept,
@@ -27,10 +27,10 @@ from specplan.ir.ops import (
     Root,
     Uniform,
 )
-from specplan.ir.plan import CacheState, Plan
+from specplan.ir.plan import CacheState, Plan, TrackState
 from specplan.ir.types import ROOT
 from specplan.ir.values import State, Value
-from specplan.runtime.executable import Observer, StepResult
+from specplan.runtime.executable import Observer, StepResult, forward_variant
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.uniforms import uniforms
@@ -63,10 +63,12 @@ class ReferenceSession:
         caches: dict[str, str] = {
             state.name: state.model for state in plan.states if isinstance(state, CacheState)
         }
+        tracks: dict[str, str] = {
+            state.name: state.model for state in plan.states if isinstance(state, TrackState)
+        }
         self.plan = plan
         self.cache_models = caches
-        self.batch = Batch(requests, models, caches, speculative, capacity)
-        self.round_lengths: list[int] = []
+        self.batch = Batch(requests, models, caches, tracks, speculative, capacity)
         self.emitted: Path | None = None
         self.trip = 0
         self.observer: Observer | None = None
@@ -93,6 +95,7 @@ class ReferenceSession:
     def release(self) -> None:
         """Free the caches."""
         self.batch.caches.clear()
+        self.batch.tracks.clear()
 
     @torch.inference_mode()
     def prefill(self, observer: Observer | None = None) -> None:
@@ -124,7 +127,6 @@ class ReferenceSession:
         """
         self.observer = observer
         self.batch.begin_round()
-        self.round_lengths = list(self.batch.lengths)
         self.emitted = None
         self.run(self.plan.round(round_name).ops, {})
         nothing: list[list[int]] = [[]] * self.batch.size
@@ -180,15 +182,23 @@ class ReferenceSession:
         """A model on nodes."""
         pending = op.pending if isinstance(op.pending, int) else op.pending[0]
         cache = self.batch.caches[op.cache or State("")]
-        rows, call = run_forward(self.batch, cache, _nodes(scope, op.nodes[0]), pending)
-        self.observed = Observed(model=op.model, width=call.width, context=call.context)
-        if op.results:
+        layers = (op.layers[0].start, op.layers[0].stop) if op.layers else None
+        stretch = Stretch(
+            layers or (0, cache.model.num_layers),
+            None if op.features is None else self.batch.tracks[op.features],
+            None if op.keep is None else self.batch.tracks[op.keep],
+            logits=op.gives != (),
+        )
+        rows, call = run_forward(self.batch, cache, _nodes(scope, op.nodes[0]), pending, stretch)
+        variant = forward_variant(layers, stretch.logits)
+        self.observed = Observed(variant, op.model, call.width, call.context)
+        if rows is not None:
             scope[op.results[0]] = rows
 
     def uniform(self, op: Uniform, scope: Scope) -> None:
         """Numbers of the requests' own streams."""
         offset = op.offset + self.trip * op.count
-        drawn = uniforms(self.batch.seeds, op.stream, self.round_lengths, offset, op.count)
+        drawn = uniforms(self.batch.seeds, op.stream, self.batch.starts, offset, op.count)
         scope[op.results[0]] = drawn.to(self.batch.device)
 
     def accept(self, op: Accept, scope: Scope) -> None:
@@ -208,7 +218,10 @@ class ReferenceSession:
         """Keep what was emitted."""
         path = _get(scope, op.path, Path)
         self.observed = Observed(variant="chain" if path.chain else "tree")
-        judging.commit(self.batch.caches[op.state], path)
+        if op.state in self.batch.tracks:
+            judging.commit_track(self.batch, self.batch.tracks[op.state], path)
+        else:
+            judging.commit(self.batch.caches[op.state], path)
 
     def repeat(self, op: Repeat, scope: Scope) -> None:
         """A fixed number of trips."""

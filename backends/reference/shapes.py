@@ -7,23 +7,24 @@ from collections.abc import Iterator
 
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
+from specplan.ir.infer_models import continues_stack
 from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Accept, Forward, Grow, Lookup
-from specplan.ir.plan import Plan
+from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
 from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType
-from specplan.ir.values import State
+from specplan.ir.values import Span, State
 
 
 def shape_refusals(plan: Plan) -> Iterator[Refusal]:
     """Ops of a verified plan whose trees or rows the interpreter cannot hold.
 
-    It numbers the nodes of a round once, runs each in a cache once, looks text up below the root
-    only, and reads one row for every node.
+    It numbers the nodes of a round once, runs each in a layer of a cache once, looks text up below
+    the root only, reads one row for every node, and keeps hidden states where a pass ends.
     """
     for item in plan.rounds:
-        walk = _Walk()
+        walk = _Walk(plan)
         for step in infer_round(plan, item).steps:
             reason = walk.reason(step)
             if reason is not None:
@@ -33,9 +34,10 @@ def shape_refusals(plan: Plan) -> Iterator[Refusal]:
 class _Walk:
     """What a round has drafted and run so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.tree: Lineage | None = None
-        self.ran: defaultdict[State | None, set[int]] = defaultdict(set)
+        self.ran: defaultdict[tuple[State | None, tuple[Span, ...]], set[int]] = defaultdict(set)
         self.drawn: set[int] = set()
         self.kinds: set[str] = set()
 
@@ -81,9 +83,17 @@ class _Walk:
 
     def _forward(self, op: Forward, step: Step) -> str | None:
         nodes = set(nodes_of(step.reads, op.nodes[0], "forward").indices or ()) - {ROOT}
-        if nodes & self.ran[op.cache]:
-            return f"node {min(nodes & self.ran[op.cache])} has run in this round already"
-        self.ran[op.cache] |= nodes
+        ran = self.ran[op.cache, op.layers]
+        if nodes & ran:
+            return f"node {min(nodes & ran)} has run in this round already"
+        ran |= nodes
+        if op.features is not None and not continues_stack(self.plan, op):
+            return "features may only be the model's own, of the layer that it begins at"
+        track = None if op.keep is None else self.plan.state(op.keep)
+        if isinstance(track, TrackState):
+            own = track.model == op.model
+            if not own or not op.layers or op.layers[0].stop != track.layer:
+                return "keep may only name a track of the model's own, of the layer that it ends at"
         return None
 
 

@@ -35,7 +35,8 @@ class AcceptanceKey:
     """What a profile is about.
 
     Attributes:
-        proposer: the draft model's name, or "text" for prompt lookup.
+        proposer: the draft model's name, "text" for prompt lookup, or the first layers of a model
+            as "target@4".
         target_digest: identity of the target's checkpoint.
         proposer_digest: identity of the draft model's checkpoint; "" for a source.
         task: the user's word for the kind of prompts.
@@ -45,6 +46,7 @@ class AcceptanceKey:
         how: how children were chosen: the best ranks, draws, draws without replacement, or
             given by a source.
         match: shortest and longest suffix looked up, tokens; for sources.
+        layers: how many of the model's first layers draft; None for all.
     """
 
     proposer: str
@@ -56,6 +58,7 @@ class AcceptanceKey:
     top_p: float = 1.0
     how: How = "best"
     match: tuple[int, int] | None = None
+    layers: int | None = None
 
     def differences(self, other: AcceptanceKey) -> tuple[str, ...]:
         """What keeps a profile with this key from serving where `other` is asked for."""

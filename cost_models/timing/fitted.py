@@ -52,10 +52,19 @@ class FittedForm:
     rows: int
 
     def forward_seconds(
-        self, shape: ModelShape, batch: Quantity, tokens: Quantity, context: Quantity
+        self,
+        shape: ModelShape,
+        batch: Quantity,
+        tokens: Quantity,
+        context: Quantity,
+        logit_rows: int | None = None,
+        layers: tuple[int, int] | None = None,
     ) -> Floats:
-        """A pass with logits at every query token; arrays give arrays."""
-        return self._seconds(_work(shape, batch, tokens, context, None))
+        """A pass of some layers, default all; logits by default at every query token.
+
+        Arrays give arrays.
+        """
+        return self._seconds(_work(shape, batch, tokens, context, logit_rows, layers))
 
     def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Floats:
         """A prompt: all but its last token into an empty cache, one row of logits."""
@@ -86,12 +95,17 @@ class _Work:
 
 
 def _work(
-    shape: ModelShape, batch: Quantity, tokens: Quantity, context: Quantity, rows: int | None
+    shape: ModelShape,
+    batch: Quantity,
+    tokens: Quantity,
+    context: Quantity,
+    rows: int | None,
+    layers: tuple[int, int] | None = None,
 ) -> _Work:
     """Resources of passes, each op once per execution."""
     b, n, s = (np.asarray(x, dtype=np.float64) for x in (batch, tokens, context))
     b, n, s = np.broadcast_arrays(b, n, s)
-    ops = forward_ops(shape, b, n, s, rows)
+    ops = forward_ops(shape, b, n, s, rows, layers)
 
     def table(values: Sequence[Quantity]) -> Floats:
         return np.stack([np.broadcast_to(np.asarray(x, dtype=np.float64), b.shape) for x in values])

@@ -54,7 +54,7 @@ class MeasuredDevice:
         anchor = Anchor(row.time(self.drift), own)
         match row:
             case ForwardRow():
-                about: Any = ("forward", row.model, row.dtype, row.layers)
+                about: Any = ("forward", row.model, row.dtype, row.layers, row.logits)
                 outer = self._points.setdefault(about, {}).setdefault(row.batch, {})
                 outer.setdefault(row.context, {})[row.tokens] = anchor
             case PrefillRow():
@@ -77,16 +77,21 @@ class MeasuredDevice:
     ) -> Seconds:
         """One forward pass; see `Device`.
 
-        `logit_rows` is not used: the rows hold passes with logits at every query token.
+        The rows hold passes with logits at every query token, or without any: `logit_rows` only
+        says which of the two, and where the latter were not measured the former stand for them.
         """
-        about = ("forward", shape.digest, shape.dtype, layers)
+        about = ("forward", shape.digest, shape.dtype, layers, True)
+        silent = (*about[:-1], False)
+        rows: int | None = None
+        if isinstance(logit_rows, int) and logit_rows == 0 and silent in self._points:
+            about, rows = silent, 0
         if about not in self._points:
             raise self._unmeasured("forward passes", shape, layers)
-        fit = self.table.fits.get((shape.digest, shape.dtype)) if layers is None else None
+        fit = self.table.fits.get((shape.digest, shape.dtype))
 
         def trend(points: Coordinates) -> Any:
             assert fit is not None
-            return fit.forward_seconds(shape, points[0], points[2], points[1])
+            return fit.forward_seconds(shape, points[0], points[2], points[1], rows, layers)
 
         return self._at(about, (batch, context, tokens), fit, trend, (True, False, True))
 

@@ -67,7 +67,7 @@ class _Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardRow(_Timing):
-    """A forward over `tokens` query tokens per sequence, logits at each of them.
+    """A forward over `tokens` query tokens per sequence.
 
     Attributes:
         model: digest of the model.
@@ -76,6 +76,7 @@ class ForwardRow(_Timing):
         tokens: query tokens per sequence.
         context: tokens in the cache per sequence.
         layers: half-open span of layers, None for all.
+        logits: whether there are logits, at each of the tokens, or none.
     """
 
     model: str
@@ -84,6 +85,7 @@ class ForwardRow(_Timing):
     tokens: int
     context: int
     layers: tuple[int, int] | None = None
+    logits: bool = True
 
     @property
     def key(self) -> Key:
@@ -96,6 +98,7 @@ class ForwardRow(_Timing):
             self.tokens,
             self.context,
             self.layers,
+            self.logits,
         )
 
 

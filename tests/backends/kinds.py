@@ -1,4 +1,4 @@
-"""One plan, or some, of every family of every method, for models of any size."""
+"""One plan, or some, of every family of every method, for a target of so many layers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from pathlib import Path
 
 from specplan.ir.plan import Plan
 from specplan.planner.method import Family, discover_methods
-from tests.planner.example_facts import example_facts
+from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
 
-def every_kind(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
-    """(name, plan) of `per_family` settings, spread evenly over each family's."""
-    facts = example_facts(folder, temperature=temperature)
+def every_kind(
+    folder: Path, temperature: float, per_family: int, layers: int = 3
+) -> Iterator[tuple[str, Plan]]:
+    """(name, plan) of `per_family` settings, spread evenly over each family's.
+
+    Widths are no matter of a plan; `layers` is how many the target has.
+    """
+    target = SEVEN_BILLION | {"num_hidden_layers": layers}
+    facts = example_facts(folder, temperature=temperature, target=target)
     for method in discover_methods().values():
         for family in method.choices(facts):
             if not isinstance(family, Family):

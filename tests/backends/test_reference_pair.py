@@ -24,6 +24,7 @@ from tests.backends.pairs import in_batches, load_pair, plain, run
 TOLERANCE = 0.25
 """Largest difference, in float32 logits, of two tokens that bfloat16 may take for one another."""
 NEW_TOKENS = 12
+LAYERS = 20
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_differences_from_plain_decoding_are_near_ties(
     exact = load_model(folder / "target", dtype="float32")
     expected = in_batches(plain(), pair, requests, 1)
     counted: dict[str, int] = {}
-    kinds = [("plain", plain()), *every_kind(tmp_path, 0.0, 1)]
+    kinds = [("plain", plain()), *every_kind(tmp_path, 0.0, 1, LAYERS)]
     for name, plan in kinds:
         for batch in (4,) if name == "plain" else (1, 4):
             outputs = in_batches(plan, pair, requests, batch)
@@ -76,7 +77,7 @@ def test_float32_agrees_token_by_token(
     pair = load_pair(folder, "float32")
     some = requests[::10]
     expected = in_batches(plain(), pair, some, 1)
-    for name, plan in every_kind(tmp_path, 0.0, 1):
+    for name, plan in every_kind(tmp_path, 0.0, 1, LAYERS):
         assert in_batches(plan, pair, some, 4) == expected, name
 
 
@@ -100,9 +101,11 @@ def test_sampled_tokens_follow_the_targets_law(
     one = SamplingSettings.of([Request(prompt_tokens=prompt, **settings)])  # type: ignore[arg-type]
     logits = text_logits(pair["target"], [*text, 0], len(text))
     expected = law(logits[None], one)[0, 0].double().numpy()
-    for name, plan in every_kind(tmp_path, 0.8, 1):
+    cut = float(logits[0].topk(200).values[-1])  # what stands near it may pass it in bfloat16
+    impossible = (logits[0] < cut - TOLERANCE).numpy()
+    for name, plan in every_kind(tmp_path, 0.8, 1, LAYERS):
         counts = _second_tokens(plan, pair, prompt, first, settings, len(expected))
-        assert counts[expected == 0].sum() == 0, name
+        assert counts[impossible].sum() == 0, name
         assert _p_value(counts, expected) > 1e-4, name
 
 

@@ -15,12 +15,15 @@ from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain
 
 PLANS = Path(__file__).parent.parent / "ir" / "plans"
-RUNNABLE = {"draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive"}
+RUNNABLE = {
+    "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
+    "early_exit_verified",
+}  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",
     "growing_tree": "loops that stop early",
     "jacobi_blocks": "it has no op load",
-    "early_exit_confident": "it keeps no track states",
+    "early_exit_confident": "it has no op measure",
     "sparse_cache_hierarchy": "it keeps whole caches only",
     "prompt_chunks": "it runs one row group only",
     "token_recycling": "it keeps no source states",

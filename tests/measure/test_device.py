@@ -157,3 +157,23 @@ def test_cliffs_are_looked_at_more_closely(
         assert first - last <= 4, "the step has been looked for between its anchors"
     left = find_cliffs(table, facts.shapes)
     assert table.refined == MOST_REFINED or not left
+
+
+def test_layers_of_the_target_are_measured_apart(bench: Workbench) -> None:
+    facts = facts_of(bench)
+    device = measure_device(bench, facts, passes=1)
+    shape, (batch, context) = facts.target, cells(facts)[0]
+    rows = {
+        (row.layers, row.tokens, row.logits)
+        for row in device.table.rows.values()
+        if isinstance(row, ForwardRow) and row.layers is not None
+    }
+    assert rows == {((0, 1), 1, True), ((0, 1), 1, False)} | {
+        ((1, 3), length + 1, True) for length in (1, 3, 8)
+    }
+    with_logits, without = (
+        device.forward_seconds(shape, batch, 1, context, rows, (0, 1)).median for rows in (1, 0)
+    )
+    assert without < with_logits < device.forward_seconds(shape, batch, 1, context).median
+    between = device.forward_seconds(shape, batch, 6, context, 6, (1, 3))
+    assert between.median > 0 and not between.extrapolated

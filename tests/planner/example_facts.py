@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
+from specplan.planner.problem import Problem
+from specplan.planner.profiles import acceptance_key
+from specplan.planner.who_drafts import proposers, read_first_layers
 from tests.planner.checkpoints import write_checkpoint
 
 HAZARDS = ((0.6, 0.2, 0.1), (0.65, 0.15, 0.05), (0.5, 0.2, 0.1))
 LOOKUP_HAZARDS = ((0.3,), (0.7,), (0.8,))
+EXIT_HAZARDS = ((0.5, 0.2), (0.4, 0.2))
 
 
 def example_problem(**changes: Any) -> dict[str, Any]:
@@ -67,6 +73,21 @@ SIXTY_EIGHT_MILLION = {
 SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embeddings": False}
 
 
+def exit_profiles(
+    problem: Problem, shapes: Mapping[str, ModelShape]
+) -> dict[str, AcceptanceProfile]:
+    """Profiles of all first layers of models that methods draft with."""
+    keys = {
+        name: acceptance_key(problem, shapes, name)
+        for name in proposers(problem, shapes)
+        if read_first_layers(name)
+    }
+    return {
+        name: AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
+        for name, key in keys.items()
+    }
+
+
 def example_facts(
     folder: Path,
     *,
@@ -83,6 +104,8 @@ def example_facts(
     if temperature:
         changes["workload"] = workload(temperature=temperature) | changes.get("workload", {})
     problem = problem_from_dict(example_problem(**changes), folder)
-    if given is None:
-        given = profiles(problem.workload.greedy, temperature=problem.workload.temperature)
-    return gather_facts(problem, profiles=given)
+    if given is not None:
+        return gather_facts(problem, profiles=given)
+    given = profiles(problem.workload.greedy, temperature=problem.workload.temperature)
+    facts = gather_facts(problem, profiles=given)
+    return replace(facts, profiles={**given, **exit_profiles(problem, facts.shapes)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ from tests.planner.example_facts import (
     SHARED,
     SIXTY_EIGHT_MILLION,
     example_facts,
+    exit_profiles,
     profiles,
 )
 
@@ -92,10 +94,14 @@ def rich_facts(
         },
         "sources": ["prompt_lookup", "mtp", "suffix"],
     }
-    return example_facts(
+    facts = example_facts(
         folder,
         temperature=temperature,
         target=TARGET | dict(target_changes),
         draft=SIXTY_EIGHT_MILLION,
         **(settings | changes),
     )
+    if "given" in changes:
+        return facts
+    exits = exit_profiles(facts.problem, facts.shapes)
+    return replace(facts, profiles={**facts.profiles, **exits})

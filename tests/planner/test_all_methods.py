@@ -32,7 +32,7 @@ def method(request: pytest.FixtureRequest) -> Method[Any]:
 
 
 def test_the_first_methods_are_found() -> None:
-    assert {"autoregressive", "draft_model", "prompt_lookup"} <= set(METHODS)
+    assert {"autoregressive", "draft_model", "early_exit", "prompt_lookup"} <= set(METHODS)
 
 
 def test_it_says_what_it_is(method: Method[Any]) -> None:

@@ -44,7 +44,9 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     families = [(entry["method"], entry["family"]) for entry in data["runners_up"]]
     assert len(set(families)) == len(families)
-    assert {method for method, _ in families} == {"autoregressive", "draft_model", "prompt_lookup"}
+    assert {method for method, _ in families} == {
+        "autoregressive", "draft_model", "early_exit", "prompt_lookup",
+    }  # fmt: skip
     gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
     assert gains == sorted(gains, reverse=True)
     assert "autoregressive, plain 1.00 (1.00 to 1.00)" in text
@@ -92,8 +94,9 @@ def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     assert data["acceptance"] == []
     assert "nothing else that runs has a price" in text
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
-    assert {entry["method"] for entry in refused} == {"draft_model", "prompt_lookup"}
-    assert len({entry["reason"] for entry in refused}) == 2
+    methods = {entry["method"] for entry in refused}
+    assert methods == {"draft_model", "early_exit", "prompt_lookup"}
+    assert len({entry["reason"] for entry in refused}) == 2 + 3
 
 
 def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:

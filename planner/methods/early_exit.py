@@ -1,0 +1,109 @@
+"""The target's own first layers draft, and its other layers go on from what they computed.
+
+Self-speculative decoding by early exit (LayerSkip, arXiv 2404.16710): a token is drafted from the
+hidden state after some layers by the final norm and head, and its keys and values in those layers
+stay; verification enters the next layer with the hidden states that drafting recorded, so that no
+layer runs a token twice. It needs no draft model and no memory for one, and pays where a model's
+lower layers have learnt to speak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from specplan.cost_models.model_shape import ModelShape
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.plan_text import judge, single_round_plan
+from specplan.planner.who_drafts import first_layers
+
+EXITS = (1 / 16, 1 / 8, 1 / 4)
+"""Parts of the stack after which is drafted; LayerSkip's own are 1/8 (70B), 1/4 (7B), 3/8 (13B)."""
+LENGTHS = tuple(range(1, 9))
+
+
+@dataclass(frozen=True)
+class EarlyExitOptions(Options):
+    """Where the target is left, and how far is drafted.
+
+    Attributes:
+        exit_layer: layers that run before a token is drafted.
+        length: drafted tokens.
+    """
+
+    exit_layer: int
+    length: int
+
+    @property
+    def words(self) -> str:
+        """`chain of 4 after layer 2`."""
+        return f"chain of {self.length} after layer {self.exit_layer}"
+
+
+class EarlyExit(Method[EarlyExitOptions]):
+    """The target drafts for itself."""
+
+    name: ClassVar[str] = "early_exit"
+    summary: ClassVar[str] = "the target's first layers draft a chain, the others verify it"
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[EarlyExitOptions] | Refusal]:
+        """Per exit layer, chains of 1 to 8 tokens."""
+        exits = exit_layers(facts.target)
+        if not exits:
+            return [Refusal("any", "the target has one layer, and nothing to leave out")]
+        return [_family(facts, layer) for layer in exits]
+
+    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+        """The target up to each exit layer."""
+        return tuple(first_layers("target", layer) for layer in exit_layers(shapes["target"]))
+
+    def plan(self, facts: ProblemFacts, options: EarlyExitOptions) -> Plan:
+        """Lower layers one token at a time, the last drafted one included; then the upper ones."""
+        layer, stack = options.exit_layer, facts.target.num_layers
+        track = f"@after_{layer}"
+        lower = f"cache=@kv pending=1 layers=[0:{layer}] keep={track}"
+        draw = "" if facts.greedy else "\n    %u = uniform 1 stream=draft"
+        how = "" if facts.greedy else " how=draw by=%u"
+        upper = f"layers=[{layer}:{stack}] features={track}"
+        rule = None if facts.greedy else "token"
+        body = f"""%t0 = root
+%c = repeat {options.length} (%t = %t0) {{
+    %f = pick %t of=newest
+    %q = forward target %f {lower}{draw}
+    %n = grow %t at=%f rows=%q{how}
+    yield %n
+}}
+%last = pick %c of=newest
+forward target %last {lower} gives=[]
+{judge("%c", options.length, rule=rule, forward=upper)}
+commit {track} %e"""
+        return single_round_plan(
+            facts, self.name, (), body, states=[f"{track} = track target layer={layer}"]
+        )
+
+    def proposer(self, options: EarlyExitOptions) -> str | None:
+        """The layers below the exit."""
+        return first_layers("target", options.exit_layer)
+
+
+def exit_layers(target: ModelShape) -> tuple[int, ...]:
+    """The layers after which is drafted, in rising order."""
+    layers = {max(1, round(part * target.num_layers)) for part in EXITS}
+    return tuple(sorted(layer for layer in layers if layer < target.num_layers))
+
+
+def _family(facts: ProblemFacts, layer: int) -> Family[EarlyExitOptions] | Refusal:
+    name, proposer = f"chain after layer {layer}", first_layers("target", layer)
+    if proposer not in facts.profiles:
+        return Refusal(name, facts.missing_profile(proposer))
+    domains = {
+        "exit_layer": Domain((layer,), "layers that run before a token is drafted"),
+        "length": Domain(LENGTHS, "drafted tokens"),
+    }
+    return Family(name, domains, tuple(EarlyExitOptions(layer, length) for length in LENGTHS))
+
+
+METHOD = EarlyExit()
