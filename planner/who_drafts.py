@@ -14,7 +14,6 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 
-
 _FIRST_LAYERS = re.compile(r"([a-z][a-z0-9_]*)@([1-9][0-9]*)")
 
 
@@ -29,9 +28,7 @@ def read_first_layers(proposer: str) -> tuple[str, int] | None:
     return None if found is None else (found[1], int(found[2]))
 
 
-def proposers(
-    problem: Problem, shapes: Mapping[str, ModelShape] | None = None
-) -> tuple[str, ...]:
+def proposers(problem: Problem, shapes: Mapping[str, ModelShape] | None = None) -> tuple[str, ...]:
     """What may draft in this problem: its drafts by name, and what its sources bring.
 
     Args:

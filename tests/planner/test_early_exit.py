@@ -9,11 +9,11 @@ import pytest
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import round_demands
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.forward import forward_cost
 from specplan.cost_models.pricing import round_cost
+from specplan.cost_models.shapes.forward import forward_cost
 from specplan.ir.errors import UsageError
 from specplan.ir.printer import print_plan
-from specplan.planner.facts import ProblemFacts, model_shapes
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.early_exit import METHOD, EarlyExitOptions
@@ -102,7 +102,7 @@ def test_first_layers_are_a_proposer_of_their_own(tmp_path: Path) -> None:
     problem, shapes = facts.problem, facts.shapes
     assert read_first_layers("target@8") == ("target", 8)
     assert [read_first_layers(name) for name in ("draft", "text", "target@0")] == [None] * 3
-    assert proposers(problem, shapes) == ("draft", "text", "target@2", "target@4", "target@8")
+    assert proposers(problem, shapes) == ("draft", "target@2", "target@4", "target@8", "text")
     key = acceptance_key(problem, shapes, "target@8")
     assert key.layers == 8 and key.how == "best"
     assert key.proposer_digest == key.target_digest == facts.target.digest
@@ -112,6 +112,6 @@ def test_first_layers_are_a_proposer_of_their_own(tmp_path: Path) -> None:
 
 
 def test_methods_left_out_measure_nothing(tmp_path: Path) -> None:
-    example_facts(tmp_path)
+    shapes = example_facts(tmp_path).shapes
     problem = problem_from_dict(example_problem(methods=["draft_model"]), tmp_path)
-    assert proposers(problem, model_shapes(problem)) == ("draft", "text")
+    assert proposers(problem, shapes) == ("draft", "text")
