@@ -92,18 +92,32 @@ class Method(ABC, Generic[OptionsT]):
     Attributes:
         name: the word that stands in problem files.
         summary: one line for `specplan methods`.
+        paper: where it was published, or who runs it.
         lossless: whether the output law is the target's own.
         sources: sources that it drafts from (words of the problem's `sources`).
         source_proposers: what acceptance profiles call its sources, and how children are chosen.
         needs_draft_model: whether it needs a model or drafter beside the target.
+        priced: whether its plans have a price, given an acceptance profile.
+        emitted: whether it writes plans in the ops of the language.
+        runnable: whether a backend of this package runs what it writes.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    paper: ClassVar[str] = ""
     lossless: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = ()
     source_proposers: ClassVar[Mapping[str, How]] = {}
     needs_draft_model: ClassVar[bool] = False
+    priced: ClassVar[bool] = True
+    emitted: ClassVar[bool] = True
+    runnable: ClassVar[bool] = True
+
+    @property
+    def status(self) -> tuple[str, ...]:
+        """Those of `priced`, `emitted` and `runnable` that hold."""
+        words = {"priced": self.priced, "emitted": self.emitted, "runnable": self.runnable}
+        return tuple(word for word, holds in words.items() if holds)
 
     @abstractmethod
     def choices(self, facts: ProblemFacts) -> Sequence[Family[OptionsT] | Refusal]:

@@ -64,6 +64,6 @@ def measured_here(problem: Problem) -> Problem:
     )
     sources = tuple(source for source in problem.sources if source not in unmeasured)
     left = problem.model_copy(update={"models": models, "sources": sources})
-    known = proposers(left)
-    acceptance = {name: path for name, path in problem.acceptance.items() if name in known}
+    gone = set(proposers(problem)) - set(proposers(left))
+    acceptance = {name: path for name, path in problem.acceptance.items() if name not in gone}
     return left.model_copy(update={"acceptance": acceptance})

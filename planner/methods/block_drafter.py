@@ -44,7 +44,9 @@ class BlockDrafter(Method[BlockDrafterOptions]):
 
     name: ClassVar[str] = "block_drafter"
     summary: ClassVar[str] = "one pass over the target's hidden states fills a block of tokens"
+    paper: ClassVar[str] = "DFlash, arXiv 2602.06036; z-lab/dflash"
     needs_draft_model: ClassVar[bool] = True
+    runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[BlockDrafterOptions] | Refusal]:
         """Per drafter: every length up to its block."""

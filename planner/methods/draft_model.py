@@ -57,6 +57,9 @@ class DraftModel(Method[DraftModelOptions]):
 
     name: ClassVar[str] = "draft_model"
     summary: ClassVar[str] = "a smaller model drafts a chain or a static tree of tokens"
+    paper: ClassVar[str] = (
+        "Leviathan et al. 2022, arXiv 2211.17192; trees: Chen et al. 2024, arXiv 2402.12374"
+    )
     needs_draft_model: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[DraftModelOptions] | Refusal]:

@@ -59,7 +59,9 @@ class Eagle3(Method[Eagle3Options]):
 
     name: ClassVar[str] = "eagle3"
     summary: ClassVar[str] = "a head over the target's hidden states drafts a chain or static tree"
+    paper: ClassVar[str] = "Li et al. 2025, arXiv 2503.01840"
     needs_draft_model: ClassVar[bool] = True
+    runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[Eagle3Options] | Refusal]:
         """Per head: chains of 1 to 10 tokens, and trees by nodes and depth."""

@@ -48,6 +48,7 @@ class EarlyExit(Method[EarlyExitOptions]):
 
     name: ClassVar[str] = "early_exit"
     summary: ClassVar[str] = "the target's first layers draft a chain, the others verify it"
+    paper: ClassVar[str] = "Elhoushi et al. 2024, arXiv 2404.16710"
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[EarlyExitOptions] | Refusal]:
         """Per exit layer, chains of 1 to 8 tokens."""

@@ -45,8 +45,10 @@ class Mtp(Method[MtpOptions]):
 
     name: ClassVar[str] = "mtp"
     summary: ClassVar[str] = "the target's own multi-token-prediction modules draft a chain"
+    paper: ClassVar[str] = "DeepSeek-AI 2024, arXiv 2412.19437 section 2.2"
     sources: ClassVar[tuple[str, ...]] = ("mtp",)
     source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "best"}
+    runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MtpOptions] | Refusal]:
         """Chains of 1 to 8 tokens."""

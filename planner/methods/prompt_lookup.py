@@ -48,6 +48,7 @@ class PromptLookup(Method[PromptLookupOptions]):
 
     name: ClassVar[str] = "prompt_lookup"
     summary: ClassVar[str] = "drafts copied from the request's own text after a matching suffix"
+    paper: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
     sources: ClassVar[tuple[str, ...]] = ("prompt_lookup",)
     source_proposers: ClassVar[Mapping[str, How]] = {TEXT_PROPOSER: "given"}
 

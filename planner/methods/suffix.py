@@ -54,8 +54,10 @@ class Suffix(Method[SuffixOptions]):
 
     name: ClassVar[str] = "suffix"
     summary: ClassVar[str] = "drafts copied from outputs of the past after a matching suffix"
+    paper: ClassVar[str] = "Oliaro et al. 2024, arXiv 2411.04975"
     sources: ClassVar[tuple[str, ...]] = ("suffix",)
     source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "given"}
+    runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[SuffixOptions] | Refusal]:
         """Chains of 2 to 24 tokens, and up to four continuations where their acceptance is told."""

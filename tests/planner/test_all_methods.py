@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.ir.capabilities import refusals
 from specplan.ir.json_form import plan_from_json, plan_to_json
 from specplan.ir.parser import parse_plan
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal, discover_methods
+from specplan.planner.method_words import method_as_dict, methods_page
 from tests.planner.example_facts import example_facts
 from tests.planner.rich_facts import rich_facts
 
@@ -39,6 +42,7 @@ def test_it_says_what_it_is(method: Method[Any]) -> None:
     assert METHODS[method.name] is method
     assert method.summary and method.summary == method.summary.strip()
     assert isinstance(method.lossless, bool)
+    assert method.paper or not (method.sources or method.needs_draft_model)
 
 
 def test_it_offers_families_whose_settings_differ(method: Method[Any], facts: ProblemFacts) -> None:
@@ -117,3 +121,25 @@ def test_its_options_are_json(method: Method[Any], facts: ProblemFacts) -> None:
         assert isinstance(family, Family)
         for options in family.settings:
             assert json.loads(json.dumps(options.as_dict())).keys() == options.as_dict().keys()
+
+
+def test_its_status_is_what_its_plans_are(method: Method[Any], facts: ProblemFacts) -> None:
+    """Priced and emitted by the tests above; runnable where the reference backend takes them."""
+    assert method.priced and method.emitted
+    for family in method.choices(facts):
+        assert isinstance(family, Family)
+        for options in family.settings:
+            found = refusals(method.plan(facts, options), CAPABILITIES)
+            assert (not found) == method.runnable, found
+
+
+def test_the_page_of_methods_is_that_of_the_code() -> None:
+    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
+    found = [METHODS[name] for name in sorted(METHODS)]
+    assert page == methods_page(found), "run: specplan methods --markdown > docs/methods.md"
+
+
+def test_methods_as_data(method: Method[Any]) -> None:
+    told = method_as_dict(method)
+    assert json.loads(json.dumps(told)) == told
+    assert {word for word in ("priced", "emitted", "runnable") if told[word]} == set(method.status)

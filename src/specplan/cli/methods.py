@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json, print_table
 
 
-def methods(json: JsonOption = False) -> None:
-    """List the drafting methods."""
+def methods(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print all methods as the page docs/methods.md.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """List the drafting methods, and what of each is priced, emitted and runnable."""
     from specplan import api
+    from specplan.planner.method_words import (
+        drafts_from,
+        method_as_dict,
+        methods_page,
+        output_words,
+    )
 
     found = api.list_methods()
-    if json:
-        print_json(
-            {
-                "methods": [
-                    {
-                        "name": method.name,
-                        "summary": method.summary,
-                        "lossless": method.lossless,
-                        "sources": list(method.sources),
-                        "needs_draft_model": method.needs_draft_model,
-                    }
-                    for method in found
-                ]
-            }
+    if markdown:
+        print(methods_page(found), end="")
+    elif json:
+        print_json({"methods": [method_as_dict(method) for method in found]})
+    else:
+        print_table(
+            ("method", "drafts from", "output", "status", "what it does"),
+            [
+                (
+                    method.name,
+                    drafts_from(method),
+                    output_words(method),
+                    ", ".join(method.status),
+                    method.summary,
+                )
+                for method in found
+            ],
         )
-        return
-    print_table(
-        ("method", "drafts from", "output", "what it does"),
-        [
-            (
-                method.name,
-                ", ".join((*method.sources, *(["draft model"] * method.needs_draft_model))) or "-",
-                "the target's own" if method.lossless else "changed",
-                method.summary,
-            )
-            for method in found
-        ],
-    )

@@ -1,0 +1,65 @@
+"""The methods as the page `docs/methods.md`, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specplan.planner.method import Method
+
+_HEAD = """# Methods
+
+What the search may choose from: one file each in `planner/methods/`, or an entry point of the group
+`specplan.methods` in another package. This page is written by `specplan methods --markdown`; a test
+holds it to the code, and each status to the plans that the method writes.
+
+- **priced**: its plans have a price on any device, given an acceptance profile;
+- **emitted**: it writes its plans in the ops of the [plan language](plan_language.md);
+- **runnable**: the `reference` backend runs what it writes. Other methods are planned for with
+  `backend: none` ([problem.md](problem.md)), and their acceptance is given, not measured.
+
+| method | what it does | drafts from | output | status | source |
+|---|---|---|---|---|---|
+"""
+
+
+def methods_page(methods: Sequence[Method[Any]]) -> str:
+    """The page, one row per method."""
+    return _HEAD + "".join(f"| {' | '.join(_row(method))} |\n" for method in methods)
+
+
+def method_as_dict(method: Method[Any]) -> dict[str, Any]:
+    """What a method says of itself, ready for JSON."""
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "paper": method.paper,
+        "lossless": method.lossless,
+        "sources": list(method.sources),
+        "needs_draft_model": method.needs_draft_model,
+        "priced": method.priced,
+        "emitted": method.emitted,
+        "runnable": method.runnable,
+    }
+
+
+def output_words(method: Method[Any]) -> str:
+    """Whose law the output follows."""
+    return "the target's own" if method.lossless else "changed"
+
+
+def drafts_from(method: Method[Any]) -> str:
+    """Its sources, and whether it needs a model or drafter beside the target."""
+    beside = ["a draft model or drafter"] if method.needs_draft_model else []
+    return ", ".join([*method.sources, *beside]) or "-"
+
+
+def _row(method: Method[Any]) -> tuple[str, ...]:
+    return (
+        f"`{method.name}`",
+        method.summary,
+        drafts_from(method),
+        output_words(method),
+        ", ".join(method.status),
+        method.paper or "-",
+    )
