@@ -11,13 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import Tensor
+
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.measure.continuations import continue_prompts
 from specplan.measure.machine import versions
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
-from specplan.measure.teacher import greedy_ranks, lookup_lengths, sampled_ranks, text_logits
+from specplan.measure.teacher import (
+    greedy_ranks,
+    lookup_lengths,
+    sampled_ranks,
+    text_logits,
+    text_states,
+)
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import ProblemFacts, acceptance_key, proposers, read_first_layers
 from specplan.runtime.requests import Request
@@ -26,6 +34,8 @@ MOST_RANKS = 16
 """Ranks that are told apart; a child beyond is never worth its node."""
 MOST_LOOKED_UP = 32
 """Tokens of a looked-up continuation that are compared."""
+States = dict[str, Tensor]
+"""The target's last hidden states along the outputs of some prompts, for all proposers."""
 
 
 def measure_acceptance(
@@ -62,8 +72,9 @@ def measure_acceptance(
     wide = list(wanted)
     for stop in range(LEAST_PROMPTS, len(prompts) + LEAST_PROMPTS, LEAST_PROMPTS):
         outputs = continue_prompts(bench, prompts[:stop], progress)
+        states: States = {}
         for name in wide:
-            growing[name].grow(prompts, outputs, progress)
+            growing[name].grow(prompts, outputs, progress, states)
         if precision > 0.0 and stop < len(prompts):
             wide = [name for name in wide if growing[name].half_width(facts) > precision]
         if not wide:
@@ -95,15 +106,44 @@ class _Growing:
         return cls(bench, key, path, _read(path, key))
 
     def grow(
-        self, prompts: list[TokenPrompt], outputs: list[tuple[int, ...]], progress: Progress
+        self,
+        prompts: list[TokenPrompt],
+        outputs: list[tuple[int, ...]],
+        progress: Progress,
+        states: States,
     ) -> None:
         """Trace the first prompts, those with an output; the others are counted as to come."""
         title = f"acceptance of {self.key.proposer}"
         for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=False)):
             progress(title, index, len(prompts))
             if prompt.id not in self.known and output:
-                self.known[prompt.id] = _trace(self.bench, self.key, prompt, output, index)
+                self.known[prompt.id] = self._trace(prompt, output, index, states)
                 self.profile(prompts).save(self.path)
+
+    def _trace(
+        self, prompt: TokenPrompt, output: tuple[int, ...], index: int, states: States
+    ) -> tuple[int, ...]:
+        """Accepted rank, or accepted length for a source, at every position of one output."""
+        bench, key = self.bench, self.key
+        text, start = [*prompt.tokens, *output], len(prompt.tokens)
+        if key.match is not None:
+            return tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
+        role, layers = read_first_layers(key.proposer) or (key.proposer, None)
+        draft = text_logits(bench.models[role], text, start, layers)
+        if key.temperature == 0.0:
+            return tuple(greedy_ranks(draft, list(output), MOST_RANKS))
+        request = Request(
+            prompt_tokens=prompt.tokens,
+            temperature=key.temperature,
+            top_k=key.top_k,
+            top_p=key.top_p,
+            seed=bench.problem.seed + index,
+        )
+        target = bench.models["target"]
+        if prompt.id not in states:
+            states[prompt.id] = text_states(target, text, start)
+        most = 1 if key.how == "draw" else MOST_RANKS
+        return tuple(sampled_ranks(target.logits(states[prompt.id][None])[0], draft, request, most))
 
     def profile(self, prompts: list[TokenPrompt], **more: float) -> AcceptanceProfile:
         """As far as it has grown, prompts in the order of the file."""
@@ -169,25 +209,3 @@ def _profile(
     lookup = key.how == "given"
     blank = AcceptanceProfile(key, ranks=None if lookup else rows, lengths=rows if lookup else None)
     return replace(blank, provenance=provenance)
-
-
-def _trace(
-    bench: Workbench, key: AcceptanceKey, prompt: TokenPrompt, output: tuple[int, ...], index: int
-) -> tuple[int, ...]:
-    """Accepted rank, or accepted length for a source, at every position of one output."""
-    text, start = [*prompt.tokens, *output], len(prompt.tokens)
-    if key.match is not None:
-        return tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
-    role, layers = read_first_layers(key.proposer) or (key.proposer, None)
-    draft = text_logits(bench.models[role], text, start, layers)
-    if key.temperature == 0.0:
-        return tuple(greedy_ranks(draft, list(output), MOST_RANKS))
-    request = Request(
-        prompt_tokens=prompt.tokens,
-        temperature=key.temperature,
-        top_k=key.top_k,
-        top_p=key.top_p,
-        seed=bench.problem.seed + index,
-    )
-    target = text_logits(bench.models["target"], text, start)
-    return tuple(sampled_ranks(target, draft, request, MOST_RANKS))

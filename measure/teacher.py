@@ -27,7 +27,15 @@ NO_RANK = -1
 def text_logits(
     model: CausalModel, text: list[int], start: int, layers: int | None = None
 ) -> Tensor:
-    """Logits `[n - start, V]` that predict tokens start..n-1 of a text.
+    """Logits `[n - start, V]` that predict tokens start..n-1 of a text; see `text_states`."""
+    return model.logits(text_states(model, text, start, layers)[None])[0]
+
+
+@torch.inference_mode()
+def text_states(
+    model: CausalModel, text: list[int], start: int, layers: int | None = None
+) -> Tensor:
+    """Hidden states `[n - start, hidden]` from which tokens start..n-1 of a text are predicted.
 
     Args:
         model: the model.
@@ -39,10 +47,8 @@ def text_logits(
     positions = torch.arange(len(text) - 1, device=model.device)[None]
     mask = torch.ones(1, len(text) - 1, len(text) - 1, dtype=torch.bool, device=model.device).tril()
     cache = model.new_cache(1, len(text))
-    rows = torch.arange(start - 1, len(text) - 1, device=model.device)[None]
     span = (0, layers or model.num_layers)
-    hidden = model.hidden(tokens, positions, positions, mask, cache, span)
-    return model.logits(hidden, rows)[0]
+    return model.hidden(tokens, positions, positions, mask, cache, span)[0, start - 1 :]
 
 
 def greedy_ranks(draft: Tensor, tokens: list[int], most: int) -> list[int]:

@@ -29,6 +29,7 @@ def acceptance_key(
     Returns:
         The key. At temperature 0 a draft model's children are its best ranks; above, they are
         drawn without replacement, which serves chains too: the first such draw is a plain one.
+        First layers are drawn from once: they draft chains, and a judged draw is quick to measure.
         Drafters that read hidden states give their best ranks at every temperature, as in engines.
 
     Raises:
@@ -50,7 +51,7 @@ def acceptance_key(
         )
     reads_states = shape is not None and shape.feature_width is not None
     how: How = "best" if workload.greedy or reads_states else "draw_distinct"
-    how = of_source.get(proposer, how)
+    how = "draw" if layers is not None and not workload.greedy else of_source.get(proposer, how)
     return AcceptanceKey(
         proposer=proposer,
         target_digest=shapes["target"].digest,

@@ -105,6 +105,8 @@ def test_first_layers_are_a_proposer_of_their_own(tmp_path: Path) -> None:
     assert proposers(problem, shapes) == ("draft", "target@2", "target@4", "target@8", "text")
     key = acceptance_key(problem, shapes, "target@8")
     assert key.layers == 8 and key.how == "best"
+    warm = example_facts(tmp_path, temperature=0.8).problem
+    assert acceptance_key(warm, shapes, "target@8").how == "draw"
     assert key.proposer_digest == key.target_digest == facts.target.digest
     for wrong in ("target@32", "other@2"):
         with pytest.raises(UsageError, match="no model has first layers"):
