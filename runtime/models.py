@@ -126,10 +126,11 @@ class CausalModel:
                 made[window] = additive_mask(allowed, self._groups, self.dtype)
             return made[window]
 
-        if features is None:
-            features = self.family.embed(tokens, positions)
         span = layers or (0, self.num_layers)
-        return self.family.run(features, positions, masks, writer, span)
+        if features is not None:
+            return self.family.run(features, positions, masks, writer, span)
+        # not kept in a variable: the first layer's output replaces it
+        return self.family.run(self.family.embed(tokens, positions), positions, masks, writer, span)
 
     @torch.no_grad()
     def logits(self, hidden: Tensor, gather: Tensor | None = None) -> Tensor:
