@@ -3,10 +3,11 @@
     python benchmarks/intervals.py predict --work DIR
     python benchmarks/intervals.py measure --work DIR [--json]
 
-A case is one plan at one batch size over one group of prompts; its value is the speed of the whole
-run, output tokens over all seconds, prompts included. The prompts of a task are dealt at random
-into a half that the acceptance is measured on and a half that the cases run on. Device and
-acceptance are measured by `predict`; nothing that `measure` sees flows back.
+A case is one plan at one batch size over one group of prompts. Its value is the speed of the whole
+run, output tokens over all seconds, prompts included; and its speed over that of plain decoding on
+the same prompts within the same minutes, which a machine that drifts falsifies less. The prompts of
+a task are dealt at random into a half that the acceptance is measured on and a half that the cases
+run on. Device and acceptance are measured by `predict`; nothing that `measure` sees flows back.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +28,8 @@ from specplan.cost_models.forecast import Forecast
 from specplan.ir.files import read_json, write_atomic, write_json_atomic
 from specplan.ir.parser import parse_plan
 from specplan.ir.printer import print_plan
-from specplan.planner import Candidate, load_problem
+from specplan.planner import PLAIN, Candidate, load_problem
+from specplan.planner.comparing import gains
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCHES = (1, 2, 4)
@@ -56,6 +58,7 @@ def problem(work: Path, task: str, seed: int) -> dict[str, Any]:
             "drafts": [{"name": "draft", "path": str(models / "draft")}],
         },
         "sources": ["prompt_lookup"],
+        "methods": ["autoregressive", "draft_model", "prompt_lookup"],
         "device": "measured",
         "backend": "reference",
         "workload": {
@@ -105,8 +108,14 @@ def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
         write_json_atomic(work / f"{task}.json", described)
         result = api.optimize(described, progress=tell)
         for candidate in wanted(result.search.candidates):
-            for estimate in candidate.estimates:
+            for estimate, plain in zip(
+                candidate.estimates, result.search.plain.estimates, strict=True
+            ):
                 forecast = Forecast.from_dict(asdict(estimate)).tokens_per_second(GROUP)
+                run = estimate
+                if estimate.prompts:
+                    rounds = estimate.rounds.predictive(estimate.prompts, GROUP)
+                    run = replace(estimate, rounds=rounds)
                 cases.append(
                     {
                         "task": task,
@@ -114,7 +123,7 @@ def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
                         "words": f"{candidate.method} {candidate.words}",
                         "batch": estimate.batch,
                         "predicted": asdict(forecast),
-                        "mean": asdict(estimate.tokens_per_second_end_to_end),
+                        "predicted_gain": asdict(gains(run, plain)),
                     }
                 )
     write_json_atomic(work / "predictions.json", {"cases": cases, "group": GROUP})
@@ -131,50 +140,66 @@ def measure(work: Path, seed: int) -> list[dict[str, Any]]:
         task: Workbench(load_problem(work / f"{task}.json"))
         for task in sorted({case["task"] for case in stored["cases"]})
     }
-    runs = []
+    blocks: dict[tuple[str, int, int], list[Any]] = {}
     for case in stored["cases"]:
         bench = benches[case["task"]]
         timer = plan_timer(bench, parse_plan(case["plan"]))
         prompts = bench.prompts(BENCH)
         timer(prompts[: case["batch"]])  # allocates and warms caches
         for first in range(0, len(prompts) - GROUP + 1, GROUP):
-            runs.append((case, timer, prompts[first : first + GROUP]))
-    random.Random(seed).shuffle(runs)
-    found = []
-    for place, (case, timer, prompts) in enumerate(runs):
-        tell("measuring", place, len(runs))
-        batches = [prompts[i : i + case["batch"]] for i in range(0, GROUP, case["batch"])]
-        outcomes = [timer(batch) for batch in batches]
-        tokens = sum(len(output) for outcome in outcomes for output in outcome.outputs)
-        value = tokens / sum(outcome.seconds for outcome in outcomes)
-        found.append({**case, "plan": None, "measured": value})
+            block = blocks.setdefault((case["task"], case["batch"], first), [])
+            block.append((case, timer, prompts[first : first + GROUP]))
+    draws = random.Random(seed)
+    order = sorted(blocks)
+    draws.shuffle(order)
+    found: list[dict[str, Any]] = []
+    for place, key in enumerate(order):
+        tell("measuring", place, len(order))
+        runs = blocks[key]
+        draws.shuffle(runs)
+        measured = [(case, _speed(timer, prompts, key[1])) for case, timer, prompts in runs]
+        (plain,) = (speed for case, speed in measured if case["words"].startswith(PLAIN))
+        for case, speed in measured:
+            found.append({**case, "plan": None, "measured": speed, "gain": speed / plain})
         write_json_atomic(work / "measured.json", found)
     return found
 
 
-def scores(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Coverage and widths, in all and by plan and batch."""
+def _speed(timer: Any, prompts: Sequence[Any], batch: int) -> float:
+    outcomes = [timer(prompts[i : i + batch]) for i in range(0, len(prompts), batch)]
+    tokens = sum(len(output) for outcome in outcomes for output in outcome.outputs)
+    return float(tokens / sum(outcome.seconds for outcome in outcomes))
 
-    def row(part: Sequence[dict[str, Any]]) -> dict[str, float]:
-        inside = [c["predicted"]["low"] <= c["measured"] <= c["predicted"]["high"] for c in part]
-        widths = [(c["predicted"]["high"] - c["predicted"]["low"]) / c["measured"] for c in part]
-        errors = [c["predicted"]["mean"] / c["measured"] - 1.0 for c in part]
+
+def scores(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Coverage and widths: of speeds and of gains over plain decoding, by plan and batch."""
+
+    def row(part: Sequence[dict[str, Any]], value: str, interval: str) -> dict[str, float]:
+        pairs = [(c[value], c[interval]) for c in part]
         return {
-            "cases": len(part),
-            "coverage": sum(inside) / len(part),
-            "median_width": median(widths),
-            "median_error": median(errors),
-            "median_absolute_error": median(map(abs, errors)),
+            "cases": len(pairs),
+            "coverage": sum(i["low"] <= v <= i["high"] for v, i in pairs) / len(pairs),
+            "below": sum(v < i["low"] for v, i in pairs) / len(pairs),
+            "median_width": median((i["high"] - i["low"]) / v for v, i in pairs),
+            "median_error": median(i["mean"] / v - 1.0 for v, i in pairs),
+            "median_absolute_error": median(abs(i["mean"] / v - 1.0) for v, i in pairs),
         }
 
-    groups = sorted({(c["words"].split(" by ")[0], c["batch"]) for c in cases})
+    drafting = [case for case in cases if not case["words"].startswith(PLAIN)]
+    groups = sorted({(c["words"].split(" by ")[0], c["batch"]) for c in drafting})
     by_plan = {
         f"{words}, batch {batch}": row(
-            [c for c in cases if (c["words"].split(" by ")[0], c["batch"]) == (words, batch)]
+            [c for c in drafting if (c["words"].split(" by ")[0], c["batch"]) == (words, batch)],
+            "gain",
+            "predicted_gain",
         )
         for words, batch in groups
     }
-    return {**row(cases), "by_plan": by_plan}
+    return {
+        "speed": row(cases, "measured", "predicted"),
+        "gain": row(drafting, "gain", "predicted_gain"),
+        "gain_by_plan": by_plan,
+    }
 
 
 def tell(what: str, done: int, total: int) -> None:
@@ -200,9 +225,10 @@ def main() -> None:
     if options.json:
         print(json.dumps(result))
         return
-    for name, row in [("all", result), *result["by_plan"].items()]:
+    rows = {"speed, all": result["speed"], "gain, all": result["gain"], **result["gain_by_plan"]}
+    for name, row in rows.items():
         print(
-            f"{name:44s} {row['cases']:4d} cases, {row['coverage']:6.1%} inside, width "
+            f"{name:52s} {row['cases']:4d} cases, {row['coverage']:6.1%} inside, width "
             f"{row['median_width']:5.1%}, error {row['median_error']:+6.1%}"
         )
 
