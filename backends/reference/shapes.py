@@ -38,6 +38,7 @@ class _Walk:
         self.plan = plan
         self.tree: Lineage | None = None
         self.ran: defaultdict[tuple[State | None, tuple[Span, ...]], set[int]] = defaultdict(set)
+        self.kept: defaultdict[State, set[int]] = defaultdict(set)
         self.drawn: set[int] = set()
         self.kinds: set[str] = set()
 
@@ -82,18 +83,29 @@ class _Walk:
         return _rows_for(step.reads[op.rows], at)
 
     def _forward(self, op: Forward, step: Step) -> str | None:
+        first = (op.cache, op.layers) not in self.ran
         nodes = set(nodes_of(step.reads, op.nodes[0], "forward").indices or ()) - {ROOT}
         ran = self.ran[op.cache, op.layers]
         if nodes & ran:
             return f"node {min(nodes & ran)} has run in this round already"
         ran |= nodes
-        if op.features is not None and not continues_stack(self.plan, op):
-            return "features may only be the model's own, of the layer that it begins at"
+        if first:  # it catches up the text, the root included
+            nodes.add(ROOT)
+        return self._tracks(op, nodes)
+
+    def _tracks(self, op: Forward, nodes: set[int]) -> str | None:
+        """Why hidden states cannot be read or kept; notes which nodes' are kept."""
+        if op.features is not None:
+            if not continues_stack(self.plan, op):
+                return "features may only be the model's own, of the layer that it begins at"
+            if not nodes <= self.kept[op.features]:
+                return f"no earlier pass of the round keeps all that it reads of @{op.features}"
         track = None if op.keep is None else self.plan.state(op.keep)
         if isinstance(track, TrackState):
             own = track.model == op.model
             if not own or not op.layers or op.layers[0].stop != track.layer:
                 return "keep may only name a track of the model's own, of the layer that it ends at"
+            self.kept[track.name] |= nodes
         return None
 
 

@@ -15,6 +15,7 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
 from specplan.runtime.requests import Request
+from tests.backends import test_layer_spans as layer_spans
 from tests.backends.pairs import load_pair, plain, run
 from tests.ir.edits import change_name, delete, duplicate, swap
 from tests.ir.plans_on_disk import plan_of, text_of
@@ -40,8 +41,10 @@ round decode {
 BASES = (
     *map(text_of, ("draft_chain", "static_tree", "prompt_lookup", "autoregressive", "schedule")),
     TWO_TREES,
+    layer_spans.text_of(layer_spans.CHAIN_1),
+    layer_spans.text_of(layer_spans.TREE),
 )
-RUNS = 120
+RUNS = 150
 
 
 def number(lines: list[str], chance: random.Random) -> None:
@@ -87,6 +90,9 @@ def test_well_formed_plans_are_refused_by_name_or_decode_as_the_target(pair_fold
             assert run(plan, models, requests) == expected, text
             fates["ran"] += 1
         except MissingCapabilityError:
+            fates["refused"] += 1
+        except UsageError as error:  # its spans of layers end where the target's stack does not
+            assert "ends the stack of target" in str(error)
             fates["refused"] += 1
         if fates["ran"] == RUNS:
             break

@@ -79,13 +79,18 @@ def models(pair_folder: Path) -> dict[str, CausalModel]:
     return load_pair(pair_folder)
 
 
-def plan_of(rounds: str) -> Plan:
+def text_of(rounds: str) -> str:
+    """A plan's text, with the tracks that its rounds name."""
     tracks = (
         f"state @{name} = track target layer={layer}\n"
         for name, layer in TRACKS.items()
         if f"@{name}" in rounds
     )
-    return parse_plan(HEAD + "".join(tracks) + rounds)
+    return HEAD + "".join(tracks) + rounds
+
+
+def plan_of(rounds: str) -> Plan:
+    return parse_plan(text_of(rounds))
 
 
 @pytest.mark.parametrize("rounds", PLANS.values(), ids=PLANS)
@@ -155,3 +160,12 @@ def test_a_stack_of_another_height_is_refused(models: dict[str, CausalModel]) ->
 def test_states_kept_within_a_pass_are_refused() -> None:
     plan = plan_of(TREE.replace("layers=[0:1] keep=@one", "layers=[0:2] keep=@one"))
     assert "of the layer that it ends at" in str(next(shape_refusals(plan)))
+
+
+def test_states_that_no_pass_of_the_round_kept_are_refused() -> None:
+    kept, read = (next(line for line in TREE.splitlines() if word in line)
+                  for word in ("keep=@two", "features=@two"))  # fmt: skip
+    swapped = TREE.replace(kept, "KEPT").replace(read, kept).replace("KEPT", read)
+    for rounds in (swapped, CHAIN_1.replace("repeat 3", "repeat 0")):
+        without = "".join(line for line in rounds.splitlines(True) if "%last" not in line)
+        assert "no earlier pass of the round keeps" in str(next(shape_refusals(plan_of(without))))
