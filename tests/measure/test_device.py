@@ -164,16 +164,17 @@ def test_layers_of_the_target_are_measured_apart(bench: Workbench) -> None:
     device = measure_device(bench, facts, passes=1)
     shape, (batch, context) = facts.target, cells(facts)[0]
     rows = {
-        (row.layers, row.tokens, row.logits)
+        (row.layers, row.tokens, row.logits): row.seconds
         for row in device.table.rows.values()
-        if isinstance(row, ForwardRow) and row.layers is not None
+        if isinstance(row, ForwardRow)
+        and row.layers
+        and (row.batch, row.context) == (batch, context)
     }
-    assert rows == {((0, 1), 1, True), ((0, 1), 1, False)} | {
+    assert rows.keys() == {((0, 1), 1, True), ((0, 1), 1, False)} | {
         ((1, 3), length + 1, True) for length in (1, 3, 8)
     }
-    with_logits, without = (
-        device.forward_seconds(shape, batch, 1, context, rows, (0, 1)).median for rows in (1, 0)
-    )
-    assert without < with_logits < device.forward_seconds(shape, batch, 1, context).median
+    for logits in (True, False):
+        found = device.forward_seconds(shape, batch, 1, context, int(logits), (0, 1))
+        assert found.median == rows[(0, 1), 1, logits]
     between = device.forward_seconds(shape, batch, 6, context, 6, (1, 3))
     assert between.median > 0 and not between.extrapolated
