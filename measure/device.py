@@ -31,7 +31,7 @@ from specplan.measure.workbench import Workbench
 from specplan.planner import ProblemFacts, proposers, read_first_layers
 from specplan.runtime.executable import Executable
 
-PASSES = 6
+PASSES = 4
 """Passes over the grid; the spread of a row's own centre is read from their differences."""
 MOST_REFINED = 8
 """Rows measured at most between anchors that show a cliff."""

@@ -206,15 +206,22 @@ def _random_trees(draw: st.DrawFn, chain: bool = False) -> tuple[Any, ...]:
     index = [parent + 1 for parent in parents]
     if kind == "mixed":
         index = [row if draw(st.booleans()) else -1 for row in index]
+    tokens = torch.randint(vocabulary, (batch, count), generator=generator)
     tree = DraftedTree(
-        torch.randint(vocabulary, (batch, count), generator=generator),
+        tokens,
         parents,
         live=torch.rand(batch, count, generator=generator) < 0.85,
         laws=None if kind == "point" else laws(),
         law_index=None if kind == "point" else tuple(index),
-        distinct=draw(st.booleans()),
+        distinct=draw(st.booleans()) and _siblings_differ(tokens, parents),
     )
     return tree, laws(), torch.rand(batch, nodes, dtype=torch.float64, generator=generator)
+
+
+def _siblings_differ(tokens: torch.Tensor, parents: tuple[int, ...]) -> bool:
+    """Draws without replacement never repeat a token, those that were not needed included."""
+    families = [[n for n, p in enumerate(parents) if p == parent] for parent in set(parents)]
+    return all(len(set(row[f].tolist())) == len(f) for row in tokens for f in families)
 
 
 def _equal(rule: str, case: tuple[Any, ...], *functions: str) -> None:
