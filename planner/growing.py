@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.values import print_atom
-from specplan.planner.method import Domain
+from specplan.planner.method import Domain, Options
 from specplan.planner.plan_text import number_list
 from specplan.planner.trees import GrowLevel, StaticTree, grow_levels
 from specplan.planner.worthwhile_trees import DEPTH, NODES
@@ -16,6 +18,35 @@ TREE_DOMAINS = {
 }
 LevelForward = Callable[[int, str], str]
 """The forward that gives the rows of a level: of its number and the nodes that get children."""
+
+
+@dataclass(frozen=True)
+class TreeOptions(Options):
+    """Who drafts, and what shape (see `specplan.planner.trees` for the conventions).
+
+    Attributes:
+        draft: name of the draft model or head.
+        parents: parent of each drafted node, -1 for children of the root.
+        ranks: 0-based order of each node among its siblings.
+    """
+
+    draft: str
+    parents: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+    @property
+    def tree(self) -> StaticTree:
+        """The shape."""
+        return StaticTree(self.parents, self.ranks)
+
+    @property
+    def words(self) -> str:
+        """`chain of 4 by draft`, `tree of 12, depth 5, by draft`."""
+        return tree_words(self.tree, self.draft)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options, and the number of nodes and levels for the reader."""
+        return {**super().as_dict(), "nodes": len(self.tree), "depth": self.tree.depth}
 
 
 def tree_words(tree: StaticTree, drafter: str) -> str:

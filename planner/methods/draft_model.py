@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import TREE_DOMAINS, tree_text, tree_words
-from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.growing import TREE_DOMAINS, TreeOptions, tree_text
+from specplan.planner.method import Domain, Family, Method, Refusal
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.trees import StaticTree, chain
 from specplan.planner.worthwhile_trees import worthwhile_trees
@@ -24,32 +24,8 @@ CHAIN_LENGTHS = tuple(range(1, 17))
 
 
 @dataclass(frozen=True)
-class DraftModelOptions(Options):
-    """Which model drafts, and what shape (see `specplan.planner.trees` for the conventions).
-
-    Attributes:
-        draft: name of the draft model.
-        parents: parent of each drafted node, -1 for children of the root.
-        ranks: 0-based order of each node among its siblings.
-    """
-
-    draft: str
-    parents: tuple[int, ...]
-    ranks: tuple[int, ...]
-
-    @property
-    def tree(self) -> StaticTree:
-        """The shape."""
-        return StaticTree(self.parents, self.ranks)
-
-    @property
-    def words(self) -> str:
-        """`chain of 4 by draft`, `tree of 12, depth 5, by draft`."""
-        return tree_words(self.tree, self.draft)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The options, and the number of nodes and levels for the reader."""
-        return {**super().as_dict(), "nodes": len(self.tree), "depth": self.tree.depth}
+class DraftModelOptions(TreeOptions):
+    """Which model drafts, and what shape."""
 
 
 class DraftModel(Method[DraftModelOptions]):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import TREE_DOMAINS, chain_text, tree_text, tree_words
-from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.growing import TREE_DOMAINS, TreeOptions, chain_text, tree_text
+from specplan.planner.method import Domain, Family, Method, Refusal
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.trees import StaticTree, chain
 from specplan.planner.worthwhile_trees import worthwhile_trees
@@ -26,32 +26,8 @@ CHAIN_LENGTHS = tuple(range(1, 11))
 
 
 @dataclass(frozen=True)
-class Eagle3Options(Options):
-    """Which head drafts, and what shape (see `specplan.planner.trees` for the conventions).
-
-    Attributes:
-        draft: name of the head.
-        parents: parent of each drafted node, -1 for children of the root.
-        ranks: 0-based order of each node among its siblings.
-    """
-
-    draft: str
-    parents: tuple[int, ...]
-    ranks: tuple[int, ...]
-
-    @property
-    def tree(self) -> StaticTree:
-        """The shape."""
-        return StaticTree(self.parents, self.ranks)
-
-    @property
-    def words(self) -> str:
-        """`chain of 4 by head`, `tree of 12, depth 5, by head`."""
-        return tree_words(self.tree, self.draft)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The options, and the number of nodes and levels for the reader."""
-        return {**super().as_dict(), "nodes": len(self.tree), "depth": self.tree.depth}
+class Eagle3Options(TreeOptions):
+    """Which head drafts, and what shape."""
 
 
 class Eagle3(Method[Eagle3Options]):
