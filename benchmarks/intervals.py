@@ -54,8 +54,8 @@ def problem(work: Path, task: str, seed: int) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "models": {
-            "target": {"path": str(models / "target")},
-            "drafts": [{"name": "draft", "path": str(models / "draft")}],
+            "target": {"path": str(models / "target"), "dtype": "float32"},
+            "drafts": [{"name": "draft", "path": str(models / "draft"), "dtype": "float32"}],
         },
         "sources": ["prompt_lookup"],
         "methods": ["autoregressive", "draft_model", "prompt_lookup"],

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 
-CHAINS = (1, 2, 3, 5, 7, 11, 16)
-BUSHES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-LOOKUPS = (2, 4, 8, 12, 16)
-EXIT_CHAINS = (1, 3, 8)
+CHAINS = (1, 3, 7, 16)
+BUSHES = (2, 4, 8, 16, 32)
+LOOKUPS = (2, 5, 10)
+EXIT_CHAINS = (1, 8)
 
 
 @dataclass(frozen=True)
