@@ -23,55 +23,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from reference_problem import dealt_problem
+
 from specplan import api
 from specplan.cost_models.forecast import Forecast
-from specplan.ir.files import read_json, write_atomic, write_json_atomic
+from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.parser import parse_plan
 from specplan.ir.printer import print_plan
 from specplan.planner import PLAIN, Candidate, load_problem
 from specplan.planner.comparing import gains
 
-ROOT = Path(__file__).resolve().parents[1]
+METHODS = ("autoregressive", "draft_model", "prompt_lookup")
 BATCHES = (1, 2, 4)
 GROUP = 24
 """Prompts per case: a multiple of every batch size."""
 OUTPUT_TOKENS = 64
 CHAINS, LOOKUPS, TREES = (2, 4, 6), (3, 6, 10), (4, 8)
-
-
-def problem(work: Path, task: str, seed: int) -> dict[str, Any]:
-    """The quickstart's problem on newly dealt halves of a task's prompts."""
-    rows = [
-        json.loads(line)
-        for line in (ROOT / f"examples/prompts/{task}.jsonl").read_text("utf-8").splitlines()
-    ]
-    random.Random(seed).shuffle(rows)
-    for place, row in enumerate(rows):
-        row["split"] = ("profile", "bench")[place % 2]
-    prompts = work / f"{task}.jsonl"
-    write_atomic(prompts, "".join(json.dumps(row) + "\n" for row in rows))
-    models = ROOT / "examples/reference_models"
-    return {
-        "schema_version": 1,
-        "models": {
-            "target": {"path": str(models / "target"), "dtype": "float32"},
-            "drafts": [{"name": "draft", "path": str(models / "draft"), "dtype": "float32"}],
-        },
-        "sources": ["prompt_lookup"],
-        "methods": ["autoregressive", "draft_model", "prompt_lookup"],
-        "device": "measured",
-        "backend": "reference",
-        "workload": {
-            "batch_sizes": list(BATCHES),
-            "prompt_tokens": 150,
-            "output_tokens": OUTPUT_TOKENS,
-            "temperature": 0.0,
-            "task": task,
-            "prompts": str(prompts),
-        },
-        "objective": "latency",
-        "profiles": str(work / "profiles"),
-    }
 
 
 def wanted(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -104,7 +71,8 @@ def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
     """Profile, search, and store the forecast of every case."""
     cases = []
     for task in tasks:
-        described = problem(work, task, seed)
+        described = dealt_problem(work, task, seed, batches=BATCHES, output_tokens=OUTPUT_TOKENS)
+        described["methods"] = list(METHODS)
         write_json_atomic(work / f"{task}.json", described)
         result = api.optimize(described, progress=tell)
         for candidate in wanted(result.search.candidates):

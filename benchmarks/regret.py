@@ -1,0 +1,230 @@
+"""How much faster than the chosen plan is the best plan that was measured?
+
+    python benchmarks/regret.py --work DIR [--json]
+
+For each task, temperature and batch size on the reference pair, all candidates whose price is
+within 25 % of the chosen one's are run against each other on held-out prompts. Turn by turn every
+contender runs the same batch of prompts, in random order; one that is slower than the leader beyond
+doubt drops out, the chosen one never does. Then the leader and the chosen plan alone run further
+turns, and only these count: the fastest of many noisy runs would look faster than it is. Each
+workload is stored when it is done, and a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from reference_problem import dealt_problem
+
+from specplan import api
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.measure.contenders import Timer, plan_timer
+from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
+from specplan.planner import Candidate, SearchResult, load_problem
+from specplan.planner.comparing import cell_costs
+
+TASKS, TEMPERATURES, BATCHES = ("code", "prose"), (0.0, 0.8), (1, 2, 4, 8)
+OUTPUT_TOKENS = 64
+WITHIN = 0.25
+"""Contenders are priced at most this part above the winner."""
+FIRST_TURNS, DOUBT = 3, 2.0
+"""Turns before any contender drops out, and standard errors that it takes."""
+
+
+@dataclass(eq=False)
+class Contender:
+    """A plan that runs, and its seconds per output token, turn by turn."""
+
+    words: str
+    run: Timer
+    spent: list[float] = field(default_factory=list)
+
+    def turn(self, prompts: Sequence[TokenPrompt]) -> None:
+        """Run one batch of prompts."""
+        outcome = self.run(prompts)
+        self.spent.append(outcome.seconds / sum(map(len, outcome.outputs)))
+
+
+def contest(
+    contenders: Sequence[Contender],
+    chosen: Contender,
+    groups: Iterator[Sequence[TokenPrompt]],
+    seconds: float,
+    draws: random.Random,
+) -> tuple[Contender, int]:
+    """Who is fastest on the same groups, and on how many; slower ones drop out on the way."""
+    left, start, turns = list(contenders), time.perf_counter(), 0
+    while len(left) > 1 and (turns < FIRST_TURNS or time.perf_counter() - start < seconds):
+        prompts = next(groups)
+        for contender in draws.sample(left, len(left)):
+            contender.turn(prompts)
+        turns += 1
+        if turns >= FIRST_TURNS:
+            leader = min(left, key=lambda contender: sum(contender.spent))
+            left = [c for c in left if c in (leader, chosen) or not _slower(c, leader)]
+    return min(left, key=lambda contender: sum(contender.spent)), turns
+
+
+def _slower(one: Contender, leader: Contender) -> bool:
+    ratios = np.log(np.array(one.spent) / np.array(leader.spent))
+    error = ratios.std(ddof=1) / np.sqrt(len(ratios))
+    return bool(ratios.mean() > DOUBT * error)
+
+
+def duel(
+    chosen: Contender,
+    leader: Contender,
+    groups: Iterator[Sequence[TokenPrompt]],
+    seconds: float,
+    draws: random.Random,
+) -> dict[str, float]:
+    """How much slower the chosen plan is than the leader, on turns of their own.
+
+    Returns:
+        `regret`, the part of the chosen plan's time that the leader saves, with its 90 % interval
+        over turns (jackknife), `turns`.
+    """
+    chosen.spent, leader.spent = [], []
+    start = time.perf_counter()
+    while len(chosen.spent) < 2 * FIRST_TURNS or time.perf_counter() - start < seconds:
+        prompts = next(groups)
+        for contender in draws.sample([chosen, leader], 2):
+            contender.turn(prompts)
+    mine, best = np.array(chosen.spent), np.array(leader.spent)
+    regret = 1.0 - best.sum() / mine.sum()
+    without = 1.0 - (best.sum() - best) / (mine.sum() - mine)
+    error = float(np.sqrt((len(mine) - 1) * ((without - without.mean()) ** 2).mean()))
+    return {
+        "regret": float(regret),
+        "low": float(regret) - 1.645 * error,
+        "high": float(regret) + 1.645 * error,
+        "turns": len(mine),
+    }
+
+
+def field_of(found: SearchResult, cell: int) -> tuple[Candidate, list[Candidate]]:
+    """The plan chosen for one load, and all that run and are priced within reach of it."""
+    chosen = found.best_of_each[cell]
+    assert chosen is not None, "nothing limits these problems"
+    objective = found.facts.problem.objective
+    reach = (1.0 + WITHIN) * cell_costs(chosen, objective)[cell]
+    single = [c for c in found.candidates if c.priced and not c.unsupported and not c.by_cell]
+    return chosen, [c for c in single if cell_costs(c, objective)[cell] <= reach]
+
+
+def one_load(
+    bench: Workbench, found: SearchResult, cell: int, seconds: float, draws: random.Random
+) -> dict[str, Any]:
+    """The regret of one load."""
+    candidate, near = field_of(found, cell)
+    batch = int(candidate.estimates[cell].batch)
+    prompts = bench.prompts(BENCH)
+
+    def groups() -> Iterator[Sequence[TokenPrompt]]:
+        while True:
+            order = draws.sample(prompts, len(prompts))
+            for first in range(0, len(order) - batch + 1, batch):
+                yield order[first : first + batch]
+
+    contenders = []
+    for other in near:
+        assert other.plan is not None
+        words = f"{other.method} {other.words}".strip()
+        contenders.append(Contender(words, plan_timer(bench, other.plan)))
+        contenders[-1].run(prompts[:batch])  # allocates and warms caches
+    chosen = contenders[next(i for i, other in enumerate(near) if other is candidate)]
+    source = groups()
+    leader, turns = contest(contenders, chosen, source, seconds, draws)
+    result: dict[str, Any] = {"regret": 0.0, "low": 0.0, "high": 0.0, "turns": 0}
+    if leader is not chosen:
+        result = duel(chosen, leader, source, seconds / 2, draws)
+    return {
+        "batch": batch,
+        "chosen": chosen.words,
+        "best": leader.words,
+        "contenders": len(near),
+        "contest_turns": turns,
+        **result,
+    }
+
+
+def measure(work: Path, seconds: float, seed: int) -> list[dict[str, Any]]:
+    """All loads, those that an earlier run stored left as they are."""
+    path = work / "regret.json"
+    rows: list[dict[str, Any]] = read_json(path, "results") if path.is_file() else []
+    known = {(row["task"], row["temperature"], row["batch"]) for row in rows}
+    for temperature in TEMPERATURES:
+        for task in TASKS:
+            described = dealt_problem(
+                work,
+                task,
+                seed,
+                batches=BATCHES,
+                output_tokens=OUTPUT_TOKENS,
+                temperature=temperature,
+            )
+            write_json_atomic(work / f"{task}-{temperature}.json", described)
+            if all((task, temperature, batch) in known for batch in BATCHES):
+                continue
+            found = api.optimize(described, progress=tell).search
+            bench = Workbench(load_problem(work / f"{task}-{temperature}.json"))
+            for cell, batch in enumerate(BATCHES):
+                if (task, temperature, batch) in known:
+                    continue
+                draws = random.Random(f"{seed} {task} {temperature} {batch}")
+                row = one_load(bench, found, cell, seconds, draws)
+                rows.append({"task": task, "temperature": temperature, **row})
+                write_json_atomic(path, rows)
+                print(line(rows[-1]), file=sys.stderr)
+    return rows
+
+
+def line(row: dict[str, Any]) -> str:
+    """A load in words."""
+    return (
+        f"{row['task']:6s} T {row['temperature']:.1f} batch {row['batch']}: "
+        f"{row['regret']:+6.1%} ({row['low']:+.1%} to {row['high']:+.1%}) "
+        f"{row['chosen']} | best of {row['contenders']}: {row['best']}"
+    )
+
+
+def tell(what: str, done: int, total: int) -> None:
+    """Progress on stderr, a line every quarter."""
+    if total > 50 and done % (total // 4) == 0:
+        print(f"{time.strftime('%H:%M:%S')} {what} {done}/{total}", file=sys.stderr)
+
+
+def main() -> None:
+    """Measure what is not measured yet, and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=60.0, help="per contest; half per duel")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    rows = measure(options.work.resolve(), options.seconds, options.seed)
+    regrets = [max(row["regret"], 0.0) for row in rows]
+    result = {
+        "loads": rows,
+        "mean_regret": sum(regrets) / len(regrets),
+        "worst_regret": max(regrets),
+    }
+    if options.json:
+        print(json.dumps(result))
+        return
+    print("\n".join(map(line, rows)))
+    print(f"mean {result['mean_regret']:.1%}, worst {result['worst_regret']:.1%}")
+
+
+if __name__ == "__main__":
+    main()
