@@ -5,9 +5,10 @@
 
 A case is one plan at one batch size over one group of prompts. Its value is the speed of the whole
 run, output tokens over all seconds, prompts included; and its speed over that of plain decoding on
-the same prompts within the same minutes, which a machine that drifts falsifies less. The prompts of
-a task are dealt at random into a half that the acceptance is measured on and a half that the cases
-run on. Device and acceptance are measured by `predict`; nothing that `measure` sees flows back.
+the same prompts. The plans of a group take turns, batch by batch, so that what a shared machine
+does in these minutes falls on all alike. The prompts of a task are dealt at random into a half that
+the acceptance is measured on and a half that the cases run on. Device and acceptance are measured
+by `predict`; nothing that `measure` sees flows back.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from specplan.cost_models.forecast import Forecast
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.parser import parse_plan
 from specplan.ir.printer import print_plan
+from specplan.measure.contenders import Timer, plan_timer
+from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
 from specplan.planner import PLAIN, Candidate, load_problem
 from specplan.planner.comparing import gains
 
 METHODS = ("autoregressive", "draft_model", "prompt_lookup")
-BATCHES = (1, 2, 4)
+BATCHES = (1, 4, 8)
 GROUP = 24
 """Prompts per case: a multiple of every batch size."""
 OUTPUT_TOKENS = 64
@@ -98,45 +101,50 @@ def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
     print(f"{len(cases)} forecasts stored in {work / 'predictions.json'}")
 
 
-def measure(work: Path, seed: int) -> list[dict[str, Any]]:
-    """Run every case on every group, in a random order."""
-    from specplan.measure.contenders import plan_timer
-    from specplan.measure.workbench import BENCH, Workbench
-
+def measure(work: Path, groups: int, seed: int) -> list[dict[str, Any]]:
+    """Run every case on every group; blocks in a random order, the plans of a block in turns."""
     stored = read_json(work / "predictions.json", "predictions")
-    benches = {
-        task: Workbench(load_problem(work / f"{task}.json"))
-        for task in sorted({case["task"] for case in stored["cases"]})
-    }
-    blocks: dict[tuple[str, int, int], list[Any]] = {}
+    cases: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for case in stored["cases"]:
-        bench = benches[case["task"]]
-        timer = plan_timer(bench, parse_plan(case["plan"]))
-        prompts = bench.prompts(BENCH)
-        timer(prompts[: case["batch"]])  # allocates and warms caches
-        for first in range(0, len(prompts) - GROUP + 1, GROUP):
-            block = blocks.setdefault((case["task"], case["batch"], first), [])
-            block.append((case, timer, prompts[first : first + GROUP]))
+        cases.setdefault((case["task"], case["batch"]), []).append(case)
+    benches = {task: Workbench(load_problem(work / f"{task}.json")) for task, _ in cases}
     draws = random.Random(seed)
-    order = sorted(blocks)
-    draws.shuffle(order)
+    blocks = [(*key, first) for key in cases for first in _firsts(benches[key[0]], groups)]
+    draws.shuffle(blocks)
+    timers: dict[int, Timer] = {}
     found: list[dict[str, Any]] = []
-    for place, key in enumerate(order):
-        tell("measuring", place, len(order))
-        runs = blocks[key]
-        draws.shuffle(runs)
-        measured = [(case, _speed(timer, prompts, key[1])) for case, timer, prompts in runs]
-        (plain,) = (speed for case, speed in measured if case["words"].startswith(PLAIN))
-        for case, speed in measured:
+    for place, (task, batch, first) in enumerate(blocks):
+        tell("measuring", place, len(blocks))
+        prompts = benches[task].prompts(BENCH)[first : first + GROUP]
+        block = cases[task, batch]
+        for case in block:
+            if id(case) not in timers:
+                timers[id(case)] = plan_timer(benches[task], parse_plan(case["plan"]))
+                timers[id(case)](prompts[:batch])  # allocates and warms caches
+        speeds = _speeds([timers[id(case)] for case in block], prompts, batch, draws)
+        plain = next(s for s, c in zip(speeds, block, strict=True) if c["words"].startswith(PLAIN))
+        for case, speed in zip(block, speeds, strict=True):
             found.append({**case, "plan": None, "measured": speed, "gain": speed / plain})
         write_json_atomic(work / "measured.json", found)
     return found
 
 
-def _speed(timer: Any, prompts: Sequence[Any], batch: int) -> float:
-    outcomes = [timer(prompts[i : i + batch]) for i in range(0, len(prompts), batch)]
-    tokens = sum(len(output) for outcome in outcomes for output in outcome.outputs)
-    return float(tokens / sum(outcome.seconds for outcome in outcomes))
+def _firsts(bench: Workbench, groups: int) -> list[int]:
+    """Where the groups of a task's prompts begin."""
+    return list(range(0, len(bench.prompts(BENCH)) - GROUP + 1, GROUP))[:groups]
+
+
+def _speeds(
+    timers: Sequence[Timer], prompts: Sequence[TokenPrompt], batch: int, draws: random.Random
+) -> list[float]:
+    """Tokens per second of each; all run the same batch of prompts before any runs the next."""
+    tokens, seconds = [0] * len(timers), [0.0] * len(timers)
+    for start in range(0, len(prompts), batch):
+        for index in draws.sample(range(len(timers)), len(timers)):
+            outcome = timers[index](prompts[start : start + batch])
+            tokens[index] += sum(map(len, outcome.outputs))
+            seconds[index] += outcome.seconds
+    return [count / spent for count, spent in zip(tokens, seconds, strict=True)]
 
 
 def scores(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -182,6 +190,7 @@ def main() -> None:
     parser.add_argument("step", choices=("predict", "measure"))
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--tasks", nargs="+", default=["code"])
+    parser.add_argument("--groups", type=int, default=4, help="of prompts, per task and batch")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -189,7 +198,7 @@ def main() -> None:
     if options.step == "predict":
         predict(options.work.resolve(), options.tasks, options.seed)
         return
-    result = scores(measure(options.work.resolve(), options.seed))
+    result = scores(measure(options.work.resolve(), options.groups, options.seed))
     if options.json:
         print(json.dumps(result))
         return

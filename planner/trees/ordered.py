@@ -123,7 +123,7 @@ class OrderedSearch:
         return np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
 
     def widths(self, depth: int) -> NDArray[np.intp]:
-        """Nodes with children per depth, of the best tree of every size, [depth, nodes].
+        """Nodes with children per depth, of the best tree of every size, [depth, nodes]; remembered.
 
         Args:
             depth: most levels of the trees.
@@ -132,6 +132,15 @@ class OrderedSearch:
             Row k counts the nodes of depth k (the root: 0) that get children, which is how many
             of depth k + 1 have rank 0.
         """
+        if depth not in self._widths:
+            self._widths[depth] = self._counted_widths(depth)
+        return self._widths[depth]
+
+    @cached_property
+    def _widths(self) -> dict[int, NDArray[np.intp]]:
+        return {}
+
+    def _counted_widths(self, depth: int) -> NDArray[np.intp]:
         levels = self.levels[:depth]
         widths = np.zeros((depth, self.nodes + 1), dtype=np.intp)
         if not levels or not self.nodes:
