@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.cells import cell
+from specplan.cost_models.cost import Quantity
 from specplan.cost_models.intervals import Interval
 from specplan.planner.candidates import Candidate
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -35,19 +42,35 @@ def pareto_front(candidates: Iterable[Candidate]) -> tuple[Point, ...]:
         candidates: those that are admissible are compared, at every batch size of the workload;
             schedules are left out, their points are those of their rounds.
     """
-    points = [p for c in candidates if c.admissible and not c.by_cell for p in _points(c)]
+    kept = [c for c in candidates if c.admissible and not c.by_cell]
+    if not kept:
+        return ()
+    batch, prompt = (_cells(getattr(kept[0].estimate, name)) for name in ("batch", "prompt_tokens"))
+    device = np.stack([_cells(_speed(c).mean, batch) for c in kept])
+    user = device / batch
     found: list[Point] = []
-    for length in sorted({point.prompt_tokens for point in points}):
+    for length in sorted(set(prompt.tolist())):
         best = 0.0
-        same = [point for point in points if point.prompt_tokens == length]
-        for point in sorted(same, key=lambda p: (-p.per_user.mean, -p.per_device.mean)):
-            if point.per_device.mean > best:
-                best = point.per_device.mean
-                found.append(point)
+        places = [(c, i) for c in range(len(kept)) for i in np.flatnonzero(prompt == length)]
+        for place in sorted(places, key=lambda at: (-user[at], -device[at])):
+            if device[place] > best:
+                best = device[place]
+                found.append(_point(kept[place[0]], int(place[1]), batch, prompt))
     return tuple(found)
 
 
-def _points(candidate: Candidate) -> Iterator[Point]:
-    for estimate in candidate.estimates:
-        speed, batch = estimate.tokens_per_second_end_to_end, int(estimate.batch)
-        yield Point(candidate, batch, int(estimate.prompt_tokens), speed * (1.0 / batch), speed)
+def _point(candidate: Candidate, index: int, batch: Floats, prompt: Floats) -> Point:
+    speed = cell(_speed(candidate), index)
+    requests = int(batch[index])
+    return Point(candidate, requests, int(prompt[index]), speed * (1.0 / requests), speed)
+
+
+def _speed(candidate: Candidate) -> Interval:
+    assert candidate.estimate is not None, "what is admissible has a price"
+    return candidate.estimate.tokens_per_second_end_to_end
+
+
+def _cells(value: Quantity, like: Floats | None = None) -> Floats:
+    """One entry per cell of the workload."""
+    found = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    return found if like is None else np.broadcast_to(found, like.shape)

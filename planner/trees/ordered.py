@@ -123,14 +123,14 @@ class OrderedSearch:
         return np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
 
     def widths(self, depth: int) -> NDArray[np.intp]:
-        """Nodes with children per depth, of the best tree of every size, [depth, nodes]; remembered.
+        """Nodes with children per depth, of the best tree of every size; remembered.
 
         Args:
             depth: most levels of the trees.
 
         Returns:
-            Row k counts the nodes of depth k (the root: 0) that get children, which is how many
-            of depth k + 1 have rank 0.
+            [depth, nodes]: row k counts the nodes of depth k (the root: 0) that get children,
+            which is how many of depth k + 1 have rank 0.
         """
         if depth not in self._widths:
             self._widths[depth] = self._counted_widths(depth)
