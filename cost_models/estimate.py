@@ -49,6 +49,7 @@ class Estimate:
         breakdown: where a round's time goes.
         assumptions: what was taken for granted, in words.
         extrapolated: some time lies outside of what was measured.
+        shared_error: of the device, the relative half width that all its times have in common.
     """
 
     batch: Quantity
@@ -69,6 +70,7 @@ class Estimate:
     breakdown: tuple[PricedOp, ...]
     assumptions: tuple[str, ...]
     extrapolated: bool
+    shared_error: float = 0.0
 
     def cells(self) -> tuple[Estimate, ...]:
         """One estimate of plain numbers for each cell."""
@@ -149,6 +151,7 @@ class Pricer:
             breakdown=price.breakdown,
             assumptions=(*price.assumptions, *_assumptions(plan, item, acceptance, self.batch)),
             extrapolated=request.extrapolated,
+            shared_error=self.device.shared_error,
         )
 
     def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:

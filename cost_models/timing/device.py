@@ -40,6 +40,14 @@ class Device(Protocol):
         """Memory for weights, caches and workspace, bytes."""
         ...
 
+    @property
+    def shared_error(self) -> float:
+        """The part of its intervals that falls on all its times alike, a relative half width.
+
+        Where one time is so much too long, so is every other: their ratio is not concerned.
+        """
+        ...
+
     def forward_seconds(
         self,
         shape: ModelShape,

@@ -31,8 +31,8 @@ class MeasuredDevice:
 
     Attributes:
         table: what was measured.
-        drift: relative half width of the 90 % interval of the machine's speed at another moment,
-            part of every interval.
+        shared_error: relative half width of the 90 % interval of the machine's speed at another
+            moment, its drift, which is part of every interval.
     """
 
     kind: Literal["measured"] = "measured"
@@ -42,7 +42,7 @@ class MeasuredDevice:
         self.provenance = table.provenance
         self.name = table.name
         self.memory_bytes = table.provenance.memory_bytes
-        self.drift = table.drift
+        self.shared_error = table.drift
         self._points: dict[Any, Nested] = {}
         self._axes: dict[Any, Axis] = {}
         self._known: dict[Any, Seconds] = {}
@@ -51,7 +51,7 @@ class MeasuredDevice:
 
     def _place(self, row: Row) -> None:
         own = row.own / row.seconds if row.seconds > 0.0 else 0.0
-        anchor = Anchor(row.time(self.drift), own)
+        anchor = Anchor(row.time(self.shared_error), own)
         match row:
             case ForwardRow():
                 about: Any = ("forward", row.model, row.dtype, row.layers, row.logits)

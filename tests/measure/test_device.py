@@ -63,7 +63,7 @@ def test_every_width_is_measured_and_priced(
     assert device.op_seconds("lookup", 1, 8).median > 0
     assert device.round_seconds(3).median >= 0
     assert device.prefill_seconds(facts.target, 1, 40).median > 0
-    assert len(device.table.moments) == len(cells(facts)) + 1 and device.drift > 0
+    assert len(device.table.moments) == len(cells(facts)) + 1 and device.shared_error > 0
 
     stored = sorted((bench.problem.profiles / "device").glob("*.json"))
     assert len(stored) == 1

@@ -63,6 +63,11 @@ class SiliconDevice:
         """Memory of all devices; see `Device`."""
         return self.fallback.memory_bytes
 
+    @property
+    def shared_error(self) -> float:
+        """That of the fallback: what the tables lack is priced by it; see `Device`."""
+        return self.fallback.shared_error
+
     def forward_seconds(
         self,
         shape: ModelShape,

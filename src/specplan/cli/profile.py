@@ -46,14 +46,14 @@ def device(
             checked, passes=passes, batches=batch or (), contexts=context or (), progress=progress
         )
     folder, table = checked.profiles / "device", found.table
-    rows = [_row(row, found.drift) for row in table.rows.values()]
+    rows = [_row(row, found.shared_error) for row in table.rows.values()]
     fits = [asdict(fit) for fit in table.fits.values()]
     if json:
         print_json(
             {
                 "hardware": table.provenance.hardware,
                 "folder": str(folder),
-                "drift": found.drift,
+                "drift": found.shared_error,
                 "fits": fits,
                 "measurements": rows,
             }
@@ -77,7 +77,7 @@ def device(
     for fit in fits:
         print(_fit_words(fit))
     print(
-        f"At another moment the whole machine is within +-{found.drift:.1%} of these times "
+        f"At another moment the whole machine is within +-{found.shared_error:.1%} of these times "
         f"(90 %, {len(table.moments)} moments); the intervals above hold that too."
     )
     print(f"Stored in {folder}")
