@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from specplan.cost_models.beam_pools import BeamPool, read_pool
 from specplan.cost_models.round_types import round_types
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Repeat
+from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Pick, Repeat
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk
 from specplan.ir.types import NodesType, PathType, TreeType
 
@@ -87,12 +88,14 @@ class RoundDemands:
             its model never ran them or nothing but text is kept; None where nodes change their
             numbers within the round.
         early_stops: some loop may stop before its last trip.
+        pool: how the judged tree grows where a beam grows it, else None.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
     judged: tuple[TreeType, ...]
     not_run: Mapping[str, tuple[int, ...]] | None
     early_stops: bool
+    pool: BeamPool | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -113,6 +116,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
         judged,
         _not_run(types, judged[-1].nodes if judged else 0),
         any(op.body.until is not None for op in loops),
+        read_pool(types),
     )
 
 
@@ -190,6 +194,10 @@ def op_size(step: Step) -> tuple[str, int]:
             return f"grow:{op.how}", given.nodes - before.nodes
         case Accept():
             return f"accept:{op.rule.name}", _judged(step).nodes
+        case Pick() if op.best is not None:
+            tree = step.reads[op.tree]
+            assert isinstance(tree, TreeType)
+            return "pick:best", tree.nodes if op.of == "all" else tree.newest_count
         case Lookup():
             return op.keyword, op.length
         case Commit():

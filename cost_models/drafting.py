@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from specplan.cost_models.acceptance.law import Floats
+from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.demands import RoundDemands
@@ -19,15 +21,20 @@ class Drafting:
 
     Attributes:
         demands: what the round asks of a device.
-        parents: per drafted node, its parent, -1 for the root.
-        ranks: per drafted node, its 0-based order among siblings.
-        acceptance: of the proposer; None where nothing is drafted.
+        parents: per drafted node, its parent, -1 for the root; of a tree whose shape depends on
+            data, one node for each token that may be accepted: the path, whatever it is.
+        ranks: per drafted node, its 0-based order among siblings; 0 along such a path.
+        acceptance: of the proposer, for such a path that of the very tree; None where nothing is
+            drafted.
+        lag_shares: per cache, the share of rounds that end at a node which its model never ran,
+            where the acceptance was measured with it; None where the tree's nodes tell.
     """
 
     demands: RoundDemands
     parents: tuple[int, ...]
     ranks: tuple[int, ...]
     acceptance: AcceptanceProfile | None
+    lag_shares: Mapping[str, float] | None = None
 
     @property
     def tokens_per_round(self) -> Interval:
@@ -35,6 +42,13 @@ class Drafting:
         if self.acceptance is None:
             return Interval.exact(1.0)
         return self.acceptance.tokens_per_round(self.parents, self.ranks)
+
+    @property
+    def token_draws(self) -> Floats | None:
+        """The same under draws of what the acceptance leaves open; None if nothing is."""
+        if self.acceptance is None:
+            return None
+        return self.acceptance.token_draws(self.parents, self.ranks)
 
     def rounds(self, output_tokens: int, batch: int) -> Interval:
         """Rounds until the slowest request of a batch has emitted `output_tokens`."""
@@ -46,6 +60,8 @@ class Drafting:
         """Per cache, P(some request of the batch has more pending than the root)."""
         if self.acceptance is None:
             return {}
+        if self.lag_shares is not None:
+            return {cache: _some(share, batch) for cache, share in self.lag_shares.items()}
         ends = self.acceptance.end_shares(self.parents, self.ranks)
         return lag_probabilities(self.demands.not_run, ends, batch)
 
@@ -61,12 +77,42 @@ def read_drafting(
         times = len(demands.judged)
         return Unpriced("", f"rounds that judge {times} times have no acceptance law yet")
     (tree,) = demands.judged
-    if tree.parents is None or tree.ranks is None:
-        return Unpriced("", "trees whose shape depends on data have no acceptance law yet")
-    if tree.parents and acceptance is None:
+    if tree.parents == ():
+        return Drafting(demands, (), (), None)
+    if acceptance is None:
         return Unpriced("", "the plan drafts, and no acceptance profile is given")
-    drafts = acceptance if tree.parents else None
-    return Drafting(demands, tree.parents, tree.ranks, drafts)
+    if acceptance.pools is not None:
+        return _grown_by_beam(demands, acceptance, acceptance.pools)
+    if tree.parents is None or tree.ranks is None:
+        return Unpriced(
+            "",
+            "trees whose shape depends on data have an acceptance law only where a beam grows them "
+            "and the profile is of that beam: run `specplan profile acceptance`",
+        )
+    return Drafting(demands, tree.parents, tree.ranks, acceptance)
+
+
+def _grown_by_beam(
+    demands: RoundDemands, acceptance: AcceptanceProfile, pools: Pools
+) -> Drafting | Unpriced:
+    """A tree of a beam, whose acceptance was measured in its pools."""
+    tree, beam = demands.pool, acceptance.key.beam
+    if tree is None:
+        return Unpriced("", "pools say nothing of trees that no beam grows")
+    if beam != tree.beam or pools.layers < tree.layers:
+        return Unpriced(
+            "",
+            f"the profile holds pools of {pools.layers} layers by a beam of {beam}, the plan grows "
+            f"{tree.layers} by one of {tree.beam}",
+        )
+    share = pools.lag_share(tree.layers, tree.nodes)
+    return Drafting(
+        demands,
+        tuple(range(-1, tree.layers - 1)),
+        (0,) * tree.layers,
+        acceptance.of_pool(tree.layers, tree.nodes),
+        {tree.cache: share},
+    )
 
 
 def lag_probabilities(
@@ -83,6 +129,10 @@ def lag_probabilities(
     """
     found = {}
     for cache, nodes in (not_run or {}).items():
-        share = min(1.0, sum(end_shares[node + 1] for node in nodes))
-        found[cache] = 1.0 - (1.0 - share) ** batch
+        found[cache] = _some(sum(end_shares[node + 1] for node in nodes), batch)
     return found
+
+
+def _some(share: float, batch: Quantity) -> Quantity:
+    """P(at least one request of the batch), from the share of requests."""
+    return 1.0 - (1.0 - min(1.0, share)) ** batch

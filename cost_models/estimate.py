@@ -13,7 +13,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import cell, chosen, each
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.drafting import read_drafting
+from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory import PlanMemory, plan_memory, runtime_of
@@ -116,10 +116,13 @@ class Pricer:
         Returns:
             The estimate, or why there is none.
         """
-        item = self._round(plan)
-        drafting = read_drafting(plan, item, acceptance)
+        drafting = read_drafting(plan, self._round(plan), acceptance)
         if isinstance(drafting, Unpriced):
             return drafting
+        return self.worth(plan, drafting)
+
+    def worth(self, plan: Plan, drafting: Drafting) -> Estimate | Unpriced:
+        """Price a plan by what its round drafts; see `estimate`."""
         price = price_round(drafting.demands, self.clock, drafting.lag(self.batch))
         if isinstance(price, Unpriced):
             return price
@@ -127,7 +130,7 @@ class Pricer:
             prefill = self.prefill(plan)
         except UnpricedError as error:
             return Unpriced("prefill", str(error))
-        tokens = drafting.tokens_per_round
+        item, tokens = self._round(plan), drafting.tokens_per_round
         rounds = each(self.batch, partial(drafting.rounds, self.output_tokens))
         per_token = price.seconds.times(tokens.inverse)
         decode = price.seconds.times(rounds)
@@ -149,7 +152,7 @@ class Pricer:
             prompts=0 if drafting.acceptance is None else drafting.acceptance.prompts,
             memory=self.memory(plan),
             breakdown=price.breakdown,
-            assumptions=(*price.assumptions, *_assumptions(plan, item, acceptance, self.batch)),
+            assumptions=(*price.assumptions, *_assumptions(plan, item, drafting, self.batch)),
             extrapolated=request.extrapolated,
             shared_error=self.device.shared_error,
         )
@@ -252,9 +255,8 @@ def prefill_seconds(
     return device.prefill_seconds(shape, batch, prompt_tokens)
 
 
-def _assumptions(
-    plan: Plan, item: Round, acceptance: AcceptanceProfile | None, batch: Quantity
-) -> tuple[str, ...]:
+def _assumptions(plan: Plan, item: Round, drafting: Drafting, batch: Quantity) -> tuple[str, ...]:
+    acceptance = drafting.acceptance
     words = (
         (f"round {item.name!r} runs throughout", plan.schedule is not None),
         (

@@ -76,7 +76,8 @@ class _Repricing:
         pricer = self._pricer(*self._loads())
         assert self.candidate.plan is not None and self.plain.estimate is not None
         profiles = [scaled_profile(drafting, float(scale)) for scale in scales]
-        prices = [pricer.estimate(self.candidate.plan, profile) for profile in profiles]
+        plan = self.candidate.plan
+        prices = [pricer.worth(plan, replace(drafting, acceptance=p)) for p in profiles]
         if any(isinstance(price, Unpriced) for price in prices):
             return
         curves = [gains(p, self.plain.estimate) for p in prices if isinstance(p, Estimate)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from specplan.cost_models.acceptance.hazards import posterior
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
 from specplan.ir.infer import infer_round
@@ -167,22 +168,25 @@ def _time(estimate: Estimate) -> dict[str, Any]:
 
 def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
-    assert candidate.proposer is not None, "plans that draft have a proposer"
+    assert candidate.proposer is not None and candidate.plan is not None, "it drafts"
     profile, tree = facts.profiles[candidate.proposer], _judged(candidate)
-    assert tree is not None and tree.parents is not None and tree.ranks is not None
-    reached = profile.accepted_at_least(tree.parents, tree.ranks)
-    widths = Counter(tree.depths or ())
+    drafting = read_drafting(candidate.plan, candidate.plan.rounds[0], profile)
+    assert isinstance(drafting, Drafting) and drafting.acceptance is not None, "it has a price"
+    assert tree is not None, "it drafts"
+    own = drafting.acceptance
+    reached = own.accepted_at_least(drafting.parents, drafting.ranks)
+    widths = None if tree.depths is None else Counter(tree.depths)
     return {
         "proposer": candidate.proposer,
         "words": candidate.words,
-        "positions": profile.positions,
+        "positions": own.positions,
         "by_depth": [
             {
                 "depth": depth,
-                "nodes": widths[depth],
-                "accepted_at_least": interval_data(_share(profile, share)),
-                "first_choice": interval_data(profile.hazard_interval(depth, 0)),
-                "trials": profile.hazard_counts(depth, 0)[1],
+                "nodes": None if widths is None else widths[depth],
+                "accepted_at_least": interval_data(_share(own, share)),
+                "first_choice": interval_data(own.hazard_interval(depth, 0)),
+                "trials": own.hazard_counts(depth, 0)[1],
             }
             for depth, share in enumerate(reached, start=1)
         ],

@@ -36,7 +36,7 @@ def governing_law(
     """
     law = "round_time"
     if tree is not None and draft_steps(candidate.estimates[0])[0]:
-        law = "sequoia" if any(tree.ranks or ()) else "decoding_speculative_decoding"
+        law = "decoding_speculative_decoding" if tree.is_chain else "sequoia"
     pairs = [(candidate.estimates[place], plain.estimates[place]) for place in cells]
     return {
         "law": law,

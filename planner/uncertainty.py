@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import maximum
-from specplan.cost_models.demands import round_demands
+from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.intervals import Seconds
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import Objective, score
@@ -201,10 +201,10 @@ class _Worlds:
 
     def _drawn(self, part: Candidate, profile: AcceptanceProfile) -> Floats | None:
         assert part.plan is not None
-        (tree,) = round_demands(part.plan, part.plan.rounds[0]).judged
-        parents, ranks = tree.parents or (), tree.ranks or ()
-        draws = profile.token_draws(parents, ranks)
-        return None if draws is None else draws / profile.tokens_per_round(parents, ranks).mean
+        drafting = read_drafting(part.plan, part.plan.rounds[0], profile)
+        assert isinstance(drafting, Drafting), "it has a price"
+        draws = drafting.token_draws
+        return None if draws is None else draws / drafting.tokens_per_round.mean
 
     def _normal(self, *key: str) -> Floats:
         if key not in self._factors:

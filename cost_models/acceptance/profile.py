@@ -7,7 +7,7 @@ temperature or rule is another profile (Sequoia's and SpecInfer's vectors for on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -15,19 +15,21 @@ from typing import Any, Literal
 from specplan.cost_models.acceptance.hazard_law import HazardLaw
 from specplan.cost_models.acceptance.law import AcceptanceLaw, Floats
 from specplan.cost_models.acceptance.mixture import BetaMixture, MixtureLaw
+from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile_json import (
-    checked_mixture,
     checked_rows,
+    checked_whole,
     profile_from_json,
     read_profile_json,
 )
 from specplan.cost_models.acceptance.trace_law import TraceLaw
 from specplan.cost_models.intervals import Interval
+from specplan.ir.errors import UsageError
 from specplan.ir.files import write_json_atomic
 
 SCHEMA_VERSION = 1
 How = Literal["best", "draw", "draw_distinct", "given"]
-Evidence = Literal["ranks", "lengths", "hazards", "mixture"]
+Evidence = Literal["ranks", "lengths", "hazards", "mixture", "pools"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class AcceptanceKey:
 
     Attributes:
         proposer: the draft model's name, "text" for prompt lookup, or the first layers of a model
-            as "target@4".
+            as "target@4", or a beam of a draft model as "draft^4".
         target_digest: identity of the target's checkpoint.
         proposer_digest: identity of the draft model's checkpoint; "" for a source.
         task: the user's word for the kind of prompts.
@@ -47,6 +49,8 @@ class AcceptanceKey:
             given by a source.
         match: shortest and longest suffix looked up, tokens; for sources.
         layers: how many of the model's first layers draft; None for all.
+        beam: children of a node, and nodes of a layer that get any, in trees grown by a beam; None
+            for other drafts.
     """
 
     proposer: str
@@ -59,6 +63,7 @@ class AcceptanceKey:
     how: How = "best"
     match: tuple[int, int] | None = None
     layers: int | None = None
+    beam: int | None = None
 
     def differences(self, other: AcceptanceKey) -> tuple[str, ...]:
         """What keeps a profile with this key from serving where `other` is asked for."""
@@ -83,6 +88,7 @@ class AcceptanceProfile:
         hazards: P(child accepted | parent accepted) by depth (first row depth 1) and rank; the
             last row holds for all deeper ones.
         mixture: acceptance that varies between contexts.
+        pools: where the target's text stands in pools grown by a beam.
         trials: positions behind the rows of `hazards`, one number for all or one for each; None
             when nobody said.
         measured_depth: the deepest row of `hazards` that was measured, where deeper ones are no
@@ -95,14 +101,16 @@ class AcceptanceProfile:
     lengths: tuple[tuple[int, ...], ...] | None = None
     hazards: tuple[tuple[float, ...], ...] | None = None
     mixture: BetaMixture | None = None
+    pools: Pools | None = None
     trials: float | tuple[float, ...] | None = None
     measured_depth: int | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kinds = (self.ranks, self.lengths, self.hazards, self.mixture)
-        if self.mixture is not None and kinds.count(None) == 3:
-            checked_mixture(self.key.proposer, self.mixture, self.trials, self.measured_depth)
+        kinds = (self.ranks, self.lengths, self.hazards, self.mixture, self.pools)
+        whole = self.mixture or self.pools
+        if whole is not None and kinds.count(None) == len(kinds) - 1:
+            checked_whole(self.key.proposer, whole, self.trials, self.measured_depth)
         else:
             checked_rows(self.key.proposer, kinds, self.trials, self.measured_depth)
 
@@ -138,6 +146,8 @@ class AcceptanceProfile:
     @property
     def evidence(self) -> Evidence:
         """Which kind of evidence it holds."""
+        if self.pools is not None:
+            return "pools"
         if self.mixture is not None:
             return "mixture"
         if self.hazards is not None:
@@ -150,14 +160,19 @@ class AcceptanceProfile:
         return self.key.match
 
     @property
+    def traces(self) -> Sequence[Sequence[Any]]:
+        """What was measured, per prompt and position; empty where the evidence is no trace."""
+        return self.ranks or self.lengths or (self.pools.rows if self.pools else ())
+
+    @property
     def positions(self) -> int:
         """Positions measured; 0 where the evidence is no trace."""
-        return sum(len(row) for row in self.ranks or self.lengths or ())
+        return sum(len(row) for row in self.traces)
 
     @property
     def prompts(self) -> int:
         """Prompts measured; 0 where the evidence is no trace."""
-        return sum(bool(row) for row in self.ranks or self.lengths or ())
+        return sum(bool(row) for row in self.traces)
 
     @property
     def source(self) -> str:
@@ -221,11 +236,34 @@ class AcceptanceProfile:
         """
         return self._law.rounds(parents, ranks, tokens, batch, confidence)
 
+    def of_pool(self, layers: int, nodes: int) -> AcceptanceProfile:
+        """What is accepted of one tree grown by the beam, as a profile of lengths.
+
+        Args:
+            layers: that the tree grows.
+            nodes: its most probable ones, which are verified.
+
+        Raises:
+            UsageError: the evidence is no pools, or none of so many layers.
+        """
+        if self.pools is None or not 1 <= layers <= self.pools.layers:
+            raise UsageError(
+                f"the profile of {self.key.proposer!r} holds no pools of {layers} layers",
+                remedy="Measure it with `specplan profile acceptance`.",
+            )
+        known = self._cuts.get((layers, nodes))
+        if known is None:
+            cut = self.pools.lengths(layers, nodes)
+            known = self._cuts[layers, nodes] = replace(self, pools=None, lengths=cut)
+        return known
+
     def save(self, path: Path | str) -> None:
         """Write the profile atomically as JSON."""
-        write_json_atomic(
-            path, {"schema_version": SCHEMA_VERSION, "kind": "acceptance_profile", **asdict(self)}
-        )
+        parts: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        parts |= {"key": asdict(self.key), "mixture": self.mixture and asdict(self.mixture)}
+        parts |= {"pools": self.pools and self.pools.as_data()}
+        about = {"schema_version": SCHEMA_VERSION, "kind": "acceptance_profile"}
+        write_json_atomic(path, about | parts)
 
     @classmethod
     def load(cls, path: Path | str) -> AcceptanceProfile:
@@ -238,8 +276,14 @@ class AcceptanceProfile:
         return profile_from_json(cls, AcceptanceKey, document, str(path))
 
     @cached_property
+    def _cuts(self) -> dict[tuple[int, int], AcceptanceProfile]:
+        return {}
+
+    @cached_property
     def _law(self) -> AcceptanceLaw:
         name = self.key.proposer
+        if self.pools is not None:
+            return TraceLaw(self.pools.whole, lengths=True, name=name)
         if self.mixture is not None:
             return MixtureLaw(self.mixture)
         if self.hazards is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specplan.cost_models.acceptance.mixture import BetaMixture
+from specplan.cost_models.acceptance.pools import Pools
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 
@@ -57,6 +58,8 @@ def profile_from_json(
             fields["trials"] = tuple(fields["trials"])
         if fields.get("mixture") is not None:
             fields["mixture"] = _mixture(**fields["mixture"])
+        if fields.get("pools") is not None:
+            fields["pools"] = Pools.from_data(**fields["pools"])
         return profile(key=key(**named), **fields)  # type: ignore[call-arg]
     except UsageError as error:
         raise UsageError(error.what, where=where, remedy=error.remedy or _REMEDY) from error
@@ -83,7 +86,7 @@ def checked_rows(
 
     Args:
         proposer: for messages.
-        kinds: ranks, lengths, hazards and mixture, one of the first three given.
+        kinds: ranks, lengths, hazards and others, one of the first three given.
         trials: positions behind the rows of hazards.
         measured_depth: the deepest row of hazards that was measured.
 
@@ -94,7 +97,9 @@ def checked_rows(
     given = [rows for rows in kinds if rows is not None]
     if len(given) != 1:
         raise UsageError(
-            "needs exactly one of ranks, lengths, hazards and mixture", where=where, remedy=_REMEDY
+            "needs exactly one of ranks, lengths, hazards, mixture and pools",
+            where=where,
+            remedy=_REMEDY,
         )
     rows: Any = given[0]
     if not any(len(row) for row in rows):
@@ -126,20 +131,23 @@ def _check_trials(
         raise UsageError("measured_depth must be at least 1", where=where)
 
 
-def checked_mixture(
+def checked_whole(
     proposer: str,
-    mixture: BetaMixture,
+    evidence: BetaMixture | Pools,
     trials: float | Sequence[float] | None,
     measured_depth: int | None,
 ) -> None:
-    """Check a mixture.
+    """Check evidence that is no rows of numbers: a mixture, or pools.
 
     Raises:
         UsageError: its numbers are out of range, or fields of other evidence are given.
     """
     where = f"acceptance profile of {proposer!r}"
-    wrong = mixture.problem()
+    wrong = evidence.problem()
     if wrong is None and (trials is not None or measured_depth is not None):
-        wrong = "a mixture has trials of its own, and no measured_depth"
+        own = "a mixture has trials of its own"
+        if isinstance(evidence, Pools):
+            own = "pools have positions instead of trials"
+        wrong = f"{own}, and no measured_depth"
     if wrong is not None:
         raise UsageError(wrong, where=where, remedy=_REMEDY)
