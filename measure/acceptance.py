@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.measure.continuations import continue_prompts
 from specplan.measure.machine import versions
+from specplan.measure.pools import pool_places
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
 from specplan.measure.teacher import (
@@ -27,13 +30,23 @@ from specplan.measure.teacher import (
     text_states,
 )
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
-from specplan.planner import ProblemFacts, acceptance_key, proposers, read_first_layers
+from specplan.planner import (
+    ProblemFacts,
+    acceptance_key,
+    proposers,
+    read_beam,
+    read_first_layers,
+)
 from specplan.runtime.requests import Request
 
 MOST_RANKS = 16
 """Ranks that are told apart; a child beyond is never worth its node."""
 MOST_LOOKED_UP = 32
 """Tokens of a looked-up continuation that are compared."""
+POOL_LAYERS = 6
+"""Layers of the pools that a beam grows."""
+Rows = dict[str, tuple[Any, ...]]
+"""What was traced, one entry per position, by the name of the prompt."""
 States = dict[str, Tensor]
 """The target's last hidden states along the outputs of some prompts, for all proposers."""
 
@@ -90,13 +103,13 @@ class _Growing:
         bench: the problem's models and prompts.
         key: what the profile is about.
         path: its file.
-        known: accepted ranks, or lengths, by the prompt's name.
+        known: accepted ranks, lengths, or places in pools, by the prompt's name.
     """
 
     bench: Workbench
     key: AcceptanceKey
     path: Path
-    known: dict[str, tuple[int, ...]]
+    known: Rows
 
     @classmethod
     def open(cls, bench: Workbench, facts: ProblemFacts, proposer: str) -> _Growing:
@@ -122,12 +135,16 @@ class _Growing:
 
     def _trace(
         self, prompt: TokenPrompt, output: tuple[int, ...], index: int, states: States
-    ) -> tuple[int, ...]:
-        """Accepted rank, or accepted length for a source, at every position of one output."""
+    ) -> tuple[Any, ...]:
+        """Accepted rank, length for a source, or places in pools, at every position."""
         bench, key = self.bench, self.key
         text, start = [*prompt.tokens, *output], len(prompt.tokens)
         if key.match is not None:
             return tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
+        drafted = read_beam(key.proposer)
+        if drafted is not None:
+            model, beam = bench.models[drafted[0]], drafted[1]
+            return tuple(pool_places(model, text, start, beam, POOL_LAYERS))
         role, layers = read_first_layers(key.proposer) or (key.proposer, None)
         draft = text_logits(bench.models[role], text, start, layers)
         if key.temperature == 0.0:
@@ -169,25 +186,26 @@ def _path(bench: Workbench, key: AcceptanceKey) -> Path:
     return bench.problem.profiles / "acceptance" / f"{key.proposer}-{name}.json"
 
 
-def _read(path: Path, key: AcceptanceKey) -> dict[str, tuple[int, ...]]:
+def _read(path: Path, key: AcceptanceKey) -> Rows:
     """Traces of an earlier run by prompt; none when it was about something else."""
     if not path.is_file():
         return {}
     stored = AcceptanceProfile.load(path)
-    if stored.key != key:
+    deep = stored.pools is None or stored.pools.layers == POOL_LAYERS
+    if stored.key != key or not deep:
         raise UsageError(
             "the stored profile is about something else",
             where=str(path),
             remedy="Remove the file and measure again.",
         )
-    rows = stored.ranks if stored.ranks is not None else stored.lengths
-    return dict(zip(stored.provenance["prompts"], rows or (), strict=True))
+    rows = (tuple(row) for row in stored.traces)
+    return dict(zip(stored.provenance["prompts"], rows, strict=True))
 
 
 def _profile(
     bench: Workbench,
     key: AcceptanceKey,
-    known: dict[str, tuple[int, ...]],
+    known: Rows,
     prompts: list[TokenPrompt],
     more: Mapping[str, float],
 ) -> AcceptanceProfile:
@@ -206,6 +224,8 @@ def _profile(
         "versions": versions(),
         **more,
     }
-    lookup = key.how == "given"
-    blank = AcceptanceProfile(key, ranks=None if lookup else rows, lengths=rows if lookup else None)
-    return replace(blank, provenance=provenance)
+    if key.beam is not None:
+        return AcceptanceProfile(key, pools=Pools(POOL_LAYERS, rows), provenance=provenance)
+    if key.how == "given":
+        return AcceptanceProfile(key, lengths=rows, provenance=provenance)
+    return AcceptanceProfile(key, ranks=rows, provenance=provenance)

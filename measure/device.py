@@ -22,6 +22,7 @@ from specplan.cost_models.timing.measured_table import (
     Moment,
     Provenance,
 )
+from specplan.ir.capabilities import refusals
 from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.probes import Probe, anchors, exit_probes, probe_of_width, probes
@@ -151,6 +152,7 @@ def _start(
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
     every = [*probes(drafts, greedy, target.vocab_size)]
     every += exit_probes(exits, target.num_layers, greedy)
+    every = [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
     grid = [(probe, bench.compile(probe.plan)) for probe in every]
     fixed = [(probe, bench.compile(probe.plan)) for probe in anchors(drafts, greedy)]
     return _Run(bench, table, path, first, progress, todo * len(grid), grid, fixed)

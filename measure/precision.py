@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.demands import round_demands
+from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.planner import Family, ProblemFacts, discover_methods
 
 PRECISION = 0.03
@@ -15,7 +15,6 @@ LEAST_PROMPTS = 16
 """Prompts are taken by so many: intervals over fewer prompts cannot be trusted."""
 MOST_CANDIDATES = 12
 """Candidates looked at, spread evenly over all, the widest among them."""
-Tree = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> float:
@@ -26,17 +25,17 @@ def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> floa
         profile: of one proposer.
     """
     known = replace(facts, profiles={**facts.profiles, profile.key.proposer: profile})
-    trees = sorted(set(_trees(known, profile.key.proposer)), key=len)
-    step = max(1, -(-len(trees) // MOST_CANDIDATES))
+    drafts = sorted(_drafts(known, profile), key=lambda drafting: drafting.demands.judged[0].nodes)
+    step = max(1, -(-len(drafts) // MOST_CANDIDATES))
     widest = 0.0
-    for parents, ranks in trees[::-1][::step]:
-        value = profile.tokens_per_round(parents, ranks)
+    for drafting in drafts[::-1][::step]:
+        value = drafting.tokens_per_round
         widest = max(widest, (value.high - value.low) / 2.0 / value.mean)
     return widest
 
 
-def _trees(facts: ProblemFacts, proposer: str) -> Iterator[Tree]:
-    """Static trees, as (parents, ranks), of all candidates that this proposer drafts for."""
+def _drafts(facts: ProblemFacts, profile: AcceptanceProfile) -> Iterator[Drafting]:
+    """What all candidates draft for which the profile's proposer does."""
     allowed = facts.problem.methods
     for name, method in discover_methods().items():
         if allowed is not None and name not in allowed:
@@ -45,9 +44,9 @@ def _trees(facts: ProblemFacts, proposer: str) -> Iterator[Tree]:
             if not isinstance(family, Family):
                 continue
             for options in family.settings:
-                if method.proposer(options) != proposer:
+                if method.proposer(options) != profile.key.proposer:
                     continue
                 plan = method.plan(facts, options)
-                for judged in round_demands(plan, plan.rounds[0]).judged:
-                    if judged.parents is not None and judged.ranks is not None:
-                        yield tuple(judged.parents), tuple(judged.ranks)
+                found = read_drafting(plan, plan.rounds[0], profile)
+                if isinstance(found, Drafting):
+                    yield found

@@ -12,6 +12,8 @@ CHAINS = (1, 3, 7, 16)
 BUSHES = (2, 4, 8, 16, 32)
 LOOKUPS = (2, 5, 10)
 EXIT_CHAINS = (1, 8)
+POOLS = ((2, 2, 4), (4, 6, 48))
+"""Beam, layers and verified nodes: the smallest and the largest."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,12 @@ class Probe:
 
 
 def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Probe]:
-    """Autoregressive decoding, lookups, and per draft model chains and two-level bushes.
+    """Autoregressive decoding, lookups, and per draft model chains, two-level bushes and beams.
 
     A chain of n times drafting one node n times and verifying n + 1 tokens; a bush of w times
     drafting at w nodes at once and verifying 2 w + 1 tokens.
+
+    Two trees grown by a beam show what their choices take: the smallest and the largest.
     """
     yield Probe("autoregressive", plain_plan(greedy))
     for length in LOOKUPS:
@@ -36,6 +40,9 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
             yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy))
         for width in (width for width in BUSHES if width <= vocabulary):
             yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy))
+        for beam, layers, nodes in (pool for pool in POOLS if pool[0] <= vocabulary):
+            name = f"beam {beam} of {layers} layers by {draft}"
+            yield Probe(name, _pool(draft, beam, layers, nodes, greedy))
 
 
 def exit_probes(exits: Sequence[int], layers: int, greedy: bool) -> Iterator[Probe]:
@@ -122,6 +129,20 @@ def _exit_chain(layer: int, layers: int, length: int, greedy: bool) -> Plan:
     upper = f" layers=[{layer}:{layers}] features=@low"
     tail = _tail("%c", length, (), None if greedy else "token", upper)
     return parse_plan(head + body + tail.replace("}\n", "  commit @low %e\n}\n"))
+
+
+def _pool(draft: str, beam: int, layers: int, nodes: int, greedy: bool) -> Plan:
+    cache = f"cache=@{draft}_kv"
+    body = (
+        f"  %q0 = forward {draft} %t0 {cache} pending=2\n"
+        f"  %t1 = grow %t0 at=%t0 rows=%q0 children={beam}\n"
+        f"  %pool = repeat {layers - 1} (%t = %t1) {{\n"
+        f"    %f = pick %t of=newest best={beam}\n    %q = forward {draft} %f {cache}\n"
+        f"    %n = grow %t at=%f rows=%q children={beam}\n    yield %n\n  }}\n"
+        f"  %b = pick %pool of=all best={nodes}\n  %c = prune %pool to=%b\n"
+    )
+    tail = _tail("%c", nodes, (draft,), None if greedy else "recursive")
+    return parse_plan(_head("probe", (draft,)) + body + tail)
 
 
 def _bush(draft: str, width: int, greedy: bool) -> Plan:

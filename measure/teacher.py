@@ -9,11 +9,14 @@ a position is lost.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from specplan.runtime.acceptance import RULES, DraftedTree
+from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, draw_distinct, law
@@ -25,7 +28,7 @@ NO_RANK = -1
 
 @torch.inference_mode()
 def text_logits(
-    model: CausalModel, text: list[int], start: int, layers: int | None = None
+    model: CausalModel, text: Sequence[int], start: int, layers: int | None = None
 ) -> Tensor:
     """Logits `[n - start, V]` that predict tokens start..n-1 of a text; see `text_states`."""
     return model.logits(text_states(model, text, start, layers)[None])[0]
@@ -33,7 +36,11 @@ def text_logits(
 
 @torch.inference_mode()
 def text_states(
-    model: CausalModel, text: list[int], start: int, layers: int | None = None
+    model: CausalModel,
+    text: Sequence[int],
+    start: int,
+    layers: int | None = None,
+    cache: KVCache | None = None,
 ) -> Tensor:
     """Hidden states `[n - start, hidden]` from which tokens start..n-1 of a text are predicted.
 
@@ -42,13 +49,15 @@ def text_states(
         text: its n tokens.
         start: first token that is predicted.
         layers: leave the model after so many layers; None runs all.
+        cache: where keys and values go, token i to slot i, the last token left out; None for one
+            that is thrown away.
     """
-    tokens = torch.tensor([text[:-1]], device=model.device)
+    tokens = torch.tensor([list(text[:-1])], device=model.device)
     positions = torch.arange(len(text) - 1, device=model.device)[None]
     mask = torch.ones(1, len(text) - 1, len(text) - 1, dtype=torch.bool, device=model.device).tril()
-    cache = model.new_cache(1, len(text))
+    store = model.new_cache(1, len(text)) if cache is None else cache
     span = (0, layers or model.num_layers)
-    return model.hidden(tokens, positions, positions, mask, cache, span)[0, start - 1 :]
+    return model.hidden(tokens, positions, positions, mask, store, span)[0, start - 1 :]
 
 
 def greedy_ranks(draft: Tensor, tokens: list[int], most: int) -> list[int]:

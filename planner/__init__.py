@@ -15,7 +15,12 @@ from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.search import PLAIN, SearchResult, search
 from specplan.planner.trees import StaticTree
-from specplan.planner.who_drafts import measured_here, proposers, read_first_layers
+from specplan.planner.who_drafts import (
+    measured_here,
+    proposers,
+    read_beam,
+    read_first_layers,
+)
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "problem_from_dict",
     "problem_json_schema",
     "proposers",
+    "read_beam",
     "read_first_layers",
     "read_prompts",
     "read_trace",

@@ -15,7 +15,7 @@ from specplan.ir.errors import UsageError
 from specplan.planner.problem import MODULE_PREFIX, TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
 from specplan.planner.profiles import check_profiles
-from specplan.planner.who_drafts import read_first_layers
+from specplan.planner.who_drafts import read_beam, read_first_layers
 from specplan.planner.workload_files import RequestLengths, read_trace
 
 
@@ -93,8 +93,9 @@ class ProblemFacts:
 
     def missing_profile(self, proposer: str) -> str:
         """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
+        role, _ = read_beam(proposer) or (proposer, None)
         measurable = (TEXT_PROPOSER, *self.drafts)
-        if proposer not in measurable and read_first_layers(proposer) is None:
+        if role not in measurable and read_first_layers(proposer) is None:
             return (
                 f'the acceptance of "{proposer}" is not known and cannot be measured here: give a '
                 f"ready profile as acceptance.{proposer} (`specplan import acceptance`)"

@@ -19,7 +19,7 @@ from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
 from specplan.planner.problem import MODULE_PREFIX, NO_BACKEND, Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
-from specplan.planner.who_drafts import measured_here, proposers, read_first_layers
+from specplan.planner.who_drafts import measured_here, proposers, read_beam, read_first_layers
 from specplan.planner.workload_files import read_prompts, read_trace
 
 MINIMUM_PROMPTS = 4
@@ -223,7 +223,7 @@ def _check_acceptance(problem: Problem, origin: Origin) -> None:
     known = proposers(problem)
     for name, path in problem.acceptance.items():
         key = f"acceptance.{name}"
-        if name not in known and read_first_layers(name) is None:
+        if name not in known and not (read_first_layers(name) or read_beam(name)):
             raise origin.usage(key, f'nothing that drafts is called "{name}"', nearest(name, known))
         if not path.is_file():
             raise origin.usage(

@@ -10,7 +10,7 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
-from specplan.planner.who_drafts import read_first_layers
+from specplan.planner.who_drafts import read_beam, read_first_layers
 
 LOOKUP_MATCH = (1, 3)
 """Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
@@ -24,16 +24,18 @@ def acceptance_key(
     Args:
         problem: the problem.
         shapes: model shapes by role, `target` among them.
-        proposer: the name of a draft, what a source is called, or first layers as "target@4".
+        proposer: the name of a draft, what a source is called, first layers as "target@4", or a
+            beam of a draft model as "draft^4".
 
     Returns:
         The key. At temperature 0 a draft model's children are its best ranks; above, they are
         drawn without replacement, which serves chains too: the first such draw is a plain one.
         First layers are drawn from once: they draft chains, and a judged draw is quick to measure.
-        Drafters that read hidden states give their best ranks at every temperature, as in engines.
+        Drafters that read hidden states give their best ranks at every temperature, as in engines,
+        and so do beams.
 
     Raises:
-        UsageError: no model of the problem has these first layers and more.
+        UsageError: no model of the problem has these first layers and more, or grows trees.
     """
     workload = problem.workload
     of_source = {
@@ -42,6 +44,7 @@ def acceptance_key(
         for word, how in method.source_proposers.items()
     }
     role, layers = read_first_layers(proposer) or (proposer, None)
+    role, beam = read_beam(proposer) or (role, None)
     shape = shapes.get(role)
     if layers is not None and (shape is None or layers >= shape.num_layers):
         raise UsageError(
@@ -50,7 +53,15 @@ def acceptance_key(
             remedy="Name a model of the problem, and fewer layers than it has.",
         )
     reads_states = shape is not None and shape.feature_width is not None
-    how: How = "best" if workload.greedy or reads_states else "draw_distinct"
+    drafts = {draft.name for draft in problem.models.drafts}
+    if beam is not None and (role not in drafts or reads_states):
+        raise UsageError(
+            f"no draft model grows trees as {proposer!r}",
+            where=f"acceptance.{proposer}",
+            remedy="Name a draft model of the problem that runs without the target.",
+        )
+    ranked = workload.greedy or reads_states or beam is not None
+    how: How = "best" if ranked else "draw_distinct"
     how = "draw" if layers is not None and not workload.greedy else of_source.get(proposer, how)
     return AcceptanceKey(
         proposer=proposer,
@@ -63,6 +74,7 @@ def acceptance_key(
         how=how,
         match=LOOKUP_MATCH if proposer == TEXT_PROPOSER else None,
         layers=layers,
+        beam=beam,
     )
 
 

@@ -1,7 +1,8 @@
 """What may draft in a problem, by the names that profiles bear, and what can be measured here.
 
-A proposer is a draft by its name, what a source is called (`text`), or the first layers of a model
-(`target@4`), read by its own final norm and head.
+A proposer is a draft by its name, what a source is called (`text`), the first layers of a model
+(`target@4`), read by its own final norm and head, or a beam of a draft model (`draft^4`): trees in
+which every node that gets children gets the best four, and four nodes of a layer do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 
 _FIRST_LAYERS = re.compile(r"([a-z][a-z0-9_]*)@([1-9][0-9]*)")
+_BEAM = re.compile(r"([a-z][a-z0-9_]*)\^([1-9][0-9]*)")
 
 
 def first_layers(model: str, layers: int) -> str:
@@ -25,6 +27,17 @@ def first_layers(model: str, layers: int) -> str:
 def read_first_layers(proposer: str) -> tuple[str, int] | None:
     """Model and number of layers of such a proposer; None for other ones."""
     found = _FIRST_LAYERS.fullmatch(proposer)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def beam_of(model: str, beam: int) -> str:
+    """A model that grows trees by a beam of so many nodes as a proposer: `draft^4`."""
+    return f"{model}^{beam}"
+
+
+def read_beam(proposer: str) -> tuple[str, int] | None:
+    """Model and beam of such a proposer; None for other ones."""
+    found = _BEAM.fullmatch(proposer)
     return None if found is None else (found[1], int(found[2]))
 
 

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E402
+from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure import acceptance as acceptance_module  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
@@ -47,10 +48,8 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
                 proposer = method.proposer(options)
                 if proposer is None:
                     continue
-                tree = getattr(options, "tree", None)
-                length = getattr(options, "length", 0)
-                parents = tree.parents if tree else tuple(range(-1, length - 1))
-                ranks = tree.ranks if tree else (0,) * length
+                drafting = read_drafting(plan, plan.rounds[0], profiles[proposer])
+                assert isinstance(drafting, Drafting)
                 executable = bench.compile(plan)
                 rounds = 0
                 for prompt in prompts:
@@ -58,7 +57,7 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
                         prompt_tokens=prompt.tokens, max_new_tokens=bench.output_tokens
                     )
                     rounds += generate(executable, [request]).rounds
-                expected = profiles[proposer].rounds(parents, ranks, bench.output_tokens)
+                expected = drafting.rounds(bench.output_tokens, 1)
                 assert rounds / len(prompts) == pytest.approx(expected.mean), options.words
 
 
@@ -66,13 +65,11 @@ def test_profiles_grow_and_are_read_back(bench: Workbench) -> None:
     first = _profiles(bench, limit=3)
     every = _profiles(bench)
     for name, profile in every.items():
-        rows = profile.ranks if profile.ranks is not None else profile.lengths
-        earlier = first[name].ranks if first[name].ranks is not None else first[name].lengths
-        assert rows is not None and earlier is not None
+        rows, earlier = _rows(profile), _rows(first[name])
         assert rows[:3] == earlier[:3] and len(rows) == 8
         assert profile.provenance["versions"]["torch"] == torch.__version__
     stored = sorted((bench.problem.profiles / "acceptance").glob("*.json"))
-    assert len(stored) == 3, "one file per proposer"
+    assert len(stored) == 5, "one file per proposer"
     assert {AcceptanceProfile.load(path).key for path in stored} == {
         profile.key for profile in every.values()
     }
@@ -130,10 +127,8 @@ def _elsewhere(path: Any) -> Any:
     return moved
 
 
-def _rows(profile: AcceptanceProfile) -> tuple[tuple[int, ...], ...]:
-    rows = profile.ranks if profile.ranks is not None else profile.lengths
-    assert rows is not None
-    return rows
+def _rows(profile: AcceptanceProfile) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in profile.traces]
 
 
 def test_the_half_width_is_that_of_the_least_sure_candidate(bench: Workbench) -> None:

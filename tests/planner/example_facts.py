@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import Problem
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import proposers, read_first_layers
+from specplan.planner.who_drafts import proposers, read_beam, read_first_layers
 from tests.planner.checkpoints import write_checkpoint
 
 HAZARDS = ((0.6, 0.2, 0.1), (0.65, 0.15, 0.05), (0.5, 0.2, 0.1))
@@ -73,19 +74,35 @@ SIXTY_EIGHT_MILLION = {
 SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embeddings": False}
 
 
-def exit_profiles(
+def measured_profiles(
     problem: Problem, shapes: Mapping[str, ModelShape]
 ) -> dict[str, AcceptanceProfile]:
-    """Profiles of all first layers of models that methods draft with."""
-    keys = {
-        name: acceptance_key(problem, shapes, name)
-        for name in proposers(problem, shapes)
-        if read_first_layers(name)
-    }
-    return {
-        name: AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
-        for name, key in keys.items()
-    }
+    """Profiles of what methods draft with beside models and the text: first layers, and beams."""
+    found = {}
+    for name in proposers(problem, shapes):
+        key = acceptance_key(problem, shapes, name)
+        if read_first_layers(name):
+            found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
+        elif read_beam(name):
+            found[name] = AcceptanceProfile(key, pools=made_up_pools())
+    return found
+
+
+def made_up_pools(layers: int = 6, prompts: int = 6, positions: int = 48) -> Pools:
+    """Pools in which the text is spelled 0 to `layers` deep, not far from the front."""
+
+    def position(prompt: int, place: int) -> tuple[int, ...]:
+        depth = min((place * 5 + prompt) % (layers + 3), layers, positions - place)
+        spread = 1 + (prompt + place) % 3
+        places = [
+            spread * (above + further)
+            for above in range(depth)
+            for further in range(layers - above)
+        ]
+        return ((depth < layers) * (place % 4 > 0), *places)
+
+    rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
+    return Pools(layers, rows)
 
 
 def example_facts(
@@ -108,4 +125,4 @@ def example_facts(
         return gather_facts(problem, profiles=given)
     given = profiles(problem.workload.greedy, temperature=problem.workload.temperature)
     facts = gather_facts(problem, profiles=given)
-    return replace(facts, profiles={**given, **exit_profiles(problem, facts.shapes)})
+    return replace(facts, profiles={**given, **measured_profiles(problem, facts.shapes)})

@@ -17,7 +17,7 @@ from tests.planner.example_facts import (
     SHARED,
     SIXTY_EIGHT_MILLION,
     example_facts,
-    exit_profiles,
+    measured_profiles,
     profiles,
 )
 
@@ -103,5 +103,5 @@ def rich_facts(
     )
     if "given" in changes:
         return facts
-    exits = exit_profiles(facts.problem, facts.shapes)
-    return replace(facts, profiles={**facts.profiles, **exits})
+    measured = measured_profiles(facts.problem, facts.shapes)
+    return replace(facts, profiles={**facts.profiles, **measured})

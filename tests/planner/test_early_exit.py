@@ -102,7 +102,8 @@ def test_first_layers_are_a_proposer_of_their_own(tmp_path: Path) -> None:
     problem, shapes = facts.problem, facts.shapes
     assert read_first_layers("target@8") == ("target", 8)
     assert [read_first_layers(name) for name in ("draft", "text", "target@0")] == [None] * 3
-    assert proposers(problem, shapes) == ("draft", "target@2", "target@4", "target@8", "text")
+    layers = ("target@2", "target@4", "target@8")
+    assert proposers(problem, shapes) == ("draft", "draft^2", "draft^4", *layers, "text")
     key = acceptance_key(problem, shapes, "target@8")
     assert key.layers == 8 and key.how == "best"
     warm = example_facts(tmp_path, temperature=0.8).problem

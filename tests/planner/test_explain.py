@@ -45,7 +45,7 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     families = [(entry["method"], entry["family"]) for entry in data["runners_up"]]
     assert len(set(families)) == len(families)
     assert {method for method, _ in families} == {
-        "autoregressive", "draft_model", "early_exit", "prompt_lookup",
+        "autoregressive", "draft_model", "dynamic_tree", "early_exit", "prompt_lookup",
     }  # fmt: skip
     gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
     assert gains == sorted(gains, reverse=True)
@@ -95,8 +95,8 @@ def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     assert "nothing else that runs has a price" in text
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
     methods = {entry["method"] for entry in refused}
-    assert methods == {"draft_model", "early_exit", "prompt_lookup"}
-    assert len({entry["reason"] for entry in refused}) == 2 + 3
+    assert methods == {"draft_model", "dynamic_tree", "early_exit", "prompt_lookup"}
+    assert len({entry["reason"] for entry in refused}) == 3 + 3
 
 
 def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:

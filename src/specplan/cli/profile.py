@@ -149,7 +149,7 @@ def _record(profile: AcceptanceProfile) -> dict[str, Any]:
     """A profile's hazards, and how sure it is."""
     return {
         "positions": profile.positions,
-        "prompts": len(profile.ranks or profile.lengths or ()),
+        "prompts": len(profile.traces),
         "prompts_left": profile.provenance.get("prompts_left", 0),
         "half_width": profile.provenance.get("half_width"),
         "hazards": hazard_cells(profile),
