@@ -18,6 +18,7 @@ from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState
 from specplan.ir.types import NodesType, TreeType
+from specplan.ir.values import State
 
 _ROUNDING = 0.05
 """Relative half width of the interval of a sum of parts: the tests hold it against what was
@@ -187,14 +188,22 @@ def speculative_slots(plan: Plan) -> int:
 def _speculative_slots(rounds: Iterable[Sequence[Step]]) -> int:
     most = 1
     for steps in rounds:
+        chosen: dict[State | None, int] = {}  # nodes that data chose, by cache
+        known: dict[State | None, int] = {}
         for step in steps:
             if not isinstance(step.op, Forward):
                 continue
+            cache = step.op.cache
             for held in step.reads.values():
+                slots = 1
                 if isinstance(held, TreeType):
-                    most = max(most, held.nodes + 1)
+                    slots = held.nodes + 1
+                elif isinstance(held, NodesType) and held.indices is None:
+                    chosen[cache] = chosen.get(cache, 0) + held.width
                 elif isinstance(held, NodesType) and held.indices:
-                    most = max(most, max(held.indices) + 2)
+                    slots = max(held.indices) + 2
+                known[cache] = max(known.get(cache, 1), slots)
+                most = max(most, known[cache] + chosen.get(cache, 0))
     return most
 
 

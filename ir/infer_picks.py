@@ -18,13 +18,10 @@ def pick(op: Pick, tree: TreeType, at: NodesType | None) -> NodesType:
     if op.nodes is not None:
         return _numbered(op.nodes, tree, indices, width)
     bound = op.best if op.best is not None else op.worst
-    if bound is not None:
+    most = width if bound is None else min(bound, width)
+    if op.count is not None or most < width or (bound is not None and indices is None):
         closed = op.of == "all" and op.best is not None and op.by == "path"
-        if width == 1 and indices is not None:
-            return NodesType(1, indices, tree.lineage, ROOT in indices)
-        return NodesType(min(bound, width), None, tree.lineage, closed=closed)
-    if op.count is not None:
-        return NodesType(width, None, tree.lineage)
+        return NodesType(most, None, tree.lineage, closed=closed, among=indices)
     holds_root = indices is not None and ROOT in indices
     last_of_chain = op.of == "newest" and tree.is_chain and tree.newest_count == 1
     seen = tree.nodes if op.of == "leaves" or last_of_chain else 0

@@ -220,7 +220,8 @@ def _attach(
         chain = tree.is_chain and counts == (1,) and _is_tip(tree, at)
         return replace(
             tree, nodes=tree.nodes + added, depth=tree.depth + min(length, added), parents=None,
-            newest=None, newest_count=added, chain=chain,
+            newest=tuple(range(tree.nodes, tree.nodes + added)) if added == total else None,
+            newest_count=added, chain=chain,
         )  # fmt: skip
     parents, depths = list(tree.parents), [*(tree.depths or ()), 0]
     deepest = tree.depth

@@ -99,7 +99,12 @@ class Graft(BaseOp):
 
 @dataclass(frozen=True, kw_only=True)
 class Pick(BaseOp):
-    """Nodes of a tree: by place, by index, or the best or worst by score."""
+    """Nodes of a tree: by place, by index, or the best or worst by score.
+
+    A path score sums the log-probabilities along a node's path, of the rows that its tokens were
+    ranked by, as they are: temperature 1, nothing left out, whatever the request's settings. Among
+    equals the shallower comes first, then the earlier.
+    """
 
     keyword = "pick"
     positional = ("tree",)

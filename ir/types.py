@@ -122,7 +122,8 @@ class NodesType:
     """At most `width` nodes of a tree; `indices` where they are static.
 
     `closed` sets hold every ancestor of their members; `seen` is the size of the tree whose leaves
-    they were, so that nodes grown since lie below them (0 for other picks).
+    they were, so that nodes grown since lie below them (0 for other picks); `among` are the nodes
+    that data chooses them from, where those are static.
     """
 
     width: int
@@ -131,6 +132,7 @@ class NodesType:
     root: bool = False
     closed: bool = False
     seen: int = 0
+    among: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.session import ReferenceSession
+from specplan.cost_models.memory import speculative_slots
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.infer import infer_round
 from specplan.ir.infer_models import stack_ends
-from specplan.ir.ops import Forward
 from specplan.ir.plan import Plan
-from specplan.ir.types import ROOT, NodesType, TreeType
 from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
 from specplan.runtime.models import CausalModel
@@ -69,7 +67,7 @@ class ReferenceExecutable:
     def __init__(self, plan: Plan, models: Mapping[str, CausalModel]) -> None:
         self.plan = plan
         self.models = dict(models)
-        self.speculative = _speculative_slots(plan)
+        self.speculative = speculative_slots(plan)
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> ReferenceSession:
         """Begin a batch: check the requests and make room for them.
@@ -128,17 +126,3 @@ def _check_stacks(plan: Plan, models: Mapping[str, CausalModel]) -> None:
                     where=f"plan {plan.name}",
                     remedy="Give the checkpoint that the plan was made for.",
                 )
-
-
-def _speculative_slots(plan: Plan) -> int:
-    """Most drafted nodes that a round may write to a cache."""
-    most = 1
-    for item in plan.rounds:
-        for step in infer_round(plan, item).steps:
-            if isinstance(step.op, Forward):
-                for held in step.reads.values():
-                    if isinstance(held, TreeType):
-                        most = max(most, held.nodes + 1)
-                    elif isinstance(held, NodesType) and held.indices:
-                        most = max(most, *(index + 2 for index in (ROOT, *held.indices)))
-    return most

@@ -4,6 +4,8 @@ A row's columns are its pending text tokens, ending with the root, and then the 
 tokens live in the slot of their position; the drafted node with offset o in a cache lives in slot
 (text length + o), so that an accepted chain is in place already. A pass over some of the layers
 writes to the same slots as one over the others, and a track keeps hidden states by these slots.
+Where requests run the same nodes of one shape, offsets and the ancestor mask are constants; where a
+choice by score made them differ, both are gathered per request.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.caches import CacheUse, Layers, TrackUse
-from specplan.backends.reference.values import Nodes, Rows, Tree
+from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
 from specplan.ir.types import ROOT
 
 
@@ -58,62 +60,58 @@ def run_forward(
     Args:
         batch: the requests.
         cache: of the model that runs.
-        nodes: of one tree, the same for all rows.
+        nodes: of one tree.
         pending: most text tokens, root included, to catch up in this pass.
         stretch: which layers run, from what, and what is kept.
 
     Returns:
         Logits of the nodes, in their order; None where no logits are wanted.
     """
-    drafted = tuple(node for node in nodes.indices if node != ROOT)
     layers = stretch.layers
-    with_root = ROOT in nodes.indices or layers not in cache.ran
+    with_root = nodes.holds_root or layers not in cache.ran
     if with_root:
         batch.catch_up(cache, max(pending, 1))
-    call = _prepare(batch, cache, nodes.tree, drafted, with_root, layers)
+    call = _prepare(batch, cache, nodes, with_root, layers)
     features = None if stretch.features is None else stretch.features.read(call.slots)
     hidden = cache.model.hidden(
         call.tokens, call.positions, call.slots, call.mask, cache.store, layers, features
     )
-    if stretch.keep is not None:
-        stretch.keep.write(cache, drafted, call.slots, hidden)
+    if stretch.keep is not None and isinstance(nodes.drafted, tuple):
+        stretch.keep.write(cache, nodes.drafted, call.slots, hidden)
     if with_root and cache.caught_up:
         cache.lengths = [
             max(done, now) for done, now in zip(cache.lengths, batch.lengths, strict=True)
         ]
     if not stretch.logits:
         return None, call
-    indices = (ROOT, *drafted) if with_root else drafted
-    rows = Rows(cache.model.logits(hidden, call.gather), indices)
-    if indices != nodes.indices:
-        rows = Rows(rows.of(nodes.indices), nodes.indices)
-    return rows, call
+    return _rows_of(nodes, with_root, cache.model.logits(hidden, call.gather)), call
 
 
-def _prepare(
-    batch: Batch,
-    cache: CacheUse,
-    tree: Tree,
-    drafted: tuple[int, ...],
-    with_root: bool,
-    layers: Layers,
-) -> Pass:
+def _rows_of(nodes: Nodes, with_root: bool, logits: Tensor) -> Rows:
+    """Rows of the nodes, in their order, from those of the drafted ones and perhaps the root."""
+    if isinstance(nodes.drafted, Tensor):
+        return Rows(logits[:, 1:] if with_root else logits, nodes.indices)
+    rows = Rows(logits, (ROOT, *nodes.drafted) if with_root else nodes.drafted)
+    return Rows(rows.of(nodes.indices), nodes.indices)
+
+
+def _prepare(batch: Batch, cache: CacheUse, nodes: Nodes, with_root: bool, layers: Layers) -> Pass:
     lengths = batch.length_tensor()[:, None]
     texts = _text_columns(batch, cache) if with_root else 0
-    cache.place(drafted, layers)
     columns_text = lengths + torch.arange(-texts, 0, device=batch.device)
-    offsets, depths, tokens = _node_columns(tree, cache, drafted, batch.device)
+    offsets, depths, tokens = _node_columns(nodes, cache, layers)
     live = columns_text >= _pending_start(batch, cache)[:, None]
     slots = torch.cat([columns_text.where(live, cache.store.trash), lengths + offsets], 1)
     positions = torch.cat([columns_text, lengths - 1 + depths], 1)
     text = batch.text.gather(1, columns_text.clamp(min=0))
-    used = max(batch.lengths) + len(cache.offsets)
-    mask = _mask(batch, cache, tree, drafted, slots, texts, used)
+    used = max(batch.lengths) + cache.taken
+    mask = _mask(batch, cache, nodes, slots, texts, used)
+    drafted = tokens.shape[1]
     gather = None
     if texts > 1:
-        rows = torch.arange(texts - 1, texts + len(drafted), device=batch.device)
+        rows = torch.arange(texts - 1, texts + drafted, device=batch.device)
         gather = rows.expand(batch.size, -1)
-    width = texts + len(drafted)
+    width = texts + drafted
     return Pass(torch.cat([text, tokens], 1), positions, slots, mask, gather, width, used)
 
 
@@ -127,10 +125,20 @@ def _pending_start(batch: Batch, cache: CacheUse) -> Tensor:
     return torch.tensor(starts, device=batch.device)
 
 
-def _node_columns(
-    tree: Tree, cache: CacheUse, drafted: tuple[int, ...], device: torch.device
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Slot offsets `[W]`, depths `[W]` and tokens `[B, W]` of drafted nodes."""
+def _node_columns(nodes: Nodes, cache: CacheUse, layers: Layers) -> tuple[Tensor, Tensor, Tensor]:
+    """Slot offsets and depths, `[W]` or `[B, W]`, and tokens `[B, W]` of drafted nodes.
+
+    Those that no layer has run get slots.
+    """
+    tree, drafted, device = nodes.tree, nodes.drafted, nodes.tree.tokens.device
+    if nodes.own:
+        own = per_request(drafted, tree.tokens)
+        numbers = tree.numbers_of(own)
+        cache.place_own(numbers, tree.highest, layers)
+        depths = per_request(tree.depths, tree.tokens).gather(1, own)
+        return cache.slots_of(numbers), depths, tree.tokens.gather(1, own)
+    assert isinstance(drafted, tuple) and isinstance(tree.depths, tuple)
+    cache.place(drafted, layers)
     offsets = torch.tensor(
         [cache.offsets[node] for node in drafted], dtype=torch.int64, device=device
     )
@@ -142,13 +150,7 @@ def _node_columns(
 
 
 def _mask(
-    batch: Batch,
-    cache: CacheUse,
-    tree: Tree,
-    drafted: tuple[int, ...],
-    slots: Tensor,
-    texts: int,
-    used: int,
+    batch: Batch, cache: CacheUse, nodes: Nodes, slots: Tensor, texts: int, used: int
 ) -> Tensor:
     """Bool `[B, T, U]`: text up to oneself, and for nodes their ancestors and themselves.
 
@@ -156,11 +158,16 @@ def _mask(
     """
     keys = torch.arange(used, device=batch.device)
     visible = keys <= slots[:, :, None]
+    if nodes.own:
+        visible[:, texts:] = _own_lines(batch, cache, nodes, keys)
+        return visible
+    tree, drafted = nodes.tree, nodes.drafted
+    assert isinstance(drafted, tuple)
     if _in_order(tree, cache, drafted):
         return visible
     seen = _ancestor_matrix(
         tuple(tuple(cache.offsets[a] for a in tree.ancestors(node)) for node in drafted),
-        len(cache.offsets),
+        cache.taken,
     ).to(batch.device)
     for row, length in enumerate(batch.lengths):
         end = length + seen.shape[1]
@@ -170,8 +177,18 @@ def _mask(
     return visible
 
 
+def _own_lines(batch: Batch, cache: CacheUse, nodes: Nodes, keys: Tensor) -> Tensor:
+    """Bool `[B, W, U]`: what each request's own nodes see, the text and their ancestors."""
+    tree, lengths = nodes.tree, batch.length_tensor()[:, None, None]
+    lines = tree.lines(per_request(nodes.drafted, tree.tokens))
+    slots = lengths + cache.slots_of(tree.numbers_of(lines))
+    seen = (keys < lengths).repeat(1, lines.shape[1], 1)
+    return seen.scatter_(2, slots, True)
+
+
 def _in_order(tree: Tree, cache: CacheUse, drafted: tuple[int, ...]) -> bool:
     """True when every node and its ancestors live in the slots of their depths: a chain."""
+    assert isinstance(tree.depths, tuple)
     return all(
         cache.offsets.get(node) == tree.depths[node] - 1
         for start in drafted

@@ -1,4 +1,10 @@
-"""The ops that grow trees: `grow` from rows, `lookup` from the text."""
+"""The ops that grow trees: `grow` from rows, `lookup` from the text.
+
+A node's path score is the sum of log-probabilities along its path, of the rows that its tokens
+were ranked by, as they are: at temperature 1 and with no token left out, whatever the request asks
+for. EAGLE-2 (arXiv 2406.16858, section 4.1) scores so: the law of a greedy request would tell no
+second choice from another.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,22 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
-from specplan.backends.reference.values import Nodes, Rows, Tree
+from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
 from specplan.ir.ops import Grow, Lookup
 from specplan.runtime.sampling import best, draw, draw_distinct, law
 from specplan.runtime.sources.ngram import lookup_batch
 
 
-def grow(batch: Batch, op: Grow, tree: Tree, at: Nodes, rows: Rows, by: Tensor | None) -> Tree:
+def grow(
+    batch: Batch,
+    op: Grow,
+    tree: Tree,
+    at: Nodes,
+    rows: Rows,
+    by: Tensor | None,
+    *,
+    scored: bool = False,
+) -> Tree:
     """Children below nodes: ranked, drawn, or drawn without replacement.
 
     Args:
@@ -24,13 +39,18 @@ def grow(batch: Batch, op: Grow, tree: Tree, at: Nodes, rows: Rows, by: Tensor |
         at: the parents.
         rows: logits of the parents.
         by: `[B, draws]` uniforms, parent by parent.
+        scored: ranked children get path scores.
     """
-    counts = (op.children,) * len(at.indices) if isinstance(op.children, int) else op.children
     logits = rows.of(at.indices)
+    width = logits.shape[1]
+    counts = (op.children,) * width if isinstance(op.children, int) else op.children
     if op.how == "best":
         ranked = best(logits, max(counts, default=0)) if any(counts) else logits[:, :, :0].long()
-        tokens = torch.cat([ranked[:, i, :count] for i, count in enumerate(counts)], 1)
-        return _extended(tree, at, counts, tokens)
+        scores = _scores(tree, at, logits, ranked) if scored else None
+        return _extended(
+            tree, at, counts, _firsts(ranked, counts),
+            None if scores is None else _firsts(scores, counts),
+        )  # fmt: skip
     if by is None:
         raise AssertionError("the verifier lets no draw without uniforms through")
     laws = law(logits, batch.settings)
@@ -65,26 +85,73 @@ def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes) -> Tree:
     )
     found = torch.from_numpy(tokens).to(batch.device)
     live = torch.arange(op.length)[None] < torch.from_numpy(counts)[:, None]
-    grown = tree
+    grown, below = tree, at
     for level in range(op.length):
-        parent = at.indices[0] if level == 0 else grown.size - 1
-        grown = _extended(grown, Nodes(grown, (parent,)), (1,), found[:, level : level + 1])
+        grown = _extended(grown, below, (1,), found[:, level : level + 1])
+        below = Nodes(grown, grown.newest)
     return replace(grown, live=live.to(batch.device), newest=tuple(range(tree.size, grown.size)))
 
 
-def _extended(tree: Tree, at: Nodes, counts: tuple[int, ...], tokens: Tensor) -> Tree:
+def _firsts(ranked: Tensor, counts: tuple[int, ...]) -> Tensor:
+    """The first `counts[i]` of row i of `[B, R, C]`, row after row: `[B, sum of counts]`."""
+    if all(count == ranked.shape[2] for count in counts):
+        return ranked.flatten(1)
+    return torch.cat([ranked[:, i, :count] for i, count in enumerate(counts)], 1)
+
+
+def _scores(tree: Tree, at: Nodes, logits: Tensor, ranked: Tensor) -> Tensor | None:
+    """Path scores `[B, R, C]` of children `ranked`; None below nodes that have none."""
+    if tree.size and tree.scores is None:
+        return None
+    # a logsumexp is never below a logit, so that no child scores better than its parent
+    own = logits.gather(2, ranked) - logits.logsumexp(2, keepdim=True)
+    parents = per_request(at.indices, tree.tokens)
+    above = torch.zeros_like(own[:, :1, 0])
+    if tree.scores is not None:
+        above = torch.cat([above, tree.scores], 1)
+    return own + above.gather(1, parents + 1)[:, :, None]
+
+
+def _extended(
+    tree: Tree, at: Nodes, counts: tuple[int, ...], tokens: Tensor, scores: Tensor | None = None
+) -> Tree:
     """The tree with `counts[i]` children below node i of `at`; they carry point laws."""
     if not any(counts):
         return tree
-    parents = tuple(
-        node for node, count in zip(at.indices, counts, strict=True) for _ in range(count)
+    places = [place for place, count in enumerate(counts) for _ in range(count)]
+    new = len(places)
+    if scores is not None and tree.scores is not None:
+        scores = torch.cat([tree.scores, scores], 1)
+    return replace(
+        _shaped(tree, at, places),
+        tokens=torch.cat([tree.tokens, tokens], 1) if tree.size else tokens,
+        law_index=(*tree.law_index, *(-1 for _ in places)),
+        newest=tuple(range(tree.size, tree.size + new)),
+        scores=scores,
     )
-    depths = tuple(1 if parent < 0 else tree.depths[parent] + 1 for parent in parents)
+
+
+def _shaped(tree: Tree, at: Nodes, places: list[int]) -> Tree:
+    """The tree with the parents and depths of a child below each of these places of `at`."""
+    if (
+        isinstance(at.indices, tuple)
+        and isinstance(tree.parents, tuple)
+        and isinstance(tree.depths, tuple)
+    ):
+        parents = tuple(at.indices[place] for place in places)
+        depths = tuple(1 if parent < 0 else tree.depths[parent] + 1 for parent in parents)
+        return replace(
+            tree,
+            parents=(*tree.parents, *parents),
+            depths=(*tree.depths, *depths),
+            levels=max(tree.levels, *depths),
+        )
+    below = per_request(at.indices, tree.tokens)[:, places]
+    known = per_request(tree.depths, tree.tokens)
+    depth_of = torch.cat([torch.zeros_like(below[:, :1]), known], 1)
     return replace(
         tree,
-        tokens=torch.cat([tree.tokens, tokens], 1) if tree.size else tokens,
-        parents=(*tree.parents, *parents),
-        depths=(*tree.depths, *depths),
-        law_index=(*tree.law_index, *(-1 for _ in parents)),
-        newest=tuple(range(tree.size, tree.size + len(parents))),
+        parents=torch.cat([per_request(tree.parents, tree.tokens), below], 1),
+        depths=torch.cat([known, depth_of.gather(1, below + 1) + 1], 1),
+        levels=tree.levels + 1,
     )

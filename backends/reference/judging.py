@@ -40,11 +40,11 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
     paths, accepted = judged.path.tolist(), judged.accepted.tolist()
     bonuses, tokens = judged.bonus.tolist(), tree.tokens.tolist()
     nodes = [path[:count] for path, count in zip(paths, accepted, strict=True)]
-    return Path(
-        nodes,
-        [[tokens[row][node] for node in path] + [bonuses[row]] for row, path in enumerate(nodes)],
-        len(set(tree.parents)) == tree.size,
-    )
+    kept = [[tokens[row][node] for node in path] for row, path in enumerate(nodes)]
+    if tree.numbers is not None:
+        numbers = tree.numbers_of(judged.path.clamp(min=0)).tolist()
+        nodes = [path[:count] for path, count in zip(numbers, accepted, strict=True)]
+    return Path(nodes, [[*path, bonuses[row]] for row, path in enumerate(kept)], tree.is_chain)
 
 
 def emit(batch: Batch, path: Path) -> Path:
@@ -61,16 +61,11 @@ def commit(cache: CacheUse, path: Path) -> None:
     place already.
     """
     sources, targets = [], []
-    for row, nodes in enumerate(path.nodes):
+    for row, slots in enumerate(cache.resident_slots(path.nodes)):
         start = cache.lengths[row]
-        source: list[int] = []
-        for node in nodes:
-            if not cache.resident(node):
-                break
-            source.append(start + cache.offsets[node])
-        cache.lengths[row] = start + len(source)
-        sources.append(source)
-        targets.append(list(range(start, start + len(source))))
+        cache.lengths[row] = start + len(slots)
+        sources.append([start + slot for slot in slots])
+        targets.append(list(range(start, start + len(slots))))
     if sources != targets:
         store = cache.store
         store.move(*_padded(sources, targets, store.trash, store.positions.device))

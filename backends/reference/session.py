@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import growing, judging
+from specplan.backends.reference import choosing, growing, judging
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.forward import Stretch, run_forward
 from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree
@@ -23,11 +23,12 @@ from specplan.ir.ops import (
     Lookup,
     Op,
     Pick,
+    Prune,
     Repeat,
     Root,
     Uniform,
 )
-from specplan.ir.plan import CacheState, Plan, TrackState
+from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.types import ROOT
 from specplan.ir.values import State, Value
 from specplan.runtime.executable import Observer, StepResult, forward_variant
@@ -68,6 +69,7 @@ class ReferenceSession:
         }
         self.plan = plan
         self.cache_models = caches
+        self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
         self.batch = Batch(requests, models, caches, tracks, speculative, capacity)
         self.emitted: Path | None = None
         self.trip = 0
@@ -158,9 +160,8 @@ class ReferenceSession:
         """Children below nodes."""
         tree = _get(scope, op.tree, Tree)
         by = None if op.by is None else _get(scope, op.by, Tensor)
-        grown = growing.grow(
-            self.batch, op, tree, _nodes(scope, op.at), _get(scope, op.rows, Rows), by
-        )
+        at, rows = _nodes(scope, op.at), _get(scope, op.rows, Rows)
+        grown = growing.grow(self.batch, op, tree, at, rows, by, scored=self.scored)
         self.observed = Observed(variant=op.how, width=grown.size - tree.size)
         scope[op.results[0]] = grown
 
@@ -171,12 +172,14 @@ class ReferenceSession:
         scope[op.results[0]] = growing.lookup(self.batch, op, tree, _nodes(scope, op.at))
 
     def pick(self, op: Pick, scope: Scope) -> None:
-        """The newest nodes, or some of them."""
-        tree = _get(scope, op.tree, Tree)
-        chosen = tree.newest
-        if op.nodes is not None:
-            chosen = tuple(chosen[index] for index in op.nodes)
-        scope[op.results[0]] = Nodes(tree, chosen)
+        """Some nodes of a tree."""
+        scope[op.results[0]] = choosing.pick(op, _get(scope, op.tree, Tree))
+
+    def prune(self, op: Prune, scope: Scope) -> None:
+        """The nodes that were chosen, and their ancestors."""
+        pruned = choosing.prune(_get(scope, op.tree, Tree), _nodes(scope, op.to))
+        self.observed = Observed(width=max(1, pruned.size))
+        scope[op.results[0]] = pruned
 
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes."""
@@ -242,6 +245,7 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Grow: ReferenceSession.grow,
     Lookup: ReferenceSession.lookup,
     Pick: ReferenceSession.pick,
+    Prune: ReferenceSession.prune,
     Forward: ReferenceSession.forward,
     Uniform: ReferenceSession.uniform,
     Accept: ReferenceSession.accept,

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from specplan.backends.reference.node_runs import NodeRuns
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_models import continues_stack
 from specplan.ir.infer_trees import child_counts
-from specplan.ir.ops import Accept, Forward, Grow, Lookup
+from specplan.ir.ops import Accept, Forward, Grow, Lookup, Pick, Prune
 from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
 from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType
-from specplan.ir.values import Span, State
+from specplan.ir.values import State
+
+UNKNOWN = "its nodes are not known before it runs"
 
 
 def shape_refusals(plan: Plan) -> Iterator[Refusal]:
     """Ops of a verified plan whose trees or rows the interpreter cannot hold.
 
     It numbers the nodes of a round once, runs each in a layer of a cache once, looks text up below
-    the root only, reads one row for every node, and keeps hidden states where a pass ends.
+    the root only, reads one row for every node, chooses by the scores of ranked nodes only, and
+    keeps hidden states where a pass ends.
     """
     for item in plan.rounds:
         walk = _Walk(plan)
@@ -37,7 +41,9 @@ class _Walk:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tree: Lineage | None = None
-        self.ran: defaultdict[tuple[State | None, tuple[Span, ...]], set[int]] = defaultdict(set)
+        self.runs = NodeRuns()
+        self.rows: dict[int, NodesType] = {}
+        """By the identity of rows whose nodes data chooses, those nodes."""
         self.kept: defaultdict[State, set[int]] = defaultdict(set)
         self.drawn: set[int] = set()
         self.kinds: set[str] = set()
@@ -55,10 +61,14 @@ class _Walk:
                 return self._lookup(op, step)
             case Grow() as op:
                 return self._grow(op, step)
+            case Pick() as op:
+                return self._pick(op, step)
+            case Prune() as op:
+                return self._prune(op, step)
             case Forward() as op:
                 return self._forward(op, step)
             case Accept(target=target, tree=tree) if target is not None:
-                return _rows_for(step.reads[target], nodes_of(step.reads, tree, "accept"))
+                return self._rows_for(step.reads[target], nodes_of(step.reads, tree, "accept"))
         return None
 
     def _lookup(self, op: Lookup, step: Step) -> str | None:
@@ -71,27 +81,60 @@ class _Walk:
         tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
         if isinstance(tree, TreeType) and "given" in tree.laws:
             return "a tree that was looked up does not grow"
+        if self.runs.pruned:
+            return "a tree that was pruned does not grow"
         if op.how != "best":
             counts = child_counts(op.children, at)
-            parents = set(at.indices or ())
+            if at.indices is None:
+                return "children of nodes that scores choose are ranked, not drawn"
+            parents = set(at.indices)
             if not all(counts) or parents & self.drawn:
                 return "children of a node are drawn in one grow, at least one of them"
             self.drawn |= parents
             self.kinds |= {op.how} if max(counts) > 1 else set()
             if len(self.kinds) > 1:
                 return "children of a tree are drawn in one way"
-        return _rows_for(step.reads[op.rows], at)
+        (grown,) = step.gives
+        if isinstance(tree, TreeType) and isinstance(grown, TreeType):
+            self.runs.grow(range(tree.nodes, grown.nodes), at)
+        return self._rows_for(step.reads[op.rows], at)
+
+    def _pick(self, op: Pick, step: Step) -> str | None:
+        tree, (chosen,) = step.reads[op.tree], step.gives
+        assert isinstance(tree, TreeType) and isinstance(chosen, NodesType)
+        if op.best is None or chosen.indices is not None:
+            return None
+        if tree.laws != {"best"}:
+            return "only ranked nodes are chosen by their scores"
+        return UNKNOWN if chosen.among is None else None
+
+    def _prune(self, op: Prune, step: Step) -> str | None:
+        tree, to, (after,) = step.reads[op.tree], nodes_of(step.reads, op.to, "to"), step.gives
+        assert isinstance(tree, TreeType) and isinstance(after, TreeType)
+        self.tree = after.lineage
+        if to.indices is not None and len(set(to.indices) - {ROOT}) == tree.nodes:
+            return None
+        self.runs.prune()
+        if tree.laws != {"best"}:
+            return "only trees of ranked nodes are pruned"
+        if not to.closed and (to.indices is None or tree.parents is None):
+            return "how many ancestors they have is not known before it runs; pick of=all best="
+        return None
 
     def _forward(self, op: Forward, step: Step) -> str | None:
-        first = (op.cache, op.layers) not in self.ran
-        nodes = set(nodes_of(step.reads, op.nodes[0], "forward").indices or ()) - {ROOT}
-        ran = self.ran[op.cache, op.layers]
-        if nodes & ran:
-            return f"node {min(nodes & ran)} has run in this round already"
-        ran |= nodes
+        nodes = nodes_of(step.reads, op.nodes[0], "forward")
+        first = not self.runs.begun(op)
+        reason = self.runs.run(op, nodes, whole=isinstance(step.reads[op.nodes[0]], TreeType))
+        if reason is not None:
+            return reason
+        if nodes.indices is None:
+            for given in step.gives:
+                self.rows[id(given)] = nodes
+            return None
+        ran = set(nodes.indices)
         if first:  # it catches up the text, the root included
-            nodes.add(ROOT)
-        return self._tracks(op, nodes)
+            ran.add(ROOT)
+        return self._tracks(op, ran)
 
     def _tracks(self, op: Forward, nodes: set[int]) -> str | None:
         """Why hidden states cannot be read or kept; notes which nodes' are kept."""
@@ -108,10 +151,13 @@ class _Walk:
             self.kept[track.name] |= nodes
         return None
 
-
-def _rows_for(rows: object, nodes: NodesType) -> str | None:
-    known = rows.indices if isinstance(rows, RowsType) else None
-    if known is None or nodes.indices is None:
-        return "its nodes are not known before it runs"
-    missing = set(nodes.indices) - set(known)
-    return f"node {min(missing)} has no row of its own" if missing else None
+    def _rows_for(self, rows: object, nodes: NodesType) -> str | None:
+        if not isinstance(rows, RowsType):
+            return UNKNOWN
+        wanted = nodes.among if nodes.indices is None else nodes.indices
+        if rows.indices is None:
+            return None if self.rows.get(id(rows)) is nodes else UNKNOWN
+        if wanted is None:
+            return UNKNOWN
+        missing = set(wanted) - set(rows.indices)
+        return f"node {min(missing)} has no row of its own" if missing else None

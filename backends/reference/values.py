@@ -1,7 +1,8 @@
 """What the interpreter holds for each SSA value.
 
-Trees only grow here, so the index of a node is its identity for the whole round, in every tree
-that extends another.
+A node's index in a tree that only grows is its number for the whole round, in every tree that
+extends it. What is the same for all requests is a tuple; what a choice by score made differ by
+request is a tensor with one row per request.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from torch import Tensor
 
 from specplan.ir.types import ROOT
 
+Indices = tuple[int, ...] | Tensor
+"""Nodes, the same for all requests, or int64 `[B, W]`."""
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -20,44 +24,109 @@ class Tree:
 
     Attributes:
         tokens: int64 `[B, N]`.
-        parents: per node, its parent or -1; the same for all requests.
-        depths: per node, 1 for children of the root.
+        parents: per node, its parent or -1; the same for all requests, or int64 `[B, N]`.
+        depths: per node, 1 for children of the root; like `parents`.
         live: bool `[B, N]`, None when all are.
         laws: `[B, Q, V]`, the laws that tokens were drawn from; None when none was drawn.
         law_index: per node, its row of `laws`, or -1.
         distinct: siblings were drawn without replacement.
         newest: nodes the last op added; the root alone at first.
+        levels: no node is deeper.
+        branches: some node may have two children, where shapes differ by request.
+        scores: path scores `[B, N]`, see `specplan.backends.reference.growing`; None where no
+            round of the plan asks for them.
+        numbers: int64 `[B, N]`, the round's numbers of the nodes of a tree that was pruned; None
+            where a node's index is its number.
+        most: no number is higher, where `numbers` is given.
     """
 
     tokens: Tensor
-    parents: tuple[int, ...] = ()
-    depths: tuple[int, ...] = ()
+    parents: Indices = ()
+    depths: Indices = ()
     live: Tensor | None = None
     laws: Tensor | None = None
     law_index: tuple[int, ...] = ()
     distinct: bool = False
     newest: tuple[int, ...] = (ROOT,)
+    levels: int = 0
+    branches: bool = True
+    scores: Tensor | None = None
+    numbers: Tensor | None = None
+    most: int = ROOT
 
     @property
     def size(self) -> int:
         """Nodes, N."""
-        return len(self.parents)
+        return self.tokens.shape[1]
+
+    @property
+    def highest(self) -> int:
+        """The highest number that a node may have."""
+        return self.size - 1 if self.numbers is None else self.most
+
+    @property
+    def own(self) -> bool:
+        """Whether requests have shapes of their own."""
+        return isinstance(self.parents, Tensor)
+
+    @property
+    def is_chain(self) -> bool:
+        """True when no node has two children."""
+        if isinstance(self.parents, Tensor):
+            return not self.branches
+        return len(set(self.parents)) == self.size
 
     def ancestors(self, node: int) -> list[int]:
-        """The node itself and its ancestors, the root left out."""
+        """The node itself and its ancestors, the root left out; of a shape that all share."""
+        assert isinstance(self.parents, tuple)
         found = []
         while node != ROOT:
             found.append(node)
             node = self.parents[node]
         return found
 
+    def lines(self, nodes: Tensor) -> Tensor:
+        """Nodes `[B, W]` and their ancestors, the root left out, as int64 `[B, W, levels]`.
+
+        A shorter line repeats its topmost node.
+        """
+        parents = per_request(self.parents, self.tokens)
+        steps = [nodes]
+        for _ in range(self.levels - 1):
+            above = parents.gather(1, steps[-1])
+            steps.append(torch.where(above == ROOT, steps[-1], above))
+        return torch.stack(steps, -1)
+
+    def numbers_of(self, nodes: Tensor) -> Tensor:
+        """The round's numbers of nodes `[B, ...]`."""
+        if self.numbers is None:
+            return nodes
+        return self.numbers.gather(1, nodes.flatten(1)).view_as(nodes)
+
 
 @dataclass(frozen=True)
 class Nodes:
-    """Some nodes of a tree."""
+    """Some nodes of a tree; those that differ by request do not hold the root."""
 
     tree: Tree
-    indices: tuple[int, ...]
+    indices: Indices
+
+    @property
+    def holds_root(self) -> bool:
+        """Whether the root is among them."""
+        return isinstance(self.indices, tuple) and ROOT in self.indices
+
+    @property
+    def drafted(self) -> Indices:
+        """All but the root."""
+        if isinstance(self.indices, Tensor):
+            return self.indices
+        return tuple(node for node in self.indices if node != ROOT)
+
+    @property
+    def own(self) -> bool:
+        """Whether requests have nodes of their own here."""
+        return isinstance(self.indices, Tensor) or self.tree.own
 
 
 @dataclass(frozen=True)
@@ -65,10 +134,16 @@ class Rows:
     """Logits `[B, R, V]` of the nodes `indices`."""
 
     logits: Tensor
-    indices: tuple[int, ...]
+    indices: Indices
 
-    def of(self, wanted: tuple[int, ...]) -> Tensor:
+    def of(self, wanted: Indices) -> Tensor:
         """Logits of these nodes, in this order."""
+        if wanted is self.indices:
+            return self.logits
+        if isinstance(self.indices, Tensor):
+            raise AssertionError("rows of other nodes are refused before a plan runs")
+        if isinstance(wanted, Tensor):
+            return self._of_each(self.indices, wanted)
         if wanted == self.indices:
             return self.logits
         places = [self.indices.index(node) for node in wanted]
@@ -76,12 +151,20 @@ class Rows:
             return self.logits[:, places[0] : places[0] + len(places)]
         return self.logits[:, torch.tensor(places, device=self.logits.device)]
 
+    def _of_each(self, known: tuple[int, ...], wanted: Tensor) -> Tensor:
+        """Logits of the nodes `[B, W]` that each request wants."""
+        place_of = torch.zeros(max(known) + 2, dtype=torch.int64)
+        place_of[torch.tensor(known) + 1] = torch.arange(len(known))
+        places = place_of.to(wanted.device)[wanted + 1]
+        return self.logits.gather(1, places[:, :, None].expand(-1, -1, self.logits.shape[2]))
+
 
 @dataclass(frozen=True)
 class Path:
     """A judged path: accepted nodes per request, and the tokens they and the bonus carry.
 
-    `chain` paths come from trees in which no node has two children.
+    Nodes go by the round's numbers. `chain` paths come from trees in which no node has two
+    children.
     """
 
     nodes: list[list[int]]
@@ -90,3 +173,10 @@ class Path:
 
 
 Held = Tree | Nodes | Rows | Path | Tensor
+
+
+def per_request(nodes: Indices, like: Tensor) -> Tensor:
+    """One row per request, int64 `[B, W]`, on the device of `like` `[B, ...]`."""
+    if isinstance(nodes, Tensor):
+        return nodes
+    return torch.tensor(nodes, dtype=torch.int64, device=like.device).expand(like.shape[0], -1)

@@ -66,9 +66,9 @@ class DraftedTree:
 
     @property
     def depth(self) -> int:
-        """Longest path in edges; N when parents are not static."""
+        """Longest path in edges, of any row."""
         if isinstance(self.parents, Tensor):
-            return self.size
+            return _deepest(self.parents)
         depths: list[int] = []
         for parent in self.parents:
             depths.append(1 if parent < 0 else depths[parent] + 1)
@@ -76,9 +76,11 @@ class DraftedTree:
 
     @property
     def width(self) -> int:
-        """Most children of one node; N when parents are not static."""
+        """Most children of one node, of any row."""
         if isinstance(self.parents, Tensor):
-            return self.size
+            counts = torch.zeros_like(self.parents[:, :1]).repeat(1, self.size + 1)
+            counts.scatter_add_(1, self.parents + 1, torch.ones_like(self.parents))
+            return int(counts.max()) if self.size else 0
         return max((self.parents.count(parent) for parent in set(self.parents)), default=0)
 
 
@@ -96,6 +98,16 @@ class Judged:
     path: Tensor
     accepted: Tensor
     bonus: Tensor
+
+
+def _deepest(parents: Tensor) -> int:
+    """Levels of the deepest tree of parents `[B, N]`."""
+    nodes = torch.arange(parents.shape[1], device=parents.device).expand_as(parents)
+    levels = 0
+    while bool((nodes >= 0).any()):
+        nodes = parents.gather(1, nodes.clamp(min=0)).where(nodes >= 0, -1)
+        levels += 1
+    return levels
 
 
 def _lists(value: tuple[int, ...] | Tensor, batch: int) -> list[list[int]]:

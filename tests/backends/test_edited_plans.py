@@ -16,6 +16,7 @@ from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
 from specplan.runtime.requests import Request
 from tests.backends import test_layer_spans as layer_spans
+from tests.backends.dynamic_trees import dynamic_text
 from tests.backends.pairs import load_pair, plain, run
 from tests.ir.edits import change_name, delete, duplicate, swap
 from tests.ir.plans_on_disk import plan_of, text_of
@@ -43,6 +44,7 @@ BASES = (
     TWO_TREES,
     layer_spans.text_of(layer_spans.CHAIN_1),
     layer_spans.text_of(layer_spans.TREE),
+    dynamic_text(3, 3, 7),
 )
 RUNS = 150
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chisquare
 
 from specplan.ir.plan import Plan
-from specplan.measure.teacher import text_logits
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, law
+from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.kinds import every_kind
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
-
-VOCABULARY = 5
-LENGTH = 3
-PROMPT = (1, 4, 2, 0, 3, 1)
-SETTINGS = {"temperature": 0.8, "top_k": 0, "top_p": 0.95}
+from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 
 
 @pytest.fixture(scope="module")
@@ -33,50 +26,18 @@ def small_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalMode
 
 @pytest.fixture(scope="module")
 def exact_law(small_pair: dict[str, CausalModel]) -> np.ndarray:
-    """Probability of every text of `LENGTH` tokens, by enumeration."""
-    target = small_pair["target"]
-    joint = np.ones((VOCABULARY,) * LENGTH)
-    settings = SamplingSettings.of([Request(prompt_tokens=PROMPT, **SETTINGS)])
-    for length in range(LENGTH):
-        for before in product(range(VOCABULARY), repeat=length):
-            text = [*PROMPT, *before, 0]
-            logits = text_logits(target, text, len(text) - 1)
-            joint[before] *= (
-                law(logits[None], settings)[0, 0]
-                .numpy()
-                .reshape(VOCABULARY, *([1] * (LENGTH - length - 1)))
-            )
-    assert joint.sum() == pytest.approx(1.0)
-    return joint.ravel()
-
-
-def _p_value(plan: Plan, models: dict[str, CausalModel], expected: np.ndarray) -> float:
-    counts = np.zeros(len(expected))
-    for start in range(0, 6000, 500):
-        requests = [
-            Request(prompt_tokens=PROMPT, max_new_tokens=LENGTH, seed=seed, **SETTINGS)
-            for seed in range(start, start + 500)
-        ]
-        for tokens in run(plan, models, requests):
-            counts[np.ravel_multi_index(tokens, (VOCABULARY,) * LENGTH)] += 1
-    possible = expected > 0
-    assert counts[~possible].sum() == 0
-    large = possible & (expected * counts.sum() >= 5)
-    seen = np.append(counts[large], counts[possible & ~large].sum())
-    wanted = np.append(expected[large], expected[possible & ~large].sum()) * counts.sum()
-    kept = wanted > 0
-    return float(chisquare(seen[kept], wanted[kept]).pvalue)
+    return law_of_texts(small_pair["target"])
 
 
 def test_every_kind_has_the_targets_law(
     small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
 ) -> None:
-    assert _p_value(plain(greedy=False), small_pair, exact_law) > 1e-4
+    assert p_value(plain(greedy=False), small_pair, exact_law) > 1e-4
     kinds = dict(every_kind(tmp_path, 0.8, 1))
     for name, plan in kinds.items():
         if "tree" in name:
             continue  # trees of 5 tokens: the next test
-        assert _p_value(plan, small_pair, exact_law) > 1e-4, name
+        assert p_value(plan, small_pair, exact_law) > 1e-4, name
 
 
 def test_trees_have_the_targets_law(
@@ -86,12 +47,19 @@ def test_trees_have_the_targets_law(
     narrow = [plan for plan in trees if _widest(plan) <= VOCABULARY]
     assert narrow
     for plan in narrow[:2]:
-        assert _p_value(plan, small_pair, exact_law) > 1e-4
+        assert p_value(plan, small_pair, exact_law) > 1e-4
+
+
+@pytest.mark.parametrize("setting", [(2, 3, 4), (3, 2, 5), (2, 1, 2)])
+def test_trees_that_differ_by_request_have_the_targets_law(
+    setting: tuple[int, int, int], small_pair: dict[str, CausalModel], exact_law: np.ndarray
+) -> None:
+    assert p_value(dynamic_plan(*setting, greedy=False), small_pair, exact_law) > 1e-4
 
 
 def test_a_wrong_law_is_noticed(small_pair: dict[str, CausalModel], exact_law: np.ndarray) -> None:
     wrong = 0.9 * exact_law + 0.1 * exact_law[::-1]
-    assert _p_value(plain(greedy=False), small_pair, wrong) < 1e-4
+    assert p_value(plain(greedy=False), small_pair, wrong) < 1e-4
 
 
 def _widest(plan: Plan) -> int:

@@ -21,6 +21,7 @@ from specplan.cost_models.timing.device import load_device
 from specplan.ir.parser import parse_plan
 from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
+from tests.backends.dynamic_trees import dynamic_text
 from tests.cost_models.test_pricing import HEAD, PLAIN, greedy_chain
 from tests.runtime.tiny_models import save_tiny
 
@@ -55,6 +56,7 @@ PLANS = {
     "chain": greedy_chain(3),
     "lookup": LOOKUP,
     "sampled_tree": SAMPLED_TREE,
+    "trees_by_request": dynamic_text(3, 3, 7),
 }
 
 

@@ -25,6 +25,10 @@ def test_picks_are_static_where_trees_are() -> None:
     picked = DRAFTED + "%g = pick %t1 of=newest nodes=[0]\n"
     assert nodes_of(picked + "%f = pick %t2 of=from at=%g", "f").indices == (0, 2, 3)
     assert nodes_of(picked + "%f = pick %t2 of=newest best=2", "f").indices is None
+    assert nodes_of(picked + "%f = pick %t2 of=newest best=2", "f").among == (2, 3, 4)
+    for best in (3, 4):
+        whole = nodes_of(picked + f"%f = pick %t2 of=newest best={best}", "f")
+        assert (whole.indices, whole.width) == ((2, 3, 4), 3), "as many as there are"
     ragged = "%t0 = root\n%x = lookup @text %t0 at=%t0 length=3\n"
     assert nodes_of(ragged + "%f = pick %x of=leaves", "f") != nodes_of(
         ragged + "%f = pick %x of=newest", "f"
@@ -32,6 +36,23 @@ def test_picks_are_static_where_trees_are() -> None:
     assert nodes_of(ragged + "%f = pick %x of=leaves", "f").indices is None
     placed = DRAFTED + "%x = place %t1 at=%t0 tokens=[9, 9]\n%f = pick %x of=placed"
     assert nodes_of(placed, "f").indices == (2, 3)
+
+
+def test_new_nodes_are_known_by_number_where_their_parents_are_not() -> None:
+    body = DRAFTED + "%f = pick %t2 of=newest best=2\n%q2 = forward draft %f cache=@dkv\n"
+    body += "%t3 = grow %t2 at=%f rows=%q2 children=3\n"
+    grown = tree_of(body, "t3")
+    assert (grown.parents, grown.newest, grown.newest_count) == (None, tuple(range(5, 11)), 6)
+    assert nodes_of(body + "%g = pick %t3 of=newest best=4", "g").among == grown.newest
+    kept = body.replace("rows=%q2 children=3\n", "rows=%q2 children=3 keep=4\n")
+    assert tree_of(kept, "t3").newest is None
+
+
+def test_the_best_of_all_are_pruned_to_as_many() -> None:
+    body = DRAFTED + "%f = pick %t2 of=all best={}\n%c = prune %t2 to=%f\n"
+    cut, whole = tree_of(body.format(3), "c"), tree_of(body.format(9), "c")
+    assert (cut.nodes, cut.depth, cut.parents, cut.is_chain) == (3, 2, None, False)
+    assert (whole.nodes, whole.parents) == (5, (-1, -1, 0, 0, 1))
 
 
 def test_rows_are_exact_where_the_whole_stack_ran_on_the_whole_cache() -> None:

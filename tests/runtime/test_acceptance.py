@@ -116,6 +116,19 @@ def test_dead_nodes_are_never_accepted(rule: str) -> None:
     assert max(len(item.path) for item in found) == 1
 
 
+@given(st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_shapes_that_differ_by_row_are_as_deep_and_wide_as_the_largest(seed: int) -> None:
+    random = Random(seed)
+    size = random.randint(0, 9)
+    shapes = [tuple(random.randint(-1, i - 1) for i in range(size)) for _ in range(3)]
+    tokens = torch.zeros(3, size, dtype=torch.int64)
+    alone = [DraftedTree(tokens, shape) for shape in shapes]
+    both = DraftedTree(tokens, torch.tensor(shapes, dtype=torch.int64).view(3, size))
+    assert both.depth == max(tree.depth for tree in alone)
+    assert both.width == max(tree.width for tree in alone)
+
+
 def test_dead_siblings_still_count_as_drawn() -> None:
     _check("recursive", Case((-1, -1, 0), _random_laws(1), _random_laws(2), dead=(0,)), 2)
 

@@ -1,0 +1,57 @@
+"""The law of short texts by enumeration, and whether a plan's output follows it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from specplan.ir.plan import Plan
+from specplan.measure.teacher import text_logits
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings, law
+from tests.backends.pairs import run
+
+VOCABULARY = 5
+LENGTH = 3
+PROMPT = (1, 4, 2, 0, 3, 1)
+SETTINGS = {"temperature": 0.8, "top_k": 0, "top_p": 0.95}
+
+
+def law_of_texts(target: CausalModel) -> np.ndarray:
+    """Probability of every text of `LENGTH` tokens, by enumeration."""
+    joint = np.ones((VOCABULARY,) * LENGTH)
+    settings = SamplingSettings.of([Request(prompt_tokens=PROMPT, **SETTINGS)])
+    for length in range(LENGTH):
+        for before in product(range(VOCABULARY), repeat=length):
+            text = [*PROMPT, *before, 0]
+            logits = text_logits(target, text, len(text) - 1)
+            joint[before] *= (
+                law(logits[None], settings)[0, 0]
+                .numpy()
+                .reshape(VOCABULARY, *([1] * (LENGTH - length - 1)))
+            )
+    assert joint.sum() == pytest.approx(1.0)
+    return joint.ravel()
+
+
+def p_value(plan: Plan, models: dict[str, CausalModel], expected: np.ndarray) -> float:
+    """Chance of counts as far from the expected law, over 6000 seeds."""
+    counts = np.zeros(len(expected))
+    for start in range(0, 6000, 500):
+        requests = [
+            Request(prompt_tokens=PROMPT, max_new_tokens=LENGTH, seed=seed, **SETTINGS)
+            for seed in range(start, start + 500)
+        ]
+        for tokens in run(plan, models, requests):
+            counts[np.ravel_multi_index(tokens, (VOCABULARY,) * LENGTH)] += 1
+    possible = expected > 0
+    assert counts[~possible].sum() == 0
+    large = possible & (expected * counts.sum() >= 5)
+    seen = np.append(counts[large], counts[possible & ~large].sum())
+    wanted = np.append(expected[large], expected[possible & ~large].sum()) * counts.sum()
+    kept = wanted > 0
+    return float(chisquare(seen[kept], wanted[kept]).pvalue)
