@@ -50,7 +50,7 @@ def pool_places(
     ahead = torch.tensor(text[start:], device=model.device)
     found: list[tuple[int, ...]] = [(1,)] * len(ahead)
     hits = (children == ahead[:, None]).any(1).nonzero()[:, 0]
-    for chunk in hits.split(together):
+    for chunk in hits.split(together) if len(hits) else ():
         pools = _Pools.of(chunk + start, scores[chunk], children[chunk])
         while pools.layers < layers:
             pools.grow(model, cache, len(text) - 1, beam)

@@ -213,3 +213,11 @@ def test_the_bonus_after_point_children_is_none_of_them() -> None:
         found = RULES["recursive"].accept(tree, rows, torch.rand(1, 4))
         if int(found.accepted[0]) == 0:
             assert int(found.bonus[0]) not in tokens[0].tolist()
+
+
+def test_a_text_that_is_never_met_has_no_places(pair: dict[str, CausalModel]) -> None:
+    """Every token is the one that the draft model likes least."""
+    text = list(PROMPT)
+    for _ in range(4):
+        text.append(int(text_logits(pair["draft"], [*text, 0], len(text))[0].argmin()))
+    assert pool_places(pair["draft"], text, len(PROMPT), 2, LAYERS) == [(1,)] * 4
