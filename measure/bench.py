@@ -45,6 +45,7 @@ class Line:
         differing: prompts whose output is not that of autoregressive decoding.
         ttft: seconds until the first token, median over groups; None if unknown.
         tpot: seconds per further token of a request, median over groups; None if unknown.
+        request_seconds: prompts and outputs of a group, median over groups; None if unknown.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Line:
     differing: int
     ttft: float | None = None
     tpot: float | None = None
+    request_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,7 @@ def _lines(contenders: Sequence[Contender], batch: int) -> Iterator[Line]:
             ),
             ttft=median(first) if first else None,
             tpot=median(_seconds_per_token(contender, batch)) if first else None,
+            request_seconds=median(contender.group_seconds),
         )
 
 
@@ -212,15 +215,25 @@ def _seconds_per_token(contender: Contender, batch: int) -> Iterator[float]:
         yield (seconds - first) / max(tokens / batch - 1.0, 1.0)
 
 
-def missed_limits(line: Line, ttft: float | None, tpot: float | None) -> list[str]:
+def missed_limits(
+    line: Line,
+    ttft: float | None,
+    tpot: float | None,
+    request_latency: float | None = None,
+) -> list[str]:
     """What a measured plan does not keep of a problem's limits, in words.
 
     Args:
         line: of the plan.
         ttft: most seconds until the first token, None for no limit.
         tpot: most seconds per further token of a request, None for no limit.
+        request_latency: most seconds of a request, None for no limit.
     """
-    measured = {"ttft": (line.ttft, ttft), "tpot": (line.tpot, tpot)}
+    measured = {
+        "ttft": (line.ttft, ttft),
+        "tpot": (line.tpot, tpot),
+        "request_latency": (line.request_seconds, request_latency),
+    }
     return [
         f"limits.{name} is {limit:g} s, measured {seconds:.4g} s"
         for name, (seconds, limit) in measured.items()

@@ -2,7 +2,8 @@
 
 The score of a candidate is what the objective makes of its estimates, lower is better: latency
 takes the mean over the cells (batch sizes, prompt lengths) of a request's seconds per output token,
-prefill included; throughput takes the seconds per output token of the device at the mean rate.
+prefill included; throughput takes the seconds per output token of the device at the mean rate;
+goodput the seconds of a request at the load, as `specplan.planner.serving` models them.
 
 Two candidates share most errors of a device: where both are wrong by the same factor, their ratio
 is right. What counts against a gain is therefore how much wider the candidate's own time is, and
@@ -12,7 +13,7 @@ the interval of its acceptance.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,38 +22,53 @@ from specplan.cost_models.cost import Quantity, maximum, minimum
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.planner.candidates import Candidate
-
-Objective = Literal["latency", "throughput"]
+from specplan.planner.objectives import Load, Objective
+from specplan.planner.serving import Served, serve, times_of
 
 TIE = 0.01
 """Scores within this fraction are a tie: far below the error of any estimate."""
 
 
 def score(candidate: Candidate, objective: Objective) -> float:
-    """Seconds per output token at the estimates' own values; lower is better."""
+    """Seconds per output token, or of a request at a load, by medians; lower is better."""
     estimate = _price(candidate)
+    if isinstance(objective, Load):
+        return float(serve(objective, estimate, times_of(estimate)).score)
     return _score(estimate, estimate.request_seconds.median, objective)
 
 
 def speedup(candidate: Candidate, plain: Candidate, objective: Objective) -> Interval:
-    """How many times as fast as `plain`, with what the estimates leave open between the two."""
-    base = score(plain, objective)
-    estimate = _price(candidate)
-    least, most = _bounds(estimate, _price(plain))
-    slow, fast = (_score(estimate, seconds, objective) for seconds in (most, least))
-    mean = base / score(candidate, objective)
-    return Interval(mean, min(mean, base / slow), max(mean, base / fast))
+    """How many times as fast as `plain`, with what the estimates leave open between the two.
+
+    At a load that one of the two does not serve as a whole, how many times as many requests it
+    serves within the limits.
+    """
+    base = _price(plain)
+    own = _own(_price(candidate), base)
+    if isinstance(objective, Load):
+        of_plain = serve(objective, base, times_of(base))
+        worlds = (serve(objective, own, times_of(own, end)) for end in ("median", "high", "low"))
+        mean, slow, fast = (_more_served(served, of_plain) for served in worlds)
+    else:
+        plainly, seconds = score(plain, objective), own.request_seconds
+        ends = (seconds.median, seconds.high, seconds.low)
+        mean, slow, fast = (plainly / _score(own, end, objective) for end in ends)
+    return Interval(mean, min(mean, slow), max(mean, fast))
 
 
 def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64]:
-    """What the objective's mean is taken over, lower is better, [cells]."""
+    """What the objective's mean is taken over, lower is better, [cells].
+
+    At a load it is what a round that is better in one cell lowers: the seconds of a request.
+    """
     estimate = _price(candidate)
-    return _cells(estimate, estimate.request_seconds.median, objective)
+    of = "latency" if isinstance(objective, Load) else objective
+    return _cells(estimate, estimate.request_seconds.median, of)
 
 
 def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
     """In which cells it beats `plain` by more than what the estimates leave open, [cells]."""
-    _, most = _bounds(_price(candidate), _price(plain))
+    most = _own(_price(candidate), _price(plain)).request_seconds.high
     found: NDArray[np.bool_] = np.asarray(most) < _price(plain).request_seconds.median
     return found
 
@@ -60,9 +76,9 @@ def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
 def gains(estimate: Estimate, plain: Estimate) -> Interval:
     """The speedup over `plain` cell by cell, with what the estimates leave open between the two."""
     base = plain.request_seconds.median
-    least, most = _bounds(estimate, plain)
+    own = _own(estimate, plain).request_seconds
     mean = base / estimate.request_seconds.median
-    return Interval(mean, minimum(mean, base / most), maximum(mean, base / least))
+    return Interval(mean, minimum(mean, base / own.high), maximum(mean, base / own.low))
 
 
 def choose(
@@ -95,24 +111,34 @@ def _price(candidate: Candidate) -> Estimate:
     return candidate.estimate
 
 
-def _score(estimate: Estimate, request_seconds: Quantity, objective: Objective) -> float:
+def _more_served(served: Served, base: Served) -> float:
+    """How many times as fast where both serve the whole load, else as many requests."""
+    if served.whole and base.whole:
+        return float(base.score / served.score)
+    return float(served.rate / base.rate)
+
+
+def _score(estimate: Estimate, request_seconds: Quantity, objective: str) -> float:
     cells = _cells(estimate, request_seconds, objective)
     return float(cells.mean() if objective == "latency" else 1.0 / (1.0 / cells).mean())
 
 
-def _cells(
-    estimate: Estimate, request_seconds: Quantity, objective: Objective
-) -> NDArray[np.float64]:
+def _cells(estimate: Estimate, request_seconds: Quantity, objective: str) -> NDArray[np.float64]:
     """Seconds per output token: of a request, or of the device for throughput."""
     per_token = np.asarray(request_seconds, dtype=np.float64) / estimate.output_tokens
     return per_token if objective == "latency" else per_token / estimate.batch
 
 
-def _bounds(estimate: Estimate, plain: Estimate) -> tuple[Quantity, Quantity]:
-    """Least and most seconds of a request, errors shared with `plain` left out."""
-    own = own_seconds(estimate.prefill, plain.prefill)
-    own += own_seconds(estimate.seconds_per_round, plain.seconds_per_round).times(estimate.rounds)
-    return own.low, own.high
+def _own(estimate: Estimate, plain: Estimate) -> Estimate:
+    """The estimate with the intervals of its times narrowed by the errors shared with `plain`."""
+    prefill = own_seconds(estimate.prefill, plain.prefill)
+    of_round = own_seconds(estimate.seconds_per_round, plain.seconds_per_round)
+    return replace(
+        estimate,
+        request_seconds=prefill + of_round.times(estimate.rounds),
+        ttft=prefill + of_round,
+        seconds_per_token=of_round.times(estimate.tokens_per_round.inverse),
+    )
 
 
 def own_seconds(seconds: Seconds, shared: Seconds) -> Seconds:

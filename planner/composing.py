@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Pricer
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import Objective, cell_costs, pays
+from specplan.planner.comparing import cell_costs, pays
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import keeps_limits, misses
+from specplan.planner.objectives import Load, Objective
 from specplan.planner.scheduling import Grid, best_rounds, guards, scheduled
 from specplan.planner.support import unsupported
 
@@ -28,6 +29,8 @@ def best_schedule(
     own interval.
     """
     priced, costs = _priced_cells(facts, candidates, plain)
+    if isinstance(facts.objective, Load):
+        costs = _at_any_load(facts, priced, costs, plain)
     if costs.shape[1] == 1 or np.isinf(costs).all(axis=0).any():
         return None
     which = best_rounds(costs)
@@ -60,7 +63,7 @@ def _priced_cells(
 ) -> tuple[list[Candidate], NDArray[np.float64]]:
     """Candidates with a price, and their costs, [candidates, cells]; infinite where refused."""
     priced = [c for c in candidates if c.estimate is not None and c.unsupported is None]
-    objective = facts.problem.objective
+    objective = facts.objective
     return priced, np.array([_costs(facts, c, plain, objective) for c in priced])
 
 
@@ -72,6 +75,34 @@ def _costs(
     if candidate is not plain:
         allowed = allowed & pays(candidate, plain)
     return np.where(allowed, cell_costs(candidate, objective), np.inf)
+
+
+def _at_any_load(
+    facts: ProblemFacts,
+    priced: Sequence[Candidate],
+    costs: NDArray[np.float64],
+    plain: Candidate,
+) -> NDArray[np.float64]:
+    """Costs at a load, over those of plain decoding, [candidates, cells].
+
+    Which cells matter depends on the requests in flight, so all count alike. A cell in which
+    nothing keeps the limits may still be needed, to tell the times below it: there whatever pays
+    and fits takes part, and plain decoding where nothing fits.
+    """
+    objective = facts.objective
+    any_paying = np.array(
+        [np.where(_may_run(facts, c, plain), cell_costs(c, objective), np.inf) for c in priced]
+    )
+    found = np.where(np.isinf(costs).all(axis=0), any_paying, costs)
+    return found / cell_costs(plain, objective)
+
+
+def _may_run(
+    facts: ProblemFacts, candidate: Candidate, plain: Candidate
+) -> NDArray[np.bool_] | bool:
+    if candidate is plain or candidate.estimate is None:
+        return candidate is plain
+    return pays(candidate, plain) & (candidate.estimate.memory.total <= facts.memory_bytes)
 
 
 def _candidate(facts: ProblemFacts, pricer: Pricer, by_cell: list[Candidate]) -> Candidate:

@@ -22,6 +22,7 @@ from specplan.planner.break_even import break_evens
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import best_by_score, speedup
 from specplan.planner.explain_choice import confidence_data, loads_data, pareto_data
+from specplan.planner.explain_load import load_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.governing import governing_law
 from specplan.planner.search import PLAIN, SearchResult
@@ -34,7 +35,8 @@ def explain(result: SearchResult) -> dict[str, Any]:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
         `plain_only`, `plain_refused`; `confidence`, how sure the choice is and what to measure
-        next; `loads`, the best plan of each load alone where there are several, those `left_out`
+        next; `load`, under the objective goodput, with the loads at which the plan that drafts is
+        better; `loads`, the best plan of each load alone where there are several, those `left_out`
         because they fit with no plan, and the `pareto` front of speed per user against speed per
         device; `runners_up`, the best of every other method
         and family; `time`, seconds by op of the chosen and the plain round; `acceptance` by
@@ -54,6 +56,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
         "verdict": _verdict(result, rival),
         "speedup": interval_data(result.speedup),
         "confidence": confidence_data(result),
+        "load": load_data(result, drafting),
         "loads": loads_data(result),
         "pareto": pareto_data(result),
         "left_out": [list(load) for load in result.left_out],
@@ -90,7 +93,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
 def _best_drafting(result: SearchResult) -> Candidate | None:
     """The best candidate that drafts: admissible if there is one, else refused by a limit."""
     drafting = [c for c in result.candidates if c.method != PLAIN and c.unsupported is None]
-    objective = result.facts.problem.objective
+    objective = result.facts.objective
     admissible = [candidate for candidate in drafting if candidate.admissible]
     return best_by_score(admissible or drafting, objective)
 
@@ -100,13 +103,13 @@ def _verdict(result: SearchResult, rival: Candidate | None) -> str:
         return "speculate" if result.plain.admissible else "plain_refused"
     if rival is None or not rival.admissible:
         return "plain_only"
-    gain = speedup(rival, result.plain, result.facts.problem.objective)
+    gain = speedup(rival, result.plain, result.facts.objective)
     return "plain_within_error" if gain.high > 1.0 else "plain_faster"
 
 
 def _runners_up(result: SearchResult) -> list[Candidate]:
     """The best priced candidate of every family but the chosen one, best first."""
-    objective = result.facts.problem.objective
+    objective = result.facts.objective
     families: dict[tuple[str, str], list[Candidate]] = {}
     for candidate in result.candidates:
         if candidate.priced and candidate is not result.chosen:
@@ -120,7 +123,7 @@ def _runners_up(result: SearchResult) -> list[Candidate]:
 
 
 def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
-    objective = result.facts.problem.objective
+    objective, served = result.facts.objective, result.served_by(candidate)
     return {
         "method": candidate.method,
         "family": candidate.family,
@@ -128,6 +131,7 @@ def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "options": dict(candidate.options),
         "refusal": candidate.refusal,
         "speedup": interval_data(speedup(candidate, result.plain, objective)),
+        "at_load": None if served is None else served.as_dict(),
         "by_batch": [_figures(estimate) for estimate in candidate.estimates],
     }
 

@@ -24,6 +24,7 @@ _UNKNOWNS = {
     "draft_seconds": ("by the time of a draft step", ""),
     "batch": ("by batch size", " requests"),
     "prompt_tokens": ("by the length of the prompt", " tokens"),
+    "request_rate": ("by load", " requests/s"),
 }
 _MOST_LOADS = 3
 
@@ -70,7 +71,7 @@ def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             points = [point for point in part["points"] if point["unknown"] == unknown]
             for point in _few(points):
                 outside = " (extrapolated)" if point["extrapolated"] else ""
-                yield f"- {name}{_load(point, ', ')}: {_pays(point)}{outside}."
+                yield f"- {name}{_load(point, ', ')}: {pays_words(point)}{outside}."
 
 
 def _few(cells: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -87,7 +88,8 @@ def _load(cell: Mapping[str, Any], before: str = "") -> str:
     return before + " ".join(told)
 
 
-def _pays(entry: Mapping[str, Any]) -> str:
+def pays_words(entry: Mapping[str, Any]) -> str:
+    """Where a plan pays along one quantity, from a break-even point's data."""
     searched = f"{_told(entry, entry['low'])} to {_told(entry, entry['high'])}{_unit(entry)}"
     if entry["never"]:
         return f"nowhere from {searched}{_chance(entry)}"
@@ -145,7 +147,7 @@ def _told(entry: Mapping[str, Any], value: float) -> str:
     match entry["unknown"]:
         case "draft_seconds":
             return seconds_words(value)
-        case "acceptance":
+        case "acceptance" | "request_rate":
             return short(value)
     return f"{value:.0f}"
 

@@ -12,6 +12,8 @@ from specplan.planner.number_words import about, short
 from specplan.planner.search import SearchResult
 
 _RIVALS = 3
+_POINTS = 4
+"""Points of a front that are told in words."""
 _WORTH_TELLING = 0.0005
 """Measurements that save less than this fraction of the time are not told."""
 
@@ -102,6 +104,33 @@ def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             )
     for batch, prompt in explanation["left_out"]:
         yield f"Left out, it fits with no plan: batch {batch}, prompts of {prompt} tokens."
+
+
+def pareto_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """One line per length of prompts: the front from the fastest user to the fullest device."""
+    lengths = sorted({point["prompt_tokens"] for point in explanation["pareto"]})
+    for length in lengths:
+        front = [point for point in explanation["pareto"] if point["prompt_tokens"] == length]
+        if len(front) < 2:
+            continue
+        prompts = f", prompts of {length}" if len(lengths) > 1 else ""
+        told = [_point_words(front[place]) for place in _spread(len(front))]
+        yield (
+            f"No plan is faster both for a user and for the device{prompts}, in tokens/s of one "
+            f"request and of all: {'; '.join(told)}."
+        )
+
+
+def _spread(count: int) -> list[int]:
+    """At most `_POINTS` places, the first and the last among them."""
+    if count <= _POINTS:
+        return list(range(count))
+    return [round(place * (count - 1) / (_POINTS - 1)) for place in range(_POINTS)]
+
+
+def _point_words(point: Mapping[str, Any]) -> str:
+    user, device = (about(point[key], short) for key in ("per_user", "per_device"))
+    return f"batch {point['batch']}, {point['method']} {point['words']}, {user} and {device}"
 
 
 def load_name(explanation: Mapping[str, Any], load: Mapping[str, Any]) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.planner.explain_break_even import break_even_words, law_words
-from specplan.planner.explain_choice import confidence_words, load_name, loads_words
+from specplan.planner.explain_choice import (
+    confidence_words,
+    load_name,
+    loads_words,
+    pareto_words,
+)
+from specplan.planner.explain_load import load_words
 from specplan.planner.number_words import about, bytes_words, percent, seconds_words, short
 
 _MOST_LOADS = 4
@@ -23,8 +29,10 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     return [
         _verdict(explanation),
         *confidence_words(explanation),
+        *load_words(explanation),
         *_figures(explanation),
         *loads_words(explanation),
+        *pareto_words(explanation),
         *_time(explanation),
         *_acceptance(explanation),
         *law_words(explanation),
@@ -41,8 +49,8 @@ def _verdict(explanation: Mapping[str, Any]) -> str:
     match explanation["verdict"]:
         case "speculate":
             return (
-                f"Chosen: {chosen['method']}, {chosen['words']}; estimated at {times} the speed of "
-                "plain decoding."
+                f"Chosen: {chosen['method']}, {chosen['words']}; estimated at {times} "
+                f"{_of_plain(explanation, chosen)}."
             )
         case "plain_refused":
             return (
@@ -64,6 +72,16 @@ def _verdict(explanation: Mapping[str, Any]) -> str:
         f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated at "
         f"{_times(rival['speedup'])} its speed."
     )
+
+
+def _of_plain(explanation: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
+    """What a speedup is a multiple of; at a load that one of the two does not bear, requests."""
+    served, plain = candidate.get("at_load"), explanation["plain"].get("at_load")
+    if served is None or plain is None:
+        return "the speed of plain decoding"
+    if served["whole"] and plain["whole"]:
+        return "the speed of plain decoding at this load"
+    return "the requests that plain decoding serves at this load"
 
 
 def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
@@ -124,7 +142,8 @@ def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
         refused = ", refused" if candidate["refusal"] else ""
         told.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
     if told:
-        yield f"Next, as times the speed of plain decoding: {'; '.join(told)}."
+        at = "" if explanation.get("load") is None else ", or the requests it serves, at this load"
+        yield f"Next, as times the speed of plain decoding{at}: {'; '.join(told)}."
 
 
 def _refused(explanation: Mapping[str, Any]) -> Iterator[str]:

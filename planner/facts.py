@@ -12,6 +12,7 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, load_device
 from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import UsageError
+from specplan.planner.objectives import Load, Objective
 from specplan.planner.problem import MODULE_PREFIX, TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
 from specplan.planner.profiles import check_profiles
@@ -85,6 +86,15 @@ class ProblemFacts:
         """Memory that a plan may take: the device's, or the limit where that is less."""
         limit = self.problem.limits.memory
         return self.device.memory_bytes if limit is None else min(limit, self.device.memory_bytes)
+
+    @property
+    def objective(self) -> Objective:
+        """What counts as better."""
+        rate, limits = self.problem.workload.request_rate, self.problem.limits
+        if self.problem.objective != "goodput":
+            return self.problem.objective
+        assert rate is not None, "checked when it was loaded"
+        return Load(rate, self.memory_bytes, limits.request_latency, limits.ttft, limits.tpot)
 
     @property
     def greedy(self) -> bool:

@@ -15,6 +15,8 @@ from specplan.cost_models.memory_remedies import Need, remedies
 from specplan.ir.errors import InfeasibleError
 from specplan.planner.candidates import Candidate
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.objectives import Load
+from specplan.planner.serving import serve, times_of
 
 _MEMORY = "memory needed"
 
@@ -60,7 +62,13 @@ class Miss:
 
 
 def misses(facts: ProblemFacts, estimate: Estimate) -> tuple[Miss, ...]:
-    """Every limit that some cell of the workload exceeds, each at the cell where it is worst."""
+    """Every limit that some cell of the workload exceeds, each at the cell where it is worst.
+
+    At a load the plan is refused only where no number of requests in flight keeps all limits.
+    """
+    load = facts.objective
+    if isinstance(load, Load) and serve(load, estimate, times_of(estimate)).admissible:
+        return ()
     return tuple(miss for miss in _worst(facts, estimate) if miss.ratio > 1.0)
 
 
@@ -74,14 +82,32 @@ def keeps_limits(facts: ProblemFacts, estimate: Estimate) -> NDArray[np.bool_]:
 
 def _worst(facts: ProblemFacts, estimate: Estimate) -> Iterator[Miss]:
     """What is limited, at its worst cell, kept or not."""
+    cells = _counting(facts, estimate)
     for key, words, unit, reached, allowed in _limited(facts, estimate):
         mean, low, high, batches = np.broadcast_arrays(
-            reached.mean, reached.low, reached.high, estimate.batch
+            reached.mean, reached.low, reached.high, np.atleast_1d(estimate.batch)
         )
-        worst = int(np.argmax(mean))
+        worst = int(cells[np.argmax(mean[cells])])
         value = Interval(*(float(part.flat[worst]) for part in (mean, low, high)))
         largest = _largest(estimate.memory, mean.shape, worst) if words == _MEMORY else ""
         yield Miss(key, words, unit, int(batches.flat[worst]), value, allowed, largest)
+
+
+def _counting(facts: ProblemFacts, estimate: Estimate) -> NDArray[np.int64]:
+    """The cells in which limits must be kept: all of them.
+
+    At a load, which need not fill every batch size, for each length of prompts the cell that comes
+    nearest to keeping them.
+    """
+    batch = np.atleast_1d(estimate.batch)
+    if not isinstance(facts.objective, Load):
+        return np.arange(len(batch))
+    prompts = np.broadcast_to(estimate.prompt_tokens, batch.shape)
+    ratios = np.zeros(batch.shape)
+    for *_, reached, allowed in _limited(facts, estimate):
+        ratios = np.maximum(ratios, reached.mean / allowed)
+    of_length = (np.flatnonzero(prompts == length) for length in np.unique(prompts))
+    return np.array([cells[np.argmin(ratios[cells])] for cells in of_length])
 
 
 def _largest(memory: PlanMemory, cells: tuple[int, ...], cell: int) -> str:
@@ -108,6 +134,10 @@ def _limited(
     if limits.ttft is not None:
         ttft = _interval(estimate.ttft)
         yield "limits.ttft", "time to the first token", "seconds", ttft, limits.ttft
+    if limits.request_latency is not None:
+        request = _interval(estimate.request_seconds)
+        key, most = "limits.request_latency", limits.request_latency
+        yield key, "time of a request", "seconds", request, most
 
 
 def _interval(seconds: Seconds) -> Interval:

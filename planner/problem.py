@@ -118,6 +118,10 @@ class Workload(Strict):
     top_p: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] = Field(
         default=1.0, description="Sample among the fewest tokens with this total probability."
     )
+    request_rate: PositiveReal | None = Field(
+        default=None,
+        description='Requests that arrive per second; with the objective "goodput" only.',
+    )
     task: str = Field(
         default="", description="Only prompts of this task are used; empty uses all of them."
     )
@@ -149,6 +153,9 @@ class Limits(Strict):
     )
     ttft: PositiveReal | None = Field(
         default=None, description="Time to the first token of a request, in seconds."
+    )
+    request_latency: PositiveReal | None = Field(
+        default=None, description="Time of one request, prompt and output, in seconds."
     )
 
 
@@ -187,10 +194,12 @@ class Problem(Strict):
         "grow by a beam of four. Those of draft models and their beams, text and first layers may "
         "be measured on workload.prompts instead.",
     )
-    objective: Literal["latency", "throughput"] = Field(
+    objective: Literal["latency", "throughput", "goodput"] = Field(
         default="latency",
         description="latency: least mean seconds per output token of a request; throughput: most "
-        "output tokens per second of the device; prefill included, averaged over batch sizes.",
+        "output tokens per second of the device; prefill included, averaged over batch sizes. "
+        "goodput: most requests per second served within the limits at workload.request_rate, "
+        "then least seconds of a request, modelled by the law of a loaded server.",
     )
     limits: Limits = Field(default_factory=Limits, description="What a plan must not exceed.")
     profiles: Path = Field(

@@ -57,6 +57,7 @@ def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa:
     _check_methods_and_sources(problem, origin)
     _check_device_and_backend(problem, origin)
     _check_workload(problem, origin)
+    _check_request_rate(problem, origin)
     _check_acceptance(problem, origin)
     _check_profiles_folder(problem, origin)
     check_models(problem, origin, weights_needed=needs_running(problem))
@@ -217,6 +218,22 @@ def _check_workload(problem: Problem, origin: Origin) -> None:
     if workload.trace is not None:
         with origin.key("workload.trace"):
             read_trace(workload.trace)
+
+
+def _check_request_rate(problem: Problem, origin: Origin) -> None:
+    given = problem.workload.request_rate is not None
+    if problem.objective == "goodput" and not given:
+        raise origin.usage(
+            "workload.request_rate",
+            "goodput is asked for, and how many requests arrive is not known",
+            "Give request_rate in requests per second, or another objective.",
+        )
+    if problem.objective != "goodput" and given:
+        raise origin.usage(
+            "workload.request_rate",
+            f'request_rate has no effect on the objective "{problem.objective}"',
+            'Leave request_rate out, or write "objective: goodput".',
+        )
 
 
 def _check_acceptance(problem: Problem, origin: Origin) -> None:

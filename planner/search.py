@@ -16,12 +16,14 @@ from specplan.cost_models.intervals import Interval
 from specplan.cost_models.pricing import Unpriced
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.verify import check_plan
+from specplan.planner.at_load import AtLoad, at_load
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import choose, speedup
 from specplan.planner.composing import best_of_each, best_schedule
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import misses, nothing_admissible
 from specplan.planner.method import Family, Method, Options, discover_methods
+from specplan.planner.objectives import Load
 from specplan.planner.pareto import Point, pareto_front
 from specplan.planner.problem import NO_BACKEND
 from specplan.planner.support import unsupported
@@ -65,12 +67,27 @@ class SearchResult:
     def confidence(self) -> Confidence:
         """How sure the choice is, and what to measure next."""
         facts = self.facts
-        return confidence(self.chosen, self.candidates, facts.profiles, facts.problem.objective)
+        return confidence(self.chosen, self.candidates, facts.profiles, facts.objective)
 
     @property
     def speedup(self) -> Interval:
-        """How many times as fast as plain decoding the chosen plan is estimated to be."""
-        return speedup(self.chosen, self.plain, self.facts.problem.objective)
+        """How many times as fast as plain decoding the chosen plan is estimated to be.
+
+        At a load that one of the two does not serve as a whole: as many requests served.
+        """
+        return speedup(self.chosen, self.plain, self.facts.objective)
+
+    @property
+    def at_load(self) -> AtLoad | None:
+        """What the chosen plan serves of the load; None for other objectives than goodput."""
+        return self.served_by(self.chosen)
+
+    def served_by(self, candidate: Candidate) -> AtLoad | None:
+        """What a candidate serves of the load; None without a load or a price."""
+        load = self.facts.objective
+        if not isinstance(load, Load) or candidate.estimate is None:
+            return None
+        return at_load(load, candidate.estimate)
 
     def as_dict(self) -> dict[str, Any]:
         """The report, ready for JSON."""
@@ -86,8 +103,15 @@ class SearchResult:
             "left_out": [list(load) for load in self.left_out],
             "chosen": self._index(self.chosen),
             "plain": self._index(self.plain),
-            "candidates": [candidate.as_dict() for candidate in self.candidates],
+            "candidates": [
+                candidate.as_dict() | {"at_load": self._at_load_data(candidate)}
+                for candidate in self.candidates
+            ],
         }
+
+    def _at_load_data(self, candidate: Candidate) -> dict[str, Any] | None:
+        served = self.served_by(candidate)
+        return None if served is None else served.as_dict()
 
     def _index(self, wanted: Candidate) -> int:
         return next(i for i, candidate in enumerate(self.candidates) if candidate is wanted)
@@ -137,7 +161,7 @@ def search(
     schedule = best_schedule(facts, pricer, candidates, plain)
     if schedule is not None:
         candidates.append(schedule)
-    chosen = choose(candidates, plain, facts.problem.objective)
+    chosen = choose(candidates, plain, facts.objective)
     if chosen is None:
         raise nothing_admissible(facts, candidates)
     assert chosen.plan is not None, "what is admissible has a plan"

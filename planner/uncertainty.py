@@ -27,7 +27,9 @@ from specplan.cost_models.cost import maximum
 from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.intervals import Seconds
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import Objective, score
+from specplan.planner.comparing import score
+from specplan.planner.objectives import Load, Objective
+from specplan.planner.serving import Times, serve
 
 DRAWS = 400
 SHARED = 0.64
@@ -143,19 +145,31 @@ class _Worlds:
         self.profiles = profiles
         self.only = only
         self._factors: dict[tuple[str, ...], Floats] = {}
-        self._priced: dict[int, Floats] = {}
+        self._priced: dict[int, Times] = {}
 
     def times(self, candidate: Candidate, objective: Objective) -> Floats:
-        """Seconds per output token under each draw, [draws]."""
-        stacked = np.empty((DRAWS, sum(len(cells) for _, cells in candidate.parts)))
-        for part, cells in candidate.parts:
-            stacked[:, cells] = self._per_token(part, objective)[:, cells]
-        found: Floats = stacked.mean(axis=1)
+        """Its score under each draw, [draws]: seconds per output token, or of a request."""
+        whole, times = candidate.estimate, self._of_all_cells(candidate)
+        assert whole is not None, "only prices are compared"
+        if isinstance(objective, Load):
+            return serve(objective, whole, times).score
+        per_token = times.request / whole.output_tokens
+        found: Floats = per_token.mean(axis=1)
         if objective == "throughput":
-            found = 1.0 / (1.0 / stacked).mean(axis=1)
+            found = 1.0 / (whole.batch / per_token).mean(axis=1)
         return found
 
-    def _per_token(self, part: Candidate, objective: Objective) -> Floats:
+    def _of_all_cells(self, candidate: Candidate) -> Times:
+        """In each cell those of the round that runs there, [draws, cells]."""
+        shape = DRAWS, sum(len(cells) for _, cells in candidate.parts)
+        found = Times(np.empty(shape), np.empty(shape), np.empty(shape))
+        for part, cells in candidate.parts:
+            times = self._times(part)
+            for name in ("request", "ttft", "tpot"):
+                getattr(found, name)[:, cells] = getattr(times, name)[:, cells]
+        return found
+
+    def _times(self, part: Candidate) -> Times:
         """Of one round, in all cells, [draws, cells]."""
         if id(part) in self._priced:
             return self._priced[id(part)]
@@ -169,10 +183,12 @@ class _Worlds:
         whole = sum(op.seconds.median for op in estimate.breakdown)
         seconds = sum(ops) * (estimate.seconds_per_round.median / maximum(whole, 1e-300))
         prefill = self._scaled(estimate.prefill, "target", "prefill")
-        rounds = estimate.rounds.mean / self._tokens(part)[:, None]
-        found: Floats = (prefill + seconds * rounds) / estimate.output_tokens
-        if objective == "throughput":
-            found = found / estimate.batch
+        tokens = self._tokens(part)[:, None]
+        found = Times(
+            request=prefill + seconds * (estimate.rounds.mean / tokens),
+            ttft=prefill + seconds,
+            tpot=seconds / (estimate.tokens_per_round.mean * tokens),
+        )
         self._priced[id(part)] = found
         return found
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.estimate import Estimate
     from specplan.cost_models.intervals import Interval
     from specplan.ir.plan import Plan
+    from specplan.planner.at_load import AtLoad
     from specplan.planner.candidates import Candidate
     from specplan.planner.problem import Problem
     from specplan.planner.search import SearchResult
@@ -47,6 +48,11 @@ class Result:
     def speedup(self) -> Interval:
         """How many times as fast as autoregressive decoding the chosen plan is predicted to be."""
         return self.search.speedup
+
+    @property
+    def at_load(self) -> AtLoad | None:
+        """What the chosen plan serves of the load, modelled; None but for the objective goodput."""
+        return self.search.at_load
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:

@@ -86,6 +86,10 @@ def test_limits_that_are_missed_are_told(bench: Workbench) -> None:
     assert missed_limits(line, 60.0, 60.0) == []
     told = missed_limits(line, 1e-9, 1e-9)
     assert [item.split(" ")[0] for item in told] == ["limits.ttft", "limits.tpot"]
+    assert line.request_seconds is not None and line.request_seconds >= line.ttft
+    assert missed_limits(line, None, None, 2.0 * line.request_seconds) == []
+    (whole,) = missed_limits(line, None, None, 0.5 * line.request_seconds)
+    assert whole.startswith("limits.request_latency is ")
 
 
 def test_stock_generation_runs_without_warnings(

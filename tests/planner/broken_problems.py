@@ -104,7 +104,7 @@ def case(name: str, key: str, says: str, edit: Edit, exit_code: int = 2) -> None
 case("unknown key", "limit", 'Did you mean "limits"?', put("limit", {}))
 case("unknown nested key", "workload.batchsizes", "batch_sizes", put("workload.batchsizes", [1]))
 case("unknown key of a draft", "models.drafts.0.pth", "path", put("models.drafts.0.pth", "x"))
-case("unknown limit", "limits.latency", "Known: memory, tpot, ttft", put("limits.latency", 1.0))
+case("unknown limit", "limits.slo", "Known: memory, request_latency, tpot", put("limits.slo", 1.0))
 case("no models", "models", "required", drop("models"))
 case("no target", "models.target", "required", drop("models.target"))
 case("no workload", "workload", "required", drop("workload"))
@@ -166,6 +166,7 @@ case(
 case("no memory", "limits.memory", "greater than 0", put("limits.memory", 0))
 case("negative tpot", "limits.tpot", "greater than 0", put("limits.tpot", -0.1))
 case("ttft in words", "limits.ttft", "a number", put("limits.ttft", "fast"))
+case("no time", "limits.request_latency", "greater than 0", put("limits.request_latency", 0.0))
 case("negative seed", "seed", "at least 0", put("seed", -1))
 
 # Lengths and files of the workload
@@ -250,6 +251,14 @@ case("unknown device", "device", "Known: ", put("device", "quantum"))
 case("nearly a device", "device", 'Did you mean "h200"?', put("device", "h20"))
 case("no device file", "device", "no device file", put("device", "profiles/here.json"))
 case("unknown backend", "backend", 'Did you mean "reference"?', put("backend", "referense"))
+case("goodput of no load", "workload.request_rate", "not known", put("objective", "goodput"))
+case("a load for latency", "workload.request_rate", "no effect", put("workload.request_rate", 2.0))
+case(
+    "no requests",
+    "workload.request_rate",
+    "greater than 0",
+    both(put("objective", "goodput"), put("workload.request_rate", 0)),
+)
 case("unknown objective", "objective", 'Did you mean "latency"?', put("objective", "latncy"))
 case(
     "unknown proposer",

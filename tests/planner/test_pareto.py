@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from specplan.planner.explain import explain
+from specplan.planner.explain_words import explain_words
 from specplan.planner.pareto import pareto_front
 from specplan.planner.search import SearchResult, search
 from tests.planner.example_facts import example_facts
@@ -42,3 +44,33 @@ def test_the_front_falls_and_ends_at_both_extremes(found: SearchResult) -> None:
         for point in front:
             assert point.per_device.mean == pytest.approx(point.batch * point.per_user.mean)
             assert point.per_user.low <= point.per_user.mean <= point.per_user.high
+
+
+def test_the_front_is_all_that_nothing_beats(found: SearchResult) -> None:
+    """By comparing every plan and batch with every other one."""
+    points = [
+        (e.prompt_tokens, e.tokens_per_second_end_to_end.mean / e.batch,
+         e.tokens_per_second_end_to_end.mean)
+        for c in found.candidates if c.admissible and not c.by_cell for e in c.estimates
+    ]  # fmt: skip
+    unbeaten = {
+        (length, user, device)
+        for length, user, device in points
+        if not any(
+            other == length and u >= user and d >= device and (u > user or d > device)
+            for other, u, d in points
+        )
+    }
+    front = {(p.prompt_tokens, p.per_user.mean, p.per_device.mean) for p in found.pareto}
+    assert front == unbeaten
+
+
+def test_the_front_is_told_in_words_and_as_data(found: SearchResult) -> None:
+    data = explain(found)
+    assert [entry["batch"] for entry in data["pareto"]] == [p.batch for p in found.pareto]
+    lines = [line for line in explain_words(data) if line.startswith("No plan is faster both")]
+    assert len(lines) == 2 and "prompts of 16" in lines[0] and "prompts of 200" in lines[1]
+    for length, line in zip((16, 200), lines, strict=True):
+        front = [p for p in found.pareto if p.prompt_tokens == length]
+        for point in (front[0], front[-1]):
+            assert f"batch {point.batch}, {point.candidate.method}" in line
