@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.ops import Accept, Commit, Emit, Forward, Op
+from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Op, Prune
 from specplan.ir.plan import CacheState, Plan
-from specplan.ir.residency import CacheRuns, Layers, operands_of
-from specplan.ir.types import ROOT, RowsType, TreeType
+from specplan.ir.residency import CacheRuns, Layers, covers, operands_of
+from specplan.ir.types import ROOT, Lineage, RowsType, TreeType, Type
 from specplan.ir.values import State
 
 Finding = tuple[Op | None, str]
@@ -82,6 +82,8 @@ def _starved(types: RoundTypes, commit: Commit, judged: Step) -> Iterator[Findin
     for layers in dict.fromkeys(op.layers for _, op in forwards if op.write == "exact"):
         ops = [op for _, op in forwards if op.layers == layers and op.write == "exact"]
         bound = _left_behind(runs, layers, commit, judged)
+        if bound == 1 and _runs_inner_nodes(runs, types, layers, commit, judged):
+            bound = 2
         most = max(_pending(op) for op in ops)
         if bound > most > 0:  # residency speaks of none at all
             yield (
@@ -112,6 +114,46 @@ def _left_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) 
             behind[node] = 0 if node in present else behind[parent] + 1
             most = max(most, behind[node] + (node in judging))
     return most
+
+
+def _runs_inner_nodes(
+    runs: CacheRuns, types: RoundTypes, layers: Layers, commit: Commit, judged: Step
+) -> bool:
+    """True when a cache holds the nodes with children of a tree shaped by data, not all others.
+
+    So it is where a model expands nodes that it ran, and the best of all that it drafted are
+    judged: the end of a path may be a node that it never ran.
+    """
+    assert isinstance(judged.op, Accept)
+    lineage = _lineage(judged.reads[judged.op.tree])
+    if lineage is None or lineage.parents is not None or commit.keep == "text":
+        return False
+    ran = [
+        step.reads[name]
+        for step in types.steps
+        if isinstance(step.op, Forward) and step.op.cache == commit.state
+        if step.op.write == "exact" and covers(step.op.layers, layers)
+        for name in step.op.nodes
+    ]
+    if any(_lineage(held) is lineage for held in ran):
+        return False
+    for step in reversed(types.steps):  # what it was pruned from
+        if isinstance(step.op, Prune) and _lineage(step.gives[0]) is lineage:
+            lineage = _lineage(step.reads[step.op.tree]) or lineage
+    present = runs.present(lineage, layers, exact=True)
+    if present is not None and len(present) == lineage.nodes:
+        return False
+    grown = [
+        step.reads[step.op.at]
+        for step in types.steps
+        if isinstance(step.op, Grow) and (found := _lineage(step.gives[0])) is not None
+        if lineage.extends(found)
+    ]
+    return bool(grown) and all(any(at is held for held in ran) for at in grown)
+
+
+def _lineage(held: Type) -> Lineage | None:
+    return held.lineage if isinstance(held, TreeType) else None
 
 
 def _pending(op: Forward) -> int:

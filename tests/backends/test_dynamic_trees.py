@@ -12,10 +12,12 @@ import transformers
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.session import ReferenceSession, Scope
 from specplan.backends.reference.values import Rows, Tree, per_request
+from specplan.cost_models.memory import speculative_slots
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.types import ROOT
 from specplan.ir.values import Value
+from specplan.ir.verify import verify_plan
 from specplan.measure.teacher import text_logits
 from specplan.planner.trees.beam_growth import BeamGrowth
 from specplan.planner.trees.shape import RankPath
@@ -220,7 +222,7 @@ def test_what_is_drafted_is_the_policys_tree(
     assert len(shapes) > 1 or levels == 1, "the trees differ"
 
 
-@pytest.mark.parametrize("pending", [1, 2, 5])
+@pytest.mark.parametrize("pending", [2, 5])
 def test_a_draft_model_that_lags_is_caught_up(pending: int, tmp_path: Path) -> None:
     """A sure model that drafts for itself: whole paths are accepted, their ends it never ran."""
     save_pair(tmp_path)
@@ -238,6 +240,25 @@ def test_a_draft_model_that_lags_is_caught_up(pending: int, tmp_path: Path) -> N
     caches, lengths = session.batch.caches, session.lengths
     assert caches["dkv"].lengths == [length - 2 for length in lengths]
     assert caches["kv"].lengths == [length - 1 for length in lengths]
+
+
+def test_pending_must_cover_the_end_of_a_path() -> None:
+    for setting in ((3, 1, 2), (3, 2, 5), (3, 4, 9)):
+        (found,) = verify_plan(dynamic_plan(*setting, pending=1))
+        assert found.rule == "starvation" and "@dkv may lack 2 tokens" in found.what
+        assert not verify_plan(dynamic_plan(*setting, pending=2))
+
+
+@pytest.mark.parametrize("setting", [(3, 4, 2), (2, 3, 10), (3, 2, 5)])
+def test_slots_are_as_many_as_memory_counts(
+    setting: tuple[int, int, int], models: dict[str, CausalModel]
+) -> None:
+    plan = dynamic_plan(*setting)
+    session = rounds_of(plan, models, RAGGED, 2)[-1][1]
+    taken = {name: use.taken for name, use in session.batch.caches.items()}
+    children, levels, nodes = setting
+    assert taken == {"dkv": children * (levels - 1), "kv": nodes}
+    assert speculative_slots(plan) == 1 + max(taken.values())
 
 
 def test_the_cache_holds_the_accepted_path_wherever_it_stood(
