@@ -98,6 +98,13 @@ def test_choices_among_nodes_that_have_rows(
     assert run(parse_plan(text), models, requests_of(8)) == expected
 
 
+def test_a_pool_is_judged_as_it_is(
+    models: dict[str, CausalModel], expected: list[tuple[int, ...]]
+) -> None:
+    text = dynamic_text(2, 4, 7).replace("%c = prune %pool to=%b", "").replace("%c", "%pool")
+    assert run(parse_plan(text), models, requests_of(8)) == expected
+
+
 @pytest.mark.parametrize("family", ["mistral", "qwen2_windows", "gpt2", "opt"])
 def test_other_architectures(family: str, tmp_path: Path) -> None:
     """Windows of 5 positions among them, in draft model and target."""
