@@ -12,8 +12,6 @@ A bundle is written whole or not at all, and refused when a byte of it has chang
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest, read_json, sha256_file, write_atomic, write_json_atomic
+from specplan.ir.folders import check_destination, staged
 from specplan.ir.json_form import plan_from_json, plan_to_json
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
@@ -120,14 +119,12 @@ def write_bundle(
         UsageError: `folder` holds something that is not a bundle.
     """
     folder = folder.resolve()
-    check_destination(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    check_destination(folder, MANIFEST, "bundle")
     references = {
         name: ModelReference(os.path.relpath(path, folder), model_digest(path), dtype)
         for name, (path, dtype) in models.items()
     }
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
+    with staged(folder) as staging:
         write_atomic(staging / "plan.txt", print_plan(plan))
         write_json_atomic(staging / "plan.json", plan_to_json(plan))
         write_json_atomic(staging / "problem.json", dict(problem))
@@ -141,38 +138,7 @@ def write_bundle(
             "files": {name: sha256_file(staging / name) for name in _FILES},
         }
         write_json_atomic(staging / MANIFEST, manifest)
-        staging.chmod(0o755)
-        _put_in_place(staging, folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return load_bundle(folder)
-
-
-def check_destination(folder: Path) -> None:
-    """Refuse to write a bundle over anything but a bundle or an empty folder.
-
-    Raises:
-        UsageError: names the folder.
-    """
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
-        raise UsageError(
-            "the folder is not empty and holds no bundle",
-            where=str(folder),
-            remedy="Choose another folder for --out.",
-        )
-    if folder.exists() and not folder.is_dir():
-        raise UsageError("this is a file", where=str(folder), remedy="Choose a folder for --out.")
-
-
-def _put_in_place(staging: Path, folder: Path) -> None:
-    """Rename the finished folder to its name; an earlier bundle steps aside first."""
-    if not folder.exists():
-        staging.rename(folder)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-    folder.rename(old / "bundle")
-    staging.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def load_bundle(folder: Path | str) -> Bundle:

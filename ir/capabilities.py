@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.printer import print_op
 from specplan.ir.scope import region_of
+
+
+class Judge(Protocol):
+    """Whatever tells which plans it can run: a backend's capabilities, an engine's table."""
+
+    def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
+        """Everything in a verified plan that it cannot run; empty when it can run it all."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +40,10 @@ class Capabilities:
     limits: Mapping[tuple[str, str], tuple[Any, ...]]
     single: frozenset[tuple[str, str]] = frozenset()
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
+
+    def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
+        """Everything in a plan that the backend cannot run; empty when it can run it all."""
+        return refusals(plan, self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ def _hashed_once(self: Any) -> int:
     return int(known)
 
 
+MODULE_PREFIX = "module_"
+"""Begins the roles of the target's own drafting modules."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """A model by its role; where its files are is the business of the bundle.

@@ -10,10 +10,11 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, load_device
-from specplan.ir.capabilities import Capabilities
+from specplan.ir.capabilities import Judge
 from specplan.ir.errors import UsageError
+from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.objectives import Load, Objective
-from specplan.planner.problem import MODULE_PREFIX, TEXT_PROPOSER, Problem
+from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
 from specplan.planner.profiles import check_profiles
 from specplan.planner.who_drafts import read_beam, read_first_layers
@@ -29,7 +30,7 @@ class ProblemFacts:
         target: shape of the target model.
         drafts: shapes of the draft models by name, in the problem's order.
         drafters: those of the problem's drafts that read the target's hidden states, by name.
-        capabilities: of the backend that is to run the plan; None for planning only.
+        capabilities: of the backend or engine that is to run the plan; None for planning only.
         device: what prices ops in seconds.
         profiles: acceptance profiles by proposer; one that is missing refuses its methods.
     """
@@ -40,7 +41,7 @@ class ProblemFacts:
     device: Device
     profiles: Mapping[str, AcceptanceProfile] = field(default_factory=dict)
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
-    capabilities: Capabilities | None = None
+    capabilities: Judge | None = None
 
     @cached_property
     def requests(self) -> tuple[RequestLengths, ...]:
@@ -142,7 +143,7 @@ def gather_facts(
     *,
     device: Device | None = None,
     profiles: Mapping[str, AcceptanceProfile] | None = None,
-    capabilities: Capabilities | None = None,
+    capabilities: Judge | None = None,
 ) -> ProblemFacts:
     """Read in what a checked problem names.
 

@@ -91,6 +91,9 @@ class Method(ABC, Generic[OptionsT]):
 
     Attributes:
         name: the word that stands in problem files.
+        drafter: who drafts in its plans, in the words of the engines' tables
+            (`specplan.backends.engines.structure`); empty where no engine has such a drafter.
+        shape: the simplest that its drafts may have, in the same words.
         summary: one line for `specplan methods`.
         paper: where it was published, or who runs it.
         lossless: whether the output law is the target's own.
@@ -103,6 +106,8 @@ class Method(ABC, Generic[OptionsT]):
     """
 
     name: ClassVar[str]
+    drafter: ClassVar[str] = ""
+    shape: ClassVar[str] = "chain"
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
     lossless: ClassVar[bool] = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specplan.planner.method import Method
@@ -16,19 +16,23 @@ holds it to the code, and each status to the plans that the method writes.
 - **priced**: its plans have a price on any device, given an acceptance profile;
 - **emitted**: it writes its plans in the ops of the [plan language](plan_language.md);
 - **runnable**: the `reference` backend runs what it writes. Other methods are planned for with
-  `backend: none` ([problem.md](problem.md)), and their acceptance is given, not measured.
+  `backend: none` ([problem.md](problem.md)), and their acceptance is given, not measured;
+- **engines**: those whose configuration `specplan emit` writes for its simplest drafts; which of
+  them take trees and lengths by batch size stands in [engines.md](engines.md).
 
-| method | what it does | drafts from | output | status | source |
-|---|---|---|---|---|---|
+| method | what it does | drafts from | output | status | engines | source |
+|---|---|---|---|---|---|---|
 """
+Engines = Mapping[tuple[str, str], Sequence[str]]
+"""Names of the engines by what they draft with: a method's `drafter` and `shape`."""
 
 
-def methods_page(methods: Sequence[Method[Any]]) -> str:
+def methods_page(methods: Sequence[Method[Any]], engines: Engines) -> str:
     """The page, one row per method."""
-    return _HEAD + "".join(f"| {' | '.join(_row(method))} |\n" for method in methods)
+    return _HEAD + "".join(f"| {' | '.join(_row(method, engines))} |\n" for method in methods)
 
 
-def method_as_dict(method: Method[Any]) -> dict[str, Any]:
+def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
     """What a method says of itself, ready for JSON."""
     return {
         "name": method.name,
@@ -40,6 +44,7 @@ def method_as_dict(method: Method[Any]) -> dict[str, Any]:
         "priced": method.priced,
         "emitted": method.emitted,
         "runnable": method.runnable,
+        "engines": list(engines.get((method.drafter, method.shape), ())),
     }
 
 
@@ -54,12 +59,13 @@ def drafts_from(method: Method[Any]) -> str:
     return ", ".join([*method.sources, *beside]) or "-"
 
 
-def _row(method: Method[Any]) -> tuple[str, ...]:
+def _row(method: Method[Any], engines: Engines) -> tuple[str, ...]:
     return (
         f"`{method.name}`",
         method.summary,
         drafts_from(method),
         output_words(method),
         ", ".join(method.status),
+        ", ".join(engines.get((method.drafter, method.shape), ())) or "-",
         method.paper or "-",
     )

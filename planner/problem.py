@@ -20,9 +20,6 @@ TEXT_PROPOSER = "text"
 NO_BACKEND = "none"
 """The backend of problems that are planned for and not run here."""
 
-MODULE_PREFIX = "module_"
-"""Begins the roles in plans of the target's own drafting modules."""
-
 Count = Annotated[int, Field(strict=True, ge=1)]
 NonNegative = Annotated[int, Field(strict=True, ge=0)]
 PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -184,7 +181,8 @@ class Problem(Strict):
     backend: str = Field(
         default="reference",
         description='What compiles and runs the plan; only plans that it runs are chosen. "none": '
-        "the plan is not run here, and none is refused.",
+        "the plan is not run here, and none is refused. The name of an engine, with or without "
+        "@VERSION: the plan is served by it, and only plans that it can express are chosen.",
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Path] = Field(

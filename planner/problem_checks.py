@@ -15,9 +15,10 @@ from typing import Any
 
 from specplan.cost_models.timing.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
+from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
-from specplan.planner.problem import MODULE_PREFIX, NO_BACKEND, Problem, device_is_path
+from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
 from specplan.planner.who_drafts import measured_here, proposers, read_beam, read_first_layers
 from specplan.planner.workload_files import read_prompts, read_trace
@@ -36,10 +37,20 @@ RESERVED_NAMES = frozenset(OPS) | {
 @cache
 def known_backends() -> tuple[str, ...]:
     """Names of the compile targets, found by their folders and without importing one."""
-    spec = importlib.util.find_spec("specplan.backends")
-    locations = (spec.submodule_search_locations if spec else None) or []
-    found = {module.name for module in pkgutil.iter_modules(locations) if module.ispkg}
+    found = {module.name for module in pkgutil.iter_modules(_folders_of_backends()) if module.ispkg}
     return tuple(sorted(found - {"engines", "kernels"}))
+
+
+@cache
+def known_engines() -> tuple[str, ...]:
+    """Names of the engines that plans are projected onto, found by their tables."""
+    tables = [path for top in _folders_of_backends() for path in Path(top).glob("engines/*.yaml")]
+    return tuple(sorted(path.stem for path in tables))
+
+
+def _folders_of_backends() -> list[str]:
+    spec = importlib.util.find_spec("specplan.backends")
+    return list((spec.submodule_search_locations if spec else None) or [])
 
 
 def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa: B008
@@ -160,17 +171,20 @@ def _check_device_and_backend(problem: Problem, origin: Origin) -> None:
         raise origin.usage(
             "device", f'unknown device "{device}"', nearest(device, ["measured", *list_devices()])
         )
-    if problem.backend not in (*known_backends(), NO_BACKEND):
+    runs_here = problem.backend in known_backends()
+    engine = problem.backend.partition("@")[0]
+    if not runs_here and problem.backend != NO_BACKEND and engine not in known_engines():
         raise origin.usage(
             "backend",
             f'unknown backend "{problem.backend}"',
-            nearest(problem.backend, (*known_backends(), NO_BACKEND)),
+            nearest(problem.backend, (*known_backends(), *known_engines(), NO_BACKEND)),
         )
-    if problem.backend == NO_BACKEND and needs_running(problem):
+    if not runs_here and needs_running(problem):
         raise origin.usage(
             "backend",
             "measuring the device or acceptance runs models, and there is no backend to run them",
-            "Name a device and give ready acceptance profiles, or name a backend.",
+            "Name a device and give ready acceptance profiles, or name a backend that runs here: "
+            f"{', '.join(known_backends())}.",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from specplan.ir.capabilities import refusals
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 
@@ -14,7 +13,7 @@ def unsupported(facts: ProblemFacts, plan: Plan) -> str | None:
     """
     if facts.capabilities is None:
         return None
-    found = refusals(plan, facts.capabilities)
+    found = facts.capabilities.refusals(plan)
     if not found:
         return None
     return found[0].words + (f", and {len(found) - 1} more" if len(found) > 1 else "")

@@ -26,6 +26,7 @@ class Autoregressive(Method[AutoregressiveOptions]):
     """The target alone; accepting an empty tree gives the bonus token and nothing else."""
 
     name: ClassVar[str] = "autoregressive"
+    drafter: ClassVar[str] = "none"
     summary: ClassVar[str] = "one token per forward of the target; drafts nothing"
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[AutoregressiveOptions] | Refusal]:

@@ -43,6 +43,7 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
 
     name: ClassVar[str] = "block_drafter"
+    drafter: ClassVar[str] = "block"
     summary: ClassVar[str] = "one pass over the target's hidden states fills a block of tokens"
     paper: ClassVar[str] = "DFlash, arXiv 2602.06036; z-lab/dflash"
     needs_draft_model: ClassVar[bool] = True

@@ -32,6 +32,7 @@ class DraftModel(Method[DraftModelOptions]):
     """Speculative decoding with a separate draft model that shares the target's tokenizer."""
 
     name: ClassVar[str] = "draft_model"
+    drafter: ClassVar[str] = "model"
     summary: ClassVar[str] = "a smaller model drafts a chain or a static tree of tokens"
     paper: ClassVar[str] = (
         "Leviathan et al. 2022, arXiv 2211.17192; trees: Chen et al. 2024, arXiv 2402.12374"

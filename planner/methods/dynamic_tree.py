@@ -16,11 +16,10 @@ from typing import ClassVar
 from specplan.cost_models.acceptance.pools import pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.plan import Plan
+from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.problem import MODULE_PREFIX
 from specplan.planner.who_drafts import beam_of
 
 BEAMS = (2, 4)
@@ -60,6 +59,8 @@ class DynamicTree(Method[DynamicTreeOptions]):
     """Trees whose shape is decided by the draft model's own probabilities."""
 
     name: ClassVar[str] = "dynamic_tree"
+    drafter: ClassVar[str] = "model"
+    shape: ClassVar[str] = "dynamic tree"
     summary: ClassVar[str] = (
         "a draft model grows a tree by a beam, its most probable nodes are verified"
     )

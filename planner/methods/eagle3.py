@@ -34,6 +34,7 @@ class Eagle3(Method[Eagle3Options]):
     """Speculative decoding with a head over the target's hidden states."""
 
     name: ClassVar[str] = "eagle3"
+    drafter: ClassVar[str] = "head"
     summary: ClassVar[str] = "a head over the target's hidden states drafts a chain or static tree"
     paper: ClassVar[str] = "Li et al. 2025, arXiv 2503.01840"
     needs_draft_model: ClassVar[bool] = True

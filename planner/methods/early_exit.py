@@ -47,6 +47,7 @@ class EarlyExit(Method[EarlyExitOptions]):
     """The target drafts for itself."""
 
     name: ClassVar[str] = "early_exit"
+    drafter: ClassVar[str] = "first_layers"
     summary: ClassVar[str] = "the target's first layers draft a chain, the others verify it"
     paper: ClassVar[str] = "Elhoushi et al. 2024, arXiv 2404.16710"
 

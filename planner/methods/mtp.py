@@ -44,6 +44,7 @@ class Mtp(Method[MtpOptions]):
     """Needs no other checkpoint: the modules come with the target."""
 
     name: ClassVar[str] = "mtp"
+    drafter: ClassVar[str] = "modules"
     summary: ClassVar[str] = "the target's own multi-token-prediction modules draft a chain"
     paper: ClassVar[str] = "DeepSeek-AI 2024, arXiv 2412.19437 section 2.2"
     sources: ClassVar[tuple[str, ...]] = ("mtp",)

@@ -47,6 +47,7 @@ class PromptLookup(Method[PromptLookupOptions]):
     """Costs no draft model; pays where outputs repeat their prompt or themselves."""
 
     name: ClassVar[str] = "prompt_lookup"
+    drafter: ClassVar[str] = "text"
     summary: ClassVar[str] = "drafts copied from the request's own text after a matching suffix"
     paper: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
     sources: ClassVar[tuple[str, ...]] = ("prompt_lookup",)

@@ -53,6 +53,7 @@ class Suffix(Method[SuffixOptions]):
     """Costs no draft model; pays where outputs repeat what was written before."""
 
     name: ClassVar[str] = "suffix"
+    drafter: ClassVar[str] = "past"
     summary: ClassVar[str] = "drafts copied from outputs of the past after a matching suffix"
     paper: ClassVar[str] = "Oliaro et al. 2024, arXiv 2411.04975"
     sources: ClassVar[tuple[str, ...]] = ("suffix",)

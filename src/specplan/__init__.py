@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from specplan.backends.bundle import Bundle, load_bundle
     from specplan.decoder import Decoder, Settings
+    from specplan.emitting import emit
     from specplan.importing import import_acceptance
     from specplan.ir import Plan, Round, parse_plan, print_plan, verify_plan
     from specplan.ir.errors import (
@@ -52,6 +53,7 @@ _HOMES = {
     ),
     "backends.bundle": ("Bundle", "load_bundle"),
     "decoder": ("Decoder", "Settings"),
+    "emitting": ("emit",),
     "importing": ("import_acceptance",),
     "ir": ("Plan", "Round", "parse_plan", "print_plan", "verify_plan"),
     "ir.errors": (
@@ -83,6 +85,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "bench",
+    "emit",
     "explain",
     "generate",
     "import_acceptance",

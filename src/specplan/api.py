@@ -47,7 +47,8 @@ def optimize(
         InfeasibleError: no plan keeps the limits.
         MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
     """
-    from specplan.backends.bundle import check_destination
+    from specplan.backends.bundle import MANIFEST
+    from specplan.ir.folders import check_destination
     from specplan.planner.search import search
     from specplan.problems import as_problem, check_runs
     from specplan.result import Result
@@ -55,8 +56,8 @@ def optimize(
     checked = as_problem(problem)
     if out is not None:
         check_runs(checked)
-        check_destination(Path(out))
-    facts = _gather(checked, progress)
+        check_destination(Path(out), MANIFEST, "bundle")
+    facts = gather(checked, progress)
     found = Result(search(facts, lambda done, total: progress("pricing candidates", done, total)))
     return found if out is None else Result(found.search, _write(found, Path(out)))
 
@@ -251,7 +252,7 @@ def _bench(problem: ProblemLike) -> tuple[Workbench, ProblemFacts]:
     return Workbench(checked), gather_facts(checked, device=load_device("cpu-generic"))
 
 
-def _gather(problem: Problem, progress: Progress) -> ProblemFacts:
+def gather(problem: Problem, progress: Progress) -> ProblemFacts:
     """Everything that planning needs to know, measured where the problem leaves it open."""
     from specplan.planner.facts import gather_facts
     from specplan.planner.problem_checks import needs_running

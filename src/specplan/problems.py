@@ -12,7 +12,7 @@ from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
 
 if TYPE_CHECKING:
-    from specplan.ir.capabilities import Capabilities
+    from specplan.ir.capabilities import Judge
 
 ProblemLike: TypeAlias = "Problem | Path | str | Mapping[str, Any]"
 """A checked problem, the path of a problem file, or the same content as a mapping."""
@@ -54,22 +54,34 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
     return data
 
 
-def capabilities_of(problem: Problem) -> Capabilities | None:
-    """What the backend that is to run the plan can run; None for planning only."""
+def capabilities_of(problem: Problem) -> Judge | None:
+    """What the backend or engine that is to run the plan can run; None for planning only.
+
+    Raises:
+        UsageError: what the engine's version understands is not known.
+    """
+    from specplan.backends.engines.registry import is_engine, open_table
     from specplan.backends.registry import backend_capabilities
 
-    return None if problem.backend == NO_BACKEND else backend_capabilities(problem.backend)
+    if problem.backend == NO_BACKEND:
+        return None
+    if is_engine(problem.backend):
+        return open_table(problem.backend)
+    return backend_capabilities(problem.backend)
 
 
 def check_runs(problem: Problem) -> None:
     """Refuse to write a bundle of a plan that is not run here.
 
     Raises:
-        UsageError: the problem names no backend.
+        UsageError: the problem names no backend, or an engine.
     """
-    if problem.backend == NO_BACKEND:
+    from specplan.backends.engines.registry import is_engine
+
+    if problem.backend == NO_BACKEND or is_engine(problem.backend):
         raise UsageError(
             "a bundle holds a plan that runs, and this problem is only planned for",
             where="backend",
-            remedy="Name a backend, or write no bundle and take the printed plan.",
+            remedy="Name a backend, or write no bundle and take the printed plan; `specplan emit` "
+            "writes the files of an engine.",
         )

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from specplan.backends.engines.registry import engines_by_draft
+from specplan.backends.engines.structure import DRAFTERS, read_structure
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.capabilities import refusals
@@ -133,13 +135,28 @@ def test_its_status_is_what_its_plans_are(method: Method[Any], facts: ProblemFac
             assert (not found) == method.runnable, found
 
 
+def test_its_drafter_is_what_its_plans_draft_with(method: Method[Any], facts: ProblemFacts) -> None:
+    assert not method.drafter or method.drafter in DRAFTERS
+    shapes = set()
+    for family in method.choices(facts):
+        assert isinstance(family, Family)
+        for options in family.settings:
+            found = read_structure(method.plan(facts, options)).longest
+            assert found.drafter == (method.drafter or found.drafter) and not found.unusual
+            shapes.add(found.shape)
+    assert method.shape in shapes or shapes == {"empty"}
+
+
 def test_the_page_of_methods_is_that_of_the_code() -> None:
     page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
     found = [METHODS[name] for name in sorted(METHODS)]
-    assert page == methods_page(found), "run: specplan methods --markdown > docs/methods.md"
+    assert page == methods_page(found, engines_by_draft()), (
+        "run: specplan methods --markdown > docs/methods.md"
+    )
 
 
 def test_methods_as_data(method: Method[Any]) -> None:
-    told = method_as_dict(method)
+    told = method_as_dict(method, {(method.drafter, method.shape): ["one"]})
+    assert told["engines"] == ["one"]
     assert json.loads(json.dumps(told)) == told
     assert {word for word in ("priced", "emitted", "runnable") if told[word]} == set(method.status)

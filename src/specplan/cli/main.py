@@ -101,6 +101,8 @@ def _add_commands() -> None:
     from specplan.cli import (
         bench,
         devices,
+        emit,
+        engines,
         explain,
         importing,
         laws,
@@ -115,9 +117,11 @@ def _add_commands() -> None:
     app.command("run")(run.run)
     app.command("bench")(bench.bench)
     app.command("explain")(explain.explain)
+    app.command("emit")(emit.emit)
     app.add_typer(profile.profile, name="profile")
     app.add_typer(importing.importing, name="import")
     app.command("methods")(methods.methods)
+    app.command("engines")(engines.engines)
     app.command("laws")(laws.laws)
     app.command("devices")(devices.devices)
     app.command("schema")(schema.schema)

@@ -16,8 +16,9 @@ def methods(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the drafting methods, and what of each is priced, emitted and runnable."""
+    """List the drafting methods: what is priced, emitted and runnable, and by which engines."""
     from specplan import api
+    from specplan.backends.engines.registry import engines_by_draft
     from specplan.planner.method_words import (
         drafts_from,
         method_as_dict,
@@ -25,20 +26,21 @@ def methods(
         output_words,
     )
 
-    found = api.list_methods()
+    found, engines = api.list_methods(), engines_by_draft()
     if markdown:
-        print(methods_page(found), end="")
+        print(methods_page(found, engines), end="")
     elif json:
-        print_json({"methods": [method_as_dict(method) for method in found]})
+        print_json({"methods": [method_as_dict(method, engines) for method in found]})
     else:
         print_table(
-            ("method", "drafts from", "output", "status", "what it does"),
+            ("method", "drafts from", "output", "status", "engines", "what it does"),
             [
                 (
                     method.name,
                     drafts_from(method),
                     output_words(method),
                     ", ".join(method.status),
+                    ", ".join(engines.get((method.drafter, method.shape), ())) or "-",
                     method.summary,
                 )
                 for method in found

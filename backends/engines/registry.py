@@ -1,0 +1,80 @@
+"""Engines by name and version; one is three files in this folder (see the package's docstring)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from typing import TYPE_CHECKING, cast
+
+from specplan.backends.engines.table import Table, read_tables
+from specplan.ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from specplan.backends.engines.job import Emission, Job
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of all engines, sorted."""
+    folder = resources.files("specplan.backends.engines")
+    names = [item.name for item in folder.iterdir()]
+    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+
+
+def is_engine(text: str) -> bool:
+    """Whether `NAME` or `NAME@VERSION` names an engine, of whatever version."""
+    return text.partition("@")[0] in engine_names()
+
+
+def open_table(text: str, *, any_version: bool = False) -> Table:
+    """What an engine can express.
+
+    Args:
+        text: `NAME`, for the newest version that is known, or `NAME@VERSION`.
+        any_version: take the newest known version for one that is not known.
+
+    Raises:
+        UsageError: no engine has that name, or nothing was verified for that version.
+    """
+    name, _, version = text.partition("@")
+    if name not in engine_names():
+        raise UsageError(
+            f'no engine is called "{name}"', remedy=f"There are: {', '.join(engine_names())}."
+        )
+    tables = read_tables(name)
+    newest = next(iter(tables.values()))
+    if not version:
+        return newest
+    for known, table in tables.items():
+        if f"{version}.".startswith(f"{known}."):
+            return table if version == known else replace(table, asked=version)
+    if any_version:
+        return replace(newest, asked=version)
+    raise UsageError(
+        f"what {newest.title} {version} understands has not been verified",
+        where=f"engine {name}",
+        remedy=f"Known: {', '.join(tables)}. Take one of them, or --any-version to write for "
+        f"{newest.version} and check it yourself.",
+    )
+
+
+def project(table: Table, job: Job) -> Emission:
+    """The files and the command that serve a plan which the engine expresses."""
+    module = importlib.import_module(f"specplan.backends.engines.{table.engine}")
+    return cast("Callable[[Job], Emission]", module.project)(job)
+
+
+def all_tables() -> tuple[Table, ...]:
+    """The tables of all engines, those of an engine with the newest version first."""
+    return tuple(table for name in engine_names() for table in read_tables(name).values())
+
+
+def engines_by_draft() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Names of the engines, newest version of each, by who drafts and the shape of the drafts."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in engine_names():
+        for drafter, ability in open_table(name).drafters.items():
+            for shape in ability.shapes:
+                found.setdefault((drafter, shape), []).append(name)
+    return {draft: tuple(names) for draft, names in found.items()}

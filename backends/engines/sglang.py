@@ -1,0 +1,109 @@
+"""SGLang: `python -m sglang.launch_server --config sglang.yaml`, and adaptive steps beside it.
+
+Of `speculative-num-steps`, `speculative-eagle-topk` and `speculative-num-draft-tokens` all three
+are given or none; with one child per node the last is steps + 1, for the root is counted. Trees
+(more than one child) need the overlap scheduler off. Draft lengths by batch size are slots of the
+adaptive file, which wants one child per node and at least one step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specplan.backends.engines.job import Emission, Forced, Job, command_line
+
+_ALGORITHMS = {
+    "model": "STANDALONE",
+    "head": "EAGLE3",
+    "modules": "NEXTN",
+    "block": "DFLASH",
+    "text": "NGRAM",
+    "past": "NGRAM",
+}
+_STEPWISE = ("model", "head", "modules")
+_OWN_WEIGHTS = ("model", "head", "block")
+_LAUNCH = "python -m sglang.launch_server"
+
+
+def project(job: Job) -> Emission:
+    """`sglang.yaml`, and `adaptive.json` where the draft length goes by the batch."""
+    documents: dict[str, Any] = {"sglang.yaml": _settings(job)}
+    if job.ranges:
+        documents["adaptive.json"] = _adaptive(job)
+    command = command_line(_LAUNCH, "--config sglang.yaml")
+    if job.drafting.drafter == "none":
+        return Emission(documents, command=command)
+    length = round(job.forced.tokens_per_round.mean, 3)
+    environment = {
+        "SGLANG_SIMULATE_ACC_LEN": str(length),
+        "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
+        "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
+    }
+    return Emission(
+        documents,
+        command=command,
+        forced=Forced(
+            command_line(_LAUNCH, "--config sglang.yaml", environment=environment),
+            command_line(
+                "python -m sglang.bench_serving --backend sglang",
+                "--dataset-name random --random-input-len {prompt_tokens}",
+                "--random-output-len {output_tokens} --random-range-ratio 1",
+                "--max-concurrency {batch} --num-prompts {requests}",
+            ),
+            "/server_info: internal_states[0].avg_spec_accept_length",
+        ),
+        notes=_notes(job),
+    )
+
+
+def _settings(job: Job) -> dict[str, Any]:
+    drafting = job.drafting
+    settings: dict[str, Any] = {
+        "model-path": job.target,
+        "dtype": job.dtype,
+        "max-running-requests": job.structure.largest_batch,
+    }
+    if job.devices > 1:
+        settings["tensor-parallel-size"] = job.devices
+    if drafting.drafter == "none":
+        return settings
+    settings["speculative-algorithm"] = _ALGORITHMS[drafting.drafter]
+    if drafting.drafter in _OWN_WEIGHTS:
+        settings["speculative-draft-model-path"] = job.draft
+    if drafting.drafter in _STEPWISE:
+        settings |= {
+            "speculative-num-steps": drafting.depth,
+            "speculative-eagle-topk": drafting.widest,
+            "speculative-num-draft-tokens": drafting.tokens + 1,
+        }
+    elif drafting.drafter == "block":
+        settings["speculative-dflash-block-size"] = drafting.tokens + 1
+    else:
+        settings |= {
+            "speculative-num-draft-tokens": drafting.tokens + 1,
+            "speculative-ngram-max-bfs-breadth": drafting.widest,
+        }
+    if drafting.widest > 1:
+        settings["disable-overlap-schedule"] = True
+    if job.ranges:
+        settings |= {"speculative-adaptive": True, "speculative-adaptive-config": "adaptive.json"}
+    return settings
+
+
+def _adaptive(job: Job) -> dict[str, Any]:
+    """One slot for each range, by its first batch size; one candidate: the plan's own length."""
+    slots = {str(first): {"candidate_steps": [tokens]} for first, _, tokens in job.ranges}
+    return {"update_interval": 1, **slots}
+
+
+def _notes(job: Job) -> tuple[str, ...]:
+    notes = []
+    if job.drafting.widest > 1:
+        notes.append("The overlap scheduler is off, for trees do not work with it.")
+    if job.drafting.drafter == "model":
+        notes.append("Do not add --enable-dp-attention: it does not work with a draft model.")
+    if job.drafting.drafter in ("text", "past"):
+        notes.append(
+            "Lookup needs CUDA, turns the overlap scheduler off, and knows no dp-attention."
+        )
+    return tuple(notes)

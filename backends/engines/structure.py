@@ -1,0 +1,274 @@
+"""What a plan asks of the engine that serves it, read off its ops: who drafts, which shape, when.
+
+Nothing here knows a method: two methods whose plans draft alike have the same structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, TypeAlias
+
+from specplan.ir.formula import formula_names
+from specplan.ir.infer import Step, infer_round
+from specplan.ir.ops import Accept, Forward, Grow, Lookup, Place
+from specplan.ir.plan import (
+    MODULE_PREFIX,
+    CacheState,
+    Plan,
+    Round,
+    SourceState,
+    TrackState,
+    walk,
+)
+from specplan.ir.schedule import select_round
+from specplan.ir.scope import region_of
+from specplan.ir.types import RowsType, TreeType
+
+Drafter: TypeAlias = Literal[
+    "none", "model", "head", "modules", "block", "text", "past", "first_layers", "some_layers",
+    "other",
+]  # fmt: skip
+Shape: TypeAlias = Literal["empty", "chain", "static tree", "dynamic tree"]
+
+DRAFTERS: dict[Drafter, str] = {
+    "none": "nothing: plain decoding",
+    "model": "a separate draft model",
+    "head": "a head over the target's hidden states",
+    "modules": "the target's own drafting modules",
+    "block": "a drafter of whole blocks over the target's hidden states",
+    "text": "lookup in the request's own text",
+    "past": "lookup in past outputs",
+    "first_layers": "the target's first layers",
+    "some_layers": "the target with layers left out",
+    "other": "another way of drafting, or several together",
+}
+"""Who may draft, in words."""
+
+USUAL = frozenset({
+    "root", "grow", "lookup", "place", "relabel", "pick", "prune", "forward", "uniform", "accept",
+    "emit", "commit", "update", "repeat", "segment",
+})  # fmt: skip
+"""Ops of which every engine has a fixed composition of its own."""
+LOSSLESS_RULES = frozenset({"greedy", "token", "recursive"})
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """What one round drafts.
+
+    Attributes:
+        drafter: who drafts.
+        shape: of the drafted tokens.
+        tokens: drafted tokens that are verified, at most.
+        depth: levels of them.
+        widest: most children of a node.
+        models: roles of the models that draft beside the target.
+        drawn: children are drawn from the drafter's law rather than being its best ranks.
+        match: shortest and longest suffix that is looked up, in tokens.
+        exit_layer: layers of the target that run before it drafts; 0 for other drafters.
+        target_layers: layers of the target whose hidden states are read.
+        block: tokens that one pass drafts, and the token that stands for them before it.
+        unusual: what no engine has, in words.
+    """
+
+    drafter: Drafter
+    shape: Shape
+    tokens: int = 0
+    depth: int = 0
+    widest: int = 1
+    models: tuple[str, ...] = ()
+    drawn: bool = False
+    match: tuple[int, ...] = ()
+    exit_layer: int = 0
+    target_layers: tuple[int, ...] = ()
+    block: tuple[int, int] = (0, 0)
+    unusual: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What a plan asks for.
+
+    Attributes:
+        rounds: by name.
+        axes: what its schedule looks at (`batch`, `context`, ...); empty without a schedule.
+        ranges: first and last batch size (None: no end) and the round that runs there; what the
+            schedule decides by anything but the batch is not told.
+        largest_batch: that the plan was made for.
+    """
+
+    rounds: dict[str, Drafting]
+    axes: frozenset[str]
+    ranges: tuple[tuple[int, int | None, str], ...]
+    largest_batch: int
+
+    @property
+    def longest(self) -> Drafting:
+        """The round that drafts most tokens."""
+        return max(self.rounds.values(), key=lambda drafting: drafting.tokens)
+
+    @property
+    def lengths(self) -> tuple[tuple[int, int | None, int], ...]:
+        """First and last batch size, and the tokens drafted there; neighbours differ."""
+        told = [(first, last, self.rounds[name].tokens) for first, last, name in self.ranges]
+        runs = [list(run) for _, run in groupby(told, key=lambda item: item[2])]
+        return tuple((run[0][0], run[-1][1], run[0][2]) for run in runs)
+
+
+def read_structure(plan: Plan) -> Structure:
+    """The structure of a verified plan."""
+    batch = plan.assumptions.batch
+    most = 1 if batch is None else int(batch.high)
+    used = dict.fromkeys(_rounds_used(plan))
+    axes: frozenset[str] = frozenset()
+    if plan.schedule is not None and len(used) > 1:
+        axes = frozenset[str]().union(
+            *(formula_names(str(g.formula)) for g in plan.schedule.guards)
+        )
+    return Structure(
+        {name: read_drafting(plan, plan.round(name)) for name in used},
+        axes,
+        _ranges(plan, most),
+        most,
+    )
+
+
+def read_drafting(plan: Plan, item: Round) -> Drafting:
+    """What one round of a verified plan drafts."""
+    steps = infer_round(plan, item).steps
+    judged = [step for step in steps if isinstance(step.op, Accept)]
+    unusual = tuple(dict.fromkeys(_unusual(plan, item, judged)))
+    if len(judged) != 1:
+        return Drafting("other", "empty", unusual=unusual)
+    accept = judged[0]
+    assert isinstance(accept.op, Accept)
+    tree = accept.reads[accept.op.tree]
+    rows = None if accept.op.target is None else accept.reads[accept.op.target]
+    assert isinstance(tree, TreeType)
+    if not isinstance(rows, RowsType):
+        return Drafting("other", "empty", unusual=unusual)
+    found = {drafter for step in steps for drafter in _drafters(plan, step, accept.op, rows.model)}
+    if not tree.nodes and not found:
+        return Drafting("none", "empty", unusual=unusual)
+    drafter: Drafter = found.pop() if len(found) == 1 else "other"
+    return Drafting(
+        drafter,
+        _shape(tree),
+        tree.nodes,
+        tree.depth,
+        unusual=unusual,
+        drawn=tree.drawn,
+        **_details(plan, steps, rows.model),
+    )
+
+
+def _rounds_used(plan: Plan) -> Iterator[str]:
+    if plan.schedule is None:
+        yield plan.rounds[0].name
+        return
+    yield from (guard.round for guard in plan.schedule.guards)
+    yield plan.schedule.otherwise
+
+
+def _ranges(plan: Plan, most: int) -> tuple[tuple[int, int | None, str], ...]:
+    """Ranges of batch sizes by round, at the smallest context; the last one has no end."""
+    names = [select_round(plan, batch=batch, context=1) for batch in range(1, most + 1)]
+    found: list[tuple[int, int | None, str]] = []
+    first = 1
+    for name, run in groupby(names):
+        last = first + len(list(run)) - 1
+        found.append((first, last, name))
+        first = last + 1
+    found[-1] = (found[-1][0], None, found[-1][2])
+    return tuple(found)
+
+
+def _shape(tree: TreeType) -> Shape:
+    if not tree.nodes:
+        return "empty"
+    if tree.is_chain:
+        return "chain"
+    return "dynamic tree" if tree.parents is None else "static tree"
+
+
+def _drafters(plan: Plan, step: Step, accept: Accept, target: str) -> Iterator[Drafter]:
+    """Who drafts in this step; nobody in most."""
+    match step.op:
+        case Lookup(source=source):
+            state = plan.state(source)
+            past = isinstance(state, SourceState) and state.kind.name == "log"
+            yield "past" if past else "text" if str(source) == "text" else "other"
+        case Forward() as op if accept.target not in op.results:
+            yield from _forward_drafters(plan, op, target)
+
+
+def _forward_drafters(plan: Plan, op: Forward, target: str) -> Iterator[Drafter]:
+    if op.model == target:
+        yield (
+            "some_layers"
+            if op.skip or len(op.layers) > 1
+            else ("first_layers" if op.layers and op.layers[0].start == 0 else "other")
+        )
+        return
+    track = None if op.features is None else plan.state(op.features)
+    reads_target = isinstance(track, TrackState) and track.model == target
+    if op.model.startswith(MODULE_PREFIX):
+        yield "modules"
+    elif op.attend == "block":
+        yield "block"
+    elif reads_target:
+        yield "head"
+    else:
+        yield "head" if track is not None else "model"
+
+
+def _details(plan: Plan, steps: Sequence[Step], target: str) -> dict[str, Any]:
+    """Everything else that engines are told of a round."""
+    found: dict[str, Any] = {}
+    models: list[str] = []
+    widest = 1
+    for step in steps:
+        match step.op:
+            case Forward() as op:
+                models += [op.model] if op.model != target else []
+                if op.model == target and op.layers and op.layers[0].start == 0:
+                    found["exit_layer"] = op.layers[0].stop
+                track = None if op.features is None else plan.state(op.features)
+                if isinstance(track, TrackState) and track.model == target != op.model:
+                    found["target_layers"] = _numbers(track.layer)
+            case Grow(children=children):
+                counts = children if isinstance(children, tuple) else (children,)
+                widest = max(widest, *counts)
+            case Lookup(match=match, children=children):
+                found["match"] = match
+                counts = children if isinstance(children, tuple) else (children,)
+                widest = max(widest, *counts)
+            case Place(tokens=tokens, probe=True):
+                found["block"] = (len(tokens), tokens[0])
+    return found | {"models": tuple(dict.fromkeys(models)), "widest": widest}
+
+
+def _numbers(layer: int | str | tuple[int, ...]) -> tuple[int, ...]:
+    return layer if isinstance(layer, tuple) else (layer,) if isinstance(layer, int) else ()
+
+
+def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
+    if plan.row_groups:
+        yield "requests of several widths"
+    caches = [state for state in plan.states if isinstance(state, CacheState)]
+    if any(state.view or state.policy or state.budget for state in caches):
+        yield "a reduced view of a cache"
+    if len(judged) != 1:
+        yield f"{len(judged)} acceptances in a round"
+    for step in judged:
+        assert isinstance(step.op, Accept)
+        if step.op.rule.name not in LOSSLESS_RULES or step.op.law.name != "request":
+            yield f"acceptance by the rule {step.op.rule.name} under the law {step.op.law.name}"
+    for op in walk(item.ops):
+        region = region_of(op)
+        if region is not None and region.until is not None:
+            yield "drafting that stops early by what was drafted"
+        if op.keyword not in USUAL:
+            yield f"the op {op.keyword}"

@@ -1,0 +1,194 @@
+"""What an engine can express, as data: its table, and the refusals that follow from it.
+
+A table is `NAME.yaml` beside the engine's module:
+
+    title: vLLM
+    home: where its documentation is
+    versions:
+      "0.32":
+        level: documentation      # or schema, parser, run: how far the files were verified
+        verified_on: 2026-11-20   # when
+        against: what was read or run
+        drafters:                 # who may draft; see `structure.DRAFTERS`
+          head: {shapes: [chain], schedule: [lengths, rise, stop]}
+        why: {static tree: a reason that is told with refusals}
+
+A version stands for all that begin with it: "0.32" for 0.32.1. With `like: ENGINE` drafters and
+reasons are those of that engine's newest version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, TypeAlias, get_args
+
+import yaml
+
+from specplan.backends.engines.structure import DRAFTERS, Drafting, Shape, Structure, read_structure
+from specplan.ir.capabilities import Refusal
+from specplan.ir.plan import Plan
+
+Level: TypeAlias = Literal["documentation", "schema", "parser", "run"]
+Schedules: TypeAlias = Literal["lengths", "rise", "stop"]
+
+LEVELS: dict[Level, str] = {
+    "documentation": "written from the documentation; nothing of it was run",
+    "schema": "written from the engine's source and checked against a schema made from it; "
+    "the engine itself was not run",
+    "parser": "read by the engine's own parser",
+    "run": "really run",
+}
+"""How far what is emitted was verified, in words."""
+
+
+@dataclass(frozen=True)
+class Ability:
+    """What an engine does with one kind of drafter.
+
+    Attributes:
+        shapes: of the drafted tokens that it verifies.
+        most_tokens: drafted tokens at most; None without a bound.
+        largest_batch: requests that it drafts for together at most; None without a bound.
+        schedule: what its draft length by batch size may do: `lengths`, have one for each range;
+            `rise`, grow with the batch; `stop`, be 0. Empty where it has one length for all.
+        whole_turns: drafted tokens are a multiple of the target's modules, or no more of them.
+        within_beam: a tree verifies no more tokens than its levels times its widest branching.
+        differs: what it does otherwise than the plan says, in words: the price may differ, the
+            output law does not.
+    """
+
+    shapes: tuple[Shape, ...] = ("chain",)
+    most_tokens: int | None = None
+    largest_batch: int | None = None
+    schedule: tuple[Schedules, ...] = ()
+    whole_turns: bool = False
+    within_beam: bool = False
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one version of an engine can express.
+
+    Attributes:
+        engine: its name here.
+        title: how its makers call it.
+        home: where its documentation is.
+        version: the version, or the beginning of all that the table is for.
+        level: how far what is emitted was verified.
+        verified_on: when that was.
+        against: what was read or run.
+        drafters: who may draft.
+        why: reasons that are told with refusals, by drafter, shape or `schedule`.
+        asked: the version asked for where it is not this one, else "".
+    """
+
+    engine: str
+    title: str
+    home: str
+    version: str
+    level: Level
+    verified_on: date
+    against: str
+    drafters: Mapping[str, Ability]
+    why: Mapping[str, str] = field(default_factory=dict)
+    asked: str = ""
+
+    def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
+        """Everything in a verified plan that the engine cannot express; empty for nothing."""
+        structure = read_structure(plan)
+        found = [
+            Refusal(self.engine, f"round {name}", reason)
+            for name, drafting in structure.rounds.items()
+            for reason in self._of_round(drafting, structure.largest_batch)
+        ]
+        if not found:
+            found = [Refusal(self.engine, "schedule", r) for r in self._of_schedule(structure)]
+        return tuple(found)
+
+    def differs(self, plan: Plan) -> tuple[str, ...]:
+        """What the engine does otherwise than a plan that it expresses says, in words."""
+        drafting = read_structure(plan).longest
+        return self.drafters[drafting.drafter].differs
+
+    def _because(self, key: str) -> str:
+        return f" ({self.why[key]})" if key in self.why else ""
+
+    def _of_round(self, drafting: Drafting, batch: int) -> Iterator[str]:
+        for unusual in drafting.unusual:
+            yield f"it has no setting for {unusual}"
+        drafter = drafting.drafter
+        ability = self.drafters.get(drafter)
+        if ability is None:
+            yield f"it cannot draft with {DRAFTERS[drafter]}{self._because(drafter)}"
+            return
+        if drafter == "none":
+            return
+        if drafting.shape not in ability.shapes:
+            shapes = " and ".join(f"{shape}s" for shape in ability.shapes)
+            yield f"it verifies {shapes} of this drafter only{self._because(drafting.shape)}"
+        if ability.most_tokens is not None and drafting.tokens > ability.most_tokens:
+            yield f"it drafts {ability.most_tokens} tokens at most"
+        if ability.largest_batch is not None and batch > ability.largest_batch:
+            yield f"it drafts for batches of {ability.largest_batch} at most"
+        if ability.within_beam and drafting.tokens > drafting.widest * drafting.depth:
+            yield f"it verifies {drafting.widest} tokens for each level at most"
+        modules = len(drafting.models)
+        if ability.whole_turns and drafting.tokens % modules:
+            yield f"it drafts a multiple of the target's {modules} modules"
+
+    def _of_schedule(self, structure: Structure) -> Iterator[str]:
+        drafted = set(structure.rounds.values())
+        if len(drafted) < 2:
+            return
+        if structure.axes != {"batch"}:
+            others = " and ".join(sorted(structure.axes - {"batch"}))
+            yield f"it chooses by batch size only, the plan by {others}"
+            return
+        drafting = [item for item in drafted if item.drafter != "none"]
+        if len({(item.drafter, item.models, item.exit_layer) for item in drafting}) > 1:
+            yield "it keeps one drafter for all batch sizes"
+            return
+        if any(item.shape != "chain" for item in drafting):
+            yield "its draft length by batch size is for chains only"
+            return
+        may = self.drafters[drafting[0].drafter].schedule
+        lengths = [tokens for _, _, tokens in structure.lengths]
+        if "lengths" not in may:
+            yield f"it has one draft length for all batch sizes{self._because('schedule')}"
+        elif "rise" not in may and lengths != sorted(lengths, reverse=True):
+            yield f"its draft length may not grow with the batch{self._because('rise')}"
+        elif "stop" not in may and 0 in lengths:
+            yield f"it cannot stop drafting at some batch sizes{self._because('stop')}"
+
+
+@cache
+def read_tables(engine: str) -> dict[str, Table]:
+    """The tables of an engine by version, the newest first."""
+    source = resources.files("specplan.backends.engines").joinpath(f"{engine}.yaml")
+    data = yaml.safe_load(source.read_text(encoding="utf-8"))
+    shared = {"engine": engine, "title": data["title"], "home": data["home"]}
+    return {version: _table(version, shared | given) for version, given in data["versions"].items()}
+
+
+def _table(version: str, data: Mapping[str, Any]) -> Table:
+    if "like" in data:
+        data = dict(data)
+        model = next(iter(read_tables(data.pop("like")).values()))
+        against = f"{data['against']} {model.version}"
+        return replace(model, **{**data, "version": version, "against": against})
+    drafters = {}
+    for drafter, given in data["drafters"].items():
+        if drafter not in DRAFTERS:
+            raise ValueError(f"{data['engine']}.yaml: no drafter is called {drafter}")
+        settings: dict[str, Any] = {
+            key: tuple(item) if isinstance(item, list) else item for key, item in given.items()
+        }
+        drafters[drafter] = Ability(**settings)
+    if data["level"] not in get_args(Level):
+        raise ValueError(f"{data['engine']}.yaml: no level is called {data['level']}")
+    return Table(**{**data, "version": version, "drafters": drafters})

@@ -1,0 +1,99 @@
+"""TensorRT-LLM: `trtllm-serve TARGET --config tensorrt_llm.yaml` with a `speculative_config`.
+
+Keys: `tensorrt_llm/llmapi/llm_args.py`. `draft_len_schedule` maps the largest batch size of a range
+to its draft length; above the last key the length is 0. The first length must be `max_draft_len`.
+A drafter with a cache of its own falls behind the text where the length is 0, so that its last key
+is the server's largest batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specplan.backends.engines.job import Emission, Forced, Job, command_line
+
+_TYPES = {
+    "model": "Draft_Target",
+    "head": "Eagle3",
+    "modules": "MTP",
+    "block": "DFlash",
+    "text": "NGram",
+    "past": "SA",
+}
+_OWN_WEIGHTS = ("model", "head", "block")
+_TWO_MODELS = ("model", "text")
+
+
+def project(job: Job) -> Emission:
+    """`tensorrt_llm.yaml`."""
+    documents = {"tensorrt_llm.yaml": _settings(job)}
+    serve = command_line(f"trtllm-serve {job.target}", "--config tensorrt_llm.yaml")
+    if job.drafting.drafter == "none":
+        return Emission(documents, command=serve)
+    kept = max(job.forced.tokens_per_round.mean - 1.0, 0.0)  # counts drafted tokens, not the bonus
+    environment = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": str(round(kept, 3))}
+    return Emission(
+        documents,
+        command=serve,
+        forced=Forced(
+            command_line(
+                f"trtllm-serve {job.target}",
+                "--config tensorrt_llm.yaml",
+                environment=environment,
+            ),
+            command_line(
+                f"python -m tensorrt_llm.serve.scripts.benchmark_serving --model {job.target}",
+                "--dataset-name random --random-input-len {prompt_tokens}",
+                "--random-output-len {output_tokens} --ignore-eos",
+                "--max-concurrency {batch} --num-prompts {requests}",
+            ),
+            "the metric trtllm_spec_decode_acceptance_length",
+        ),
+        notes=_notes(job),
+    )
+
+
+def _settings(job: Job) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "dtype": job.dtype,
+        "max_batch_size": job.structure.largest_batch,
+    }
+    if job.devices > 1:
+        settings["tensor_parallel_size"] = job.devices
+    drafter = job.drafting.drafter
+    if drafter in _TWO_MODELS:
+        settings["disable_overlap_scheduler"] = True
+    if drafter != "none":
+        settings["speculative_config"] = _speculative(job)
+    return settings
+
+
+def _speculative(job: Job) -> dict[str, Any]:
+    drafting = job.drafting
+    config: dict[str, Any] = {"decoding_type": _TYPES[drafting.drafter]}
+    config["max_draft_len"] = drafting.depth
+    if drafting.drafter in _OWN_WEIGHTS:
+        config["speculative_model"] = job.draft
+    match drafting.drafter:
+        case "text":
+            config |= {"max_matching_ngram_size": drafting.match[1], "is_public_pool": False}
+        case "past":
+            config["enable_global_pool"] = True
+        case "block":
+            config["mask_token_id"] = drafting.block[1]
+            config["target_layer_ids"] = list(drafting.target_layers)
+    if drafting.shape == "dynamic tree":
+        config |= {
+            "use_dynamic_tree": True,
+            "dynamic_tree_max_topK": drafting.widest,
+            "max_total_draft_tokens": drafting.tokens,
+        }
+    if job.ranges:
+        config["draft_len_schedule"] = {last: tokens for _, last, tokens in job.ranges if tokens}
+    return config
+
+
+def _notes(job: Job) -> tuple[str, ...]:
+    if job.drafting.shape != "dynamic tree":
+        return ()
+    return ("Dynamic trees work neither with sliding windows nor with latent attention.",)

@@ -1,0 +1,82 @@
+"""vLLM: `vllm serve TARGET --config vllm.yaml`, with a `speculative-config` inside.
+
+Keys: `vllm/config/speculative.py` and `docs/features/speculative_decoding/`. The parallelism of the
+target is never part of the speculative config (`tensor_parallel_size` is rejected there); that of
+the drafter is `draft_tensor_parallel_size`, 1 or the target's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specplan.backends.engines.job import Emission, Forced, Job, command_line
+
+_METHODS = {
+    "model": "draft_model",
+    "head": "eagle3",
+    "modules": "mtp",
+    "block": "dflash",
+    "text": "ngram",
+    "past": "suffix",
+}
+_OWN_WEIGHTS = ("model", "head", "block")
+
+
+def project(job: Job) -> Emission:
+    """`vllm.yaml`, and `forced.yaml` with synthetic acceptance."""
+    settings = server_settings(job)
+    serve = f"vllm serve {job.target}"
+    if job.drafting.drafter == "none":
+        return Emission({"vllm.yaml": settings}, command=command_line(serve, "--config vllm.yaml"))
+    forced = settings | {"speculative-config": settings["speculative-config"] | _synthetic(job)}
+    notes = ("The lengths by batch size do not work with data parallelism.",) if job.ranges else ()
+    return Emission(
+        {"vllm.yaml": settings, "forced.yaml": forced},
+        command=command_line(serve, "--config vllm.yaml"),
+        forced=Forced(
+            command_line(serve, "--config forced.yaml"),
+            command_line(
+                f"vllm bench serve --model {job.target}",
+                "--dataset-name random --random-input-len {prompt_tokens}",
+                "--random-output-len {output_tokens} --ignore-eos",
+                "--max-concurrency {batch} --num-prompts {requests}",
+            ),
+            "Prometheus: 1 + vllm:spec_decode_num_accepted_tokens / vllm:spec_decode_num_drafts",
+        ),
+        notes=notes,
+    )
+
+
+def server_settings(job: Job) -> dict[str, Any]:
+    """The server's settings by the names of its options."""
+    settings: dict[str, Any] = {"dtype": job.dtype, "max-num-seqs": job.structure.largest_batch}
+    if job.devices > 1:
+        settings["tensor-parallel-size"] = job.devices
+    if job.drafting.drafter != "none":
+        settings["speculative-config"] = _speculative(job)
+    return settings
+
+
+def _speculative(job: Job) -> dict[str, Any]:
+    drafting = job.drafting
+    config: dict[str, Any] = {"method": _METHODS[drafting.drafter]}
+    if drafting.drafter in _OWN_WEIGHTS:
+        config["model"] = job.draft
+        if job.devices > 1:
+            config["draft_tensor_parallel_size"] = job.devices
+    config["num_speculative_tokens"] = drafting.tokens
+    if drafting.drafter == "text":
+        shortest, longest = drafting.match
+        config |= {"prompt_lookup_min": shortest, "prompt_lookup_max": longest}
+    if drafting.drafter == "model" and drafting.drawn:
+        config["draft_sample_method"] = "probabilistic"
+    if job.ranges:
+        config["num_speculative_tokens_per_batch_size"] = [list(part) for part in job.ranges]
+    return config
+
+
+def _synthetic(job: Job) -> dict[str, Any]:
+    """Accepts as many as are predicted, whatever was drafted."""
+    most = job.drafting.tokens + 1
+    length = min(max(job.forced.tokens_per_round.mean, 1.0), float(most))
+    return {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": round(length, 3)}

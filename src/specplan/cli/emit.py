@@ -1,0 +1,51 @@
+"""`specplan emit`: the configuration of an engine that serves a plan, and what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specplan.cli.options import JsonOption
+from specplan.cli.output import interval_words, print_json
+
+
+def emit(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR_OR_PROBLEM",
+            help="A bundle that `specplan optimize` wrote, or a problem file.",
+            show_default=False,
+        ),
+    ],
+    engine: Annotated[
+        str,
+        typer.Option("--engine", metavar="NAME[@VERSION]", help="See `specplan engines`."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")],
+    any_version: Annotated[
+        bool,
+        typer.Option(
+            "--any-version", help="Write for the newest known version where this one is not known."
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write the files with which an engine serves a plan, and what is lost by it."""
+    from specplan.emitting import emit as project
+    from specplan.progress import terminal_progress
+
+    with terminal_progress() as progress:
+        done = project(source, engine, out=out, any_version=any_version, progress=progress)
+    if json:
+        print_json({**done.as_dict(), "folder": str(done.folder)})
+        return
+    print(f"{done.table.title} {done.table.version}: {done.emitted.method}, {done.emitted.words}")
+    if done.ratio is not None:
+        print(f"Not the chosen plan ({done.chosen.method}, {done.chosen.words}):")
+        for words in done.refusals:
+            print(f"  {words}")
+        print(f"Its speed is {interval_words(done.ratio, '.3g')} times that of the chosen plan.")
+    print(f"\n{done.emission.command}\n\nFiles: {out} (start with README.md)")

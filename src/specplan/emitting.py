@@ -1,0 +1,206 @@
+"""Projecting a plan onto an engine: its files, or those of the best plan that it can express."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specplan.backends.bundle import MANIFEST, Bundle, load_bundle
+from specplan.backends.engines.job import Emission, Job, Load
+from specplan.backends.engines.registry import open_table, project
+from specplan.backends.engines.report import Choice, Projection, write_projection
+from specplan.backends.engines.table import Table
+from specplan.cost_models.intervals import Interval
+from specplan.ir.errors import UsageError
+from specplan.ir.folders import check_destination
+from specplan.ir.plan import MODULE_PREFIX
+from specplan.planner.candidates import estimate_as_dict
+from specplan.planner.comparing import speedup
+from specplan.planner.search import SearchResult, search
+from specplan.problems import as_problem
+from specplan.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from specplan.planner.candidates import Candidate
+    from specplan.planner.problem import Problem, Workload
+    from specplan.problems import ProblemLike
+
+
+def emit(
+    source: Bundle | ProblemLike,
+    engine: str,
+    *,
+    out: Path | str,
+    any_version: bool = False,
+    progress: Progress = silent,
+) -> Projection:
+    """Write what an engine needs to serve a plan.
+
+    A bundle's plan is taken as it is where the engine can express it. Otherwise, and for a problem,
+    the search chooses; a chosen plan that the engine cannot express gives way to the best one that
+    it can, and the projection tells what is lost.
+
+    Args:
+        source: a bundle or its folder, or a problem.
+        engine: `NAME`, for the newest version that is known, or `NAME@VERSION`.
+        out: folder for the files; it may hold an earlier projection.
+        any_version: write for the newest known version when the one asked for is not known.
+        progress: told of everything that takes long.
+
+    Raises:
+        UsageError: the engine or its version is not known, or the problem or bundle is broken.
+        InfeasibleError: no plan keeps the limits.
+        MissingCapabilityError: the engine cannot even decode plainly.
+    """
+    table = open_table(engine, any_version=any_version)
+    folder = Path(out).resolve()
+    check_destination(folder, "projection.json", "projection")
+    bundle = _bundle(source)
+    if bundle is None:
+        assert not isinstance(source, Bundle)
+        problem = as_problem(source)
+    else:
+        from specplan.contest import problem_of
+
+        problem = problem_of(bundle)
+        told = _told(bundle)
+        if not table.refusals(bundle.plan):
+            return _written(table, problem, told, told, None, (), folder)
+    return _searched(table, problem, bundle, folder, progress)
+
+
+def _bundle(source: Bundle | ProblemLike) -> Bundle | None:
+    if isinstance(source, Bundle):
+        return source
+    if isinstance(source, str | Path) and (Path(source).is_dir() or Path(source).name == MANIFEST):
+        return load_bundle(source)
+    return None
+
+
+def _searched(
+    table: Table, problem: Problem, bundle: Bundle | None, folder: Path, progress: Progress
+) -> Projection:
+    """The best plan as the problem has it, and the best that the engine can express."""
+    from specplan.api import gather
+
+    def pricing(done: int, total: int) -> None:
+        progress("pricing candidates", done, total)
+
+    facts = gather(problem, progress)
+    free = replace(facts, capabilities=None)  # a problem asks for the best plan of all
+    whole = search(free if bundle is None else facts, pricing)
+    wanted = _of_bundle(whole, bundle)
+    assert wanted.plan is not None, "what is chosen has a plan"
+    reasons = tuple(refusal.words for refusal in table.refusals(wanted.plan))
+    if not reasons:
+        choice = _choice(whole, wanted)
+        return _written(table, problem, choice, choice, None, (), folder)
+    own = search(replace(facts, capabilities=table), pricing)
+    ratio = speedup(own.chosen, wanted, problem.objective)
+    chosen, emitted = _choice(whole, wanted), _choice(own, own.chosen)
+    return _written(table, problem, chosen, emitted, ratio, reasons, folder)
+
+
+def _of_bundle(whole: SearchResult, bundle: Bundle | None) -> Candidate:
+    """The candidate whose plan is the bundle's; the chosen one for a problem.
+
+    Raises:
+        UsageError: what the bundle was planned from has changed.
+    """
+    if bundle is None:
+        return whole.chosen
+    for candidate in (whole.chosen, *whole.candidates):
+        if candidate.plan == bundle.plan and candidate.priced:
+            return candidate
+    raise UsageError(
+        "its plan is no longer among the candidates: what it was planned from has changed",
+        where=str(bundle.folder),
+        remedy="Run `specplan optimize` again, or give the problem instead of the bundle.",
+    )
+
+
+def _choice(result: SearchResult, candidate: Candidate) -> Choice:
+    assert candidate.plan is not None, "only plans are chosen"
+    estimates = [estimate_as_dict(estimate) for estimate in candidate.estimates]
+    gain = speedup(candidate, result.plain, result.facts.problem.objective)
+    return Choice(candidate.plan, candidate.method, candidate.words, gain, _loads(estimates))
+
+
+def _told(bundle: Bundle) -> Choice:
+    """A bundle's plan with what its report says of it."""
+    report = bundle.report
+    entry = report["candidates"][report["chosen"]]
+    gain = Interval(**report["explanation"]["speedup"])
+    return Choice(bundle.plan, entry["method"], entry["words"], gain, _loads(entry["estimates"]))
+
+
+def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:
+    return tuple(
+        Load(
+            batch=int(estimate["batch"]),
+            prompt_tokens=int(estimate["prompt_tokens"]),
+            output_tokens=int(estimate["output_tokens"]),
+            tokens_per_round=Interval(**estimate["tokens_per_round"]),
+            tokens_per_second=Interval(**estimate["tokens_per_second_end_to_end"]),
+        )
+        for estimate in estimates
+    )
+
+
+def _written(
+    table: Table,
+    problem: Problem,
+    chosen: Choice,
+    emitted: Choice,
+    ratio: Interval | None,
+    refusals: tuple[str, ...],
+    folder: Path,
+) -> Projection:
+    job = Job(
+        table=table,
+        plan=emitted.plan,
+        paths=_paths(problem, emitted.plan.models_run),
+        loads=emitted.loads,
+        devices=_sharing(problem.device),
+        dtype=problem.models.target.dtype,
+        sampling=_sampling(problem.workload),
+    )
+    emission: Emission = project(table, job)
+    projection = Projection(
+        table, problem.objective, chosen, emitted, ratio, refusals, emission, folder
+    )
+    write_projection(projection)
+    return projection
+
+
+def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:
+    """Folder of each model; the target's own modules are in its folder."""
+    models = problem.models
+    return {
+        role: str(
+            models.target.path
+            if role == "target" or role.startswith(MODULE_PREFIX)
+            else models.draft(role).path
+        )
+        for role in ("target", *roles)
+    }
+
+
+def _sampling(workload: Workload) -> dict[str, float]:
+    """Settings of sampling by name; empty for greedy decoding."""
+    if workload.greedy:
+        return {}
+    return {
+        "temperature": workload.temperature,
+        "top_k": workload.top_k,
+        "top_p": workload.top_p,
+    }
+
+
+def _sharing(device: str) -> int:
+    """Devices that share every layer: 8 of `8xh100-sxm`."""
+    found = re.match(r"(\d+)x", device)
+    return 1 if found is None else int(found[1])

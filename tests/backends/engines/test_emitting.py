@@ -1,0 +1,146 @@
+"""From a problem or a bundle to an engine's files, and the price of what it cannot express."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specplan import optimize
+from specplan.backends.engines.registry import open_table
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.emitting import emit
+from specplan.ir.errors import UsageError
+from specplan.planner.comparing import score
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.loading import problem_from_dict
+from specplan.planner.search import search
+from specplan.problems import capabilities_of
+from tests.planner.example_facts import example_facts
+from tests.planner.rich_facts import rich_facts
+
+WIDE = [[0.45, 0.25, 0.15]]
+"""A drafter whose second choices are worth a tree."""
+
+
+def problem(folder: Path, hazards: Any = None, *, dense: bool = False) -> dict[str, Any]:
+    """A problem with ready profiles, those of the draft and head changed.
+
+    The target is a mixture of experts with something of every kind that drafts, or a dense model
+    with a draft model.
+    """
+    facts = example_facts(folder) if dense else rich_facts(folder)
+    for name, profile in facts.profiles.items():
+        if hazards is not None and name in ("draft", "head"):
+            profile = AcceptanceProfile.from_hazards(hazards, key=profile.key, trials=1000)
+        profile.save(folder / f"{name}.json")
+    value = facts.problem.model_dump(mode="json")
+    value["acceptance"] = {name: str(folder / f"{name}.json") for name in facts.profiles}
+    return value
+
+
+def facts_of(value: dict[str, Any]) -> ProblemFacts:
+    from specplan.api import gather
+    from specplan.progress import silent
+
+    return gather(problem_from_dict(value | {"backend": "none"}), silent)
+
+
+def test_a_problem_for_an_engine_chooses_what_it_can_express(tmp_path: Path) -> None:
+    value = problem(tmp_path, WIDE)
+    table = open_table("vllm")
+    bound = optimize(value | {"backend": "vllm"}).search
+    assert capabilities_of(problem_from_dict(value | {"backend": "vllm@0.32"})) == table
+    refused = [c for c in bound.candidates if c.unsupported is not None]
+    assert any("trees were removed" in str(c.refusal) for c in refused)
+    assert any("first layers" in str(c.refusal) for c in refused)
+    assert all(c.priced and not c.admissible for c in refused)
+    expressible = [c for c in bound.candidates if c.plan and not table.refusals(c.plan)]
+    assert {c.method for c in expressible} >= {"draft_model", "eagle3", "mtp", "prompt_lookup"}
+    best = min(score(c, "latency") for c in expressible if c.priced)
+    assert score(bound.chosen, "latency") <= best * 1.01
+    with pytest.raises(UsageError, match="specplan emit"):
+        optimize(value | {"backend": "vllm"}, out=tmp_path / "bundle")
+
+
+def test_unknown_engines_and_versions_are_refused(tmp_path: Path) -> None:
+    value = problem(tmp_path)
+    with pytest.raises(UsageError, match='unknown backend "vlm"'):
+        optimize(value | {"backend": "vlm"})
+    with pytest.raises(UsageError, match="has not been verified"):
+        optimize(value | {"backend": "vllm@0.1"})
+    with pytest.raises(UsageError, match="no backend to run them"):
+        optimize(value | {"backend": "vllm", "device": "measured"})
+
+
+def test_the_projection_loss_is_the_ratio_of_the_two_prices(tmp_path: Path) -> None:
+    value = problem(tmp_path, WIDE, dense=True)
+    out = tmp_path / "vllm"
+    found = emit(value, "vllm", out=out)
+    facts = facts_of(value)
+    free = search(facts)
+    own = search(replace(facts, capabilities=open_table("vllm")))
+    assert open_table("vllm").refusals(free.chosen.plan)  # type: ignore[arg-type]
+    assert found.chosen.plan == free.chosen.plan and found.emitted.plan == own.chosen.plan
+    assert found.ratio is not None
+    expected = score(free.chosen, "latency") / score(own.chosen, "latency")
+    assert found.ratio.mean == pytest.approx(expected)
+    assert found.ratio.low <= found.ratio.mean <= found.ratio.high
+    assert found.ratio.mean < 1.0
+    told = json.loads((out / "projection.json").read_text(encoding="utf-8"))
+    assert told["expressible"] is False and told["refusals"] == list(found.refusals)
+    assert told["speed_of_emitted_over_chosen"]["mean"] == found.ratio.mean
+    assert told["chosen"]["speedup"]["mean"] > told["emitted"]["speedup"]["mean"] > 0
+    readme = (out / "README.md").read_text(encoding="utf-8")
+    assert "cannot be expressed" in readme and "loses" in readme
+    assert "vllm bench serve" in readme and "--config forced.yaml" in readme
+    settings = yaml.safe_load((out / "vllm.yaml").read_text(encoding="utf-8"))
+    assert settings["speculative-config"]["num_speculative_tokens"] >= 1
+    assert (out / "serve.sh").read_text(encoding="utf-8").startswith("#!/bin/sh\n")
+
+
+def test_a_plan_that_is_expressed_loses_nothing(tmp_path: Path) -> None:
+    value = problem(tmp_path) | {"methods": ["eagle3", "mtp"]}
+    value["workload"] |= {"batch_sizes": [1]}
+    out = tmp_path / "out"
+    for engine in ("vllm", "tensorrt_llm", "sglang"):
+        found = emit(value | {"backend": engine}, engine, out=out)
+        own = optimize(value | {"backend": engine})
+        assert found.emitted.plan == own.plan
+        told = json.loads((out / "projection.json").read_text(encoding="utf-8"))
+        assert told["engine"]["name"] == engine
+        names = {path.name for path in out.iterdir()}
+        assert names >= {"README.md", "projection.json", "serve.sh", f"{engine}.yaml"}
+        others = {"vllm", "tensorrt_llm", "sglang"} - {engine}
+        assert not names & {f"{other}.yaml" for other in others}, "the folder is replaced whole"
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    value = problem(tmp_path)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds no projection"):
+        emit(value, "vllm", out=full)
+    assert [path.name for path in full.iterdir()] == ["mine.txt"]
+
+
+def test_any_version_is_marked(tmp_path: Path) -> None:
+    value = problem(tmp_path)
+    with pytest.raises(UsageError, match="--any-version"):
+        emit(value, "sglang@9", out=tmp_path / "out")
+    emit(value, "sglang@9", out=tmp_path / "out", any_version=True)
+    readme = (tmp_path / "out/README.md").read_text(encoding="utf-8")
+    assert "Not verified for 9" in readme
+
+
+@pytest.mark.parametrize("device", ["h200", "8xh100-sxm"])
+def test_devices_that_share_layers_are_told(tmp_path: Path, device: str) -> None:
+    value = problem(tmp_path) | {"device": device, "methods": ["eagle3"]}
+    emit(value, "vllm", out=tmp_path / "out")
+    settings = yaml.safe_load((tmp_path / "out/vllm.yaml").read_text(encoding="utf-8"))
+    assert settings.get("tensor-parallel-size", 1) == (8 if device.startswith("8x") else 1)

@@ -1,0 +1,96 @@
+"""Who drafts, in which shape and when is read off the ops of a plan, never off its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from specplan.backends.engines.structure import read_structure
+from tests.backends.engines.examples import by_batch, plans, setting, shrinking_head, stopping
+from tests.ir.plans_on_disk import NAMES, plan_of
+
+EXPECTED = {
+    "plain": ("none", "empty", 0, 0),
+    "model": ("model", "chain", 4, 4),
+    "model_drawn": ("model", "chain", 4, 4),
+    "head": ("head", "chain", 3, 3),
+    "modules": ("modules", "chain", 2, 2),
+    "block": ("block", "chain", 5, 5),
+    "text": ("text", "chain", 8, 8),
+    "past": ("past", "chain", 8, 8),
+    "first_layers": ("first_layers", "chain", 3, 3),
+    "head_dynamic_tree": ("head", "dynamic tree", 59, 6),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_who_drafts_what(name: str) -> None:
+    plan = replace(plans()[name], name="another")
+    found = read_structure(plan).longest
+    assert (found.drafter, found.shape, found.tokens, found.depth) == EXPECTED[name]
+    assert found.unusual == ()
+
+
+def test_details_that_engines_are_told() -> None:
+    told = {name: read_structure(plan).longest for name, plan in plans().items()}
+    assert told["model"].models == ("draft",) and not told["model"].drawn
+    assert told["model_drawn"].drawn
+    assert told["model_tree"].shape == "static tree" and told["model_tree"].widest > 1
+    assert told["head"].target_layers == (2, 6, 9)
+    assert told["modules"].models == ("module_0",)
+    assert told["block"].block == (7, 31999)
+    assert told["text"].match == (1, 3)
+    assert told["first_layers"].exit_layer == 1
+    assert told["head_dynamic_tree"].widest == 10
+
+
+UNUSUAL = {
+    "contrastive": "op mix",
+    "early_exit_confident": "op measure",
+    "growing_tree": "stops early",
+    "judged_drafting": "stops early",
+    "merged_trees": "op graft",
+    "self_draft_view": "a reduced view of a cache",
+    "sparse_cache_hierarchy": "a reduced view of a cache",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plan_of_the_language_has_a_structure(name: str) -> None:
+    structure = read_structure(plan_of(name))
+    assert structure.rounds and structure.ranges[-1][1] is None
+    told = " ".join(words for item in structure.rounds.values() for words in item.unusual)
+    if name in UNUSUAL:
+        assert UNUSUAL[name] in told
+
+
+def test_plans_of_the_language_that_stand_for_common_ones() -> None:
+    told = {name: read_structure(plan_of(name)).longest for name in NAMES}
+    assert told["draft_chain"].drafter == "model"
+    assert told["static_tree"].shape == "static tree"
+    assert told["skipped_layers"].drafter == "some_layers"
+    assert told["early_exit_verified"].drafter == "first_layers"
+    assert told["prompt_lookup"].drafter == "text"
+    assert told["block_drafter"].drafter == "block"
+
+
+def test_ranges_of_batch_sizes() -> None:
+    shrinking = read_structure(shrinking_head())
+    assert shrinking.axes == {"batch"}
+    assert shrinking.lengths == ((1, 4, 5), (5, None, 2))
+    stops = read_structure(stopping("eagle3", "chain of 5 by head"))
+    assert stops.lengths == ((1, 4, 5), (5, None, 0))
+    same = setting("eagle3", "chain of 2 by head")
+    three = read_structure(by_batch([("batch <= 2", same), ("batch <= 9", same), ("", same)]))
+    assert three.lengths == ((1, None, 2),)
+
+
+def test_a_schedule_by_context_says_so() -> None:
+    long = by_batch(
+        [
+            ("context <= 100 and batch <= 2", setting("eagle3", "chain of 5 by head")),
+            ("", setting("eagle3", "chain of 2 by head")),
+        ]
+    )
+    assert read_structure(long).axes == {"batch", "context"}
