@@ -99,7 +99,7 @@ def _searched(
         choice = _choice(whole, wanted)
         return _written(table, problem, choice, choice, None, (), folder)
     own = search(replace(facts, capabilities=table), pricing)
-    ratio = speedup(own.chosen, wanted, problem.objective)
+    ratio = speedup(own.chosen, wanted, facts.objective)
     chosen, emitted = _choice(whole, wanted), _choice(own, own.chosen)
     return _written(table, problem, chosen, emitted, ratio, reasons, folder)
 
@@ -125,7 +125,7 @@ def _of_bundle(whole: SearchResult, bundle: Bundle | None) -> Candidate:
 def _choice(result: SearchResult, candidate: Candidate) -> Choice:
     assert candidate.plan is not None, "only plans are chosen"
     estimates = [estimate_as_dict(estimate) for estimate in candidate.estimates]
-    gain = speedup(candidate, result.plain, result.facts.problem.objective)
+    gain = speedup(candidate, result.plain, result.facts.objective)
     return Choice(candidate.plan, candidate.method, candidate.words, gain, _loads(estimates))
 
 
