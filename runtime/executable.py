@@ -22,8 +22,9 @@ class Observer(Protocol):
 
         Args:
             op: keyword of the op, for `accept`, `grow` and `commit` with
-                `:rule`, `:how`, and `:chain` or `:tree`; for a `forward` that is not a pass of
-                the whole stack with its logits, `:` and its `forward_variant`.
+                `:rule`, `:how`, and `:chain` or `:tree`; `pick:best` for a choice by score;
+                for a `forward` that is not a pass of the whole stack with its logits, `:`
+                and its `forward_variant`.
             model: name of the model it runs, or None.
             batch: rows.
             width: tokens or nodes per row.

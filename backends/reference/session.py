@@ -173,7 +173,11 @@ class ReferenceSession:
 
     def pick(self, op: Pick, scope: Scope) -> None:
         """Some nodes of a tree."""
-        scope[op.results[0]] = choosing.pick(op, _get(scope, op.tree, Tree))
+        tree = _get(scope, op.tree, Tree)
+        if op.best is not None:
+            among = tree.size if op.of == "all" else len(tree.newest)
+            self.observed = Observed(variant="best", width=among)
+        scope[op.results[0]] = choosing.pick(op, tree)
 
     def prune(self, op: Prune, scope: Scope) -> None:
         """The nodes that were chosen, and their ancestors."""
