@@ -66,7 +66,6 @@ class DynamicTree(Method[DynamicTreeOptions]):
     )
     paper: ClassVar[str] = "Li et al. 2024, arXiv 2406.16858"
     needs_draft_model: ClassVar[bool] = True
-    runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[DynamicTreeOptions] | Refusal]:
         """Per draft model, trees by beam, depth and verified nodes."""
