@@ -2,8 +2,9 @@
 
 Of `speculative-num-steps`, `speculative-eagle-topk` and `speculative-num-draft-tokens` all three
 are given or none; with one child per node the last is steps + 1, for the root is counted. Trees
-(more than one child) need the overlap scheduler off. Draft lengths by batch size are slots of the
-adaptive file, which wants one child per node and at least one step.
+(more than one child) need the overlap scheduler off, and pages of one token with most attention
+backends. Draft lengths by batch size are slots of the adaptive file, by the first batch size of
+each (padded to that of a CUDA graph); they want one child per node.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _settings(job: Job) -> dict[str, Any]:
             "speculative-ngram-max-bfs-breadth": drafting.widest,
         }
     if drafting.widest > 1:
-        settings["disable-overlap-schedule"] = True
+        settings |= {"disable-overlap-schedule": True, "page-size": 1}
     if job.ranges:
         settings |= {"speculative-adaptive": True, "speculative-adaptive-config": "adaptive.json"}
     return settings
@@ -99,7 +100,7 @@ def _adaptive(job: Job) -> dict[str, Any]:
 def _notes(job: Job) -> tuple[str, ...]:
     notes = []
     if job.drafting.widest > 1:
-        notes.append("The overlap scheduler is off, for trees do not work with it.")
+        notes.append("Overlap is off and pages hold one token: trees work with nothing else.")
     if job.drafting.drafter == "model":
         notes.append("Do not add --enable-dp-attention: it does not work with a draft model.")
     if job.drafting.drafter in ("text", "past"):

@@ -84,6 +84,7 @@ class Table:
         against: what was read or run.
         drafters: who may draft.
         why: reasons that are told with refusals, by drafter, shape or `schedule`.
+        dtypes: number types of the target that it takes.
         asked: the version asked for where it is not this one, else "".
     """
 
@@ -96,6 +97,7 @@ class Table:
     against: str
     drafters: Mapping[str, Ability]
     why: Mapping[str, str] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = ("auto", "bfloat16", "float16", "float32")
     asked: str = ""
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
@@ -191,4 +193,5 @@ def _table(version: str, data: Mapping[str, Any]) -> Table:
         drafters[drafter] = Ability(**settings)
     if data["level"] not in get_args(Level):
         raise ValueError(f"{data['engine']}.yaml: no level is called {data['level']}")
-    return Table(**{**data, "version": version, "drafters": drafters})
+    told = {key: tuple(item) if isinstance(item, list) else item for key, item in data.items()}
+    return Table(**{**told, "version": version, "drafters": drafters})

@@ -159,13 +159,20 @@ def _written(
     refusals: tuple[str, ...],
     folder: Path,
 ) -> Projection:
+    dtype = problem.models.target.dtype
+    if dtype not in table.dtypes:
+        raise UsageError(
+            f"{table.title} does not serve a model in {dtype}",
+            where="models.target.dtype",
+            remedy=f"It takes {', '.join(table.dtypes)}.",
+        )
     job = Job(
         table=table,
         plan=emitted.plan,
         paths=_paths(problem, emitted.plan.models_run),
         loads=emitted.loads,
         devices=_sharing(problem.device),
-        dtype=problem.models.target.dtype,
+        dtype=dtype,
         sampling=_sampling(problem.workload),
     )
     emission: Emission = project(table, job)

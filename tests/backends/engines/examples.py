@@ -27,6 +27,9 @@ PATHS = {
 }
 
 
+TREE = "dynamic tree of 8, beam 2, depth 3, by draft"
+
+
 @cache
 def facts(temperature: float = 0.0, batch: int = 16) -> ProblemFacts:
     """A target with something of every kind that may draft for it."""
@@ -76,6 +79,7 @@ def plans(batch: int = 16) -> dict[str, Plan]:
         "text": setting("prompt_lookup", "up to 8 tokens after a match of 1 to 3", 0.0, batch),
         "past": setting("suffix", "up to 8 tokens of past outputs", 0.0, batch),
         "first_layers": setting("early_exit", "chain of 3 after layer 1", 0.0, batch),
+        "model_dynamic_tree": setting("dynamic_tree", TREE, 0.0, batch),
         "head_dynamic_tree": dynamic_tree(),
     }
 

@@ -54,7 +54,7 @@ def test_a_problem_for_an_engine_chooses_what_it_can_express(tmp_path: Path) -> 
     value = problem(tmp_path, WIDE)
     table = open_table("vllm")
     bound = optimize(value | {"backend": "vllm"}).search
-    assert capabilities_of(problem_from_dict(value | {"backend": "vllm@0.32"})) == table
+    assert capabilities_of(problem_from_dict(value | {"backend": "vllm@0.33"})) == table
     refused = [c for c in bound.candidates if c.unsupported is not None]
     assert any("trees were removed" in str(c.refusal) for c in refused)
     assert any("first layers" in str(c.refusal) for c in refused)
@@ -127,6 +127,15 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no projection"):
         emit(value, "vllm", out=full)
     assert [path.name for path in full.iterdir()] == ["mine.txt"]
+
+
+def test_a_number_type_that_an_engine_lacks(tmp_path: Path) -> None:
+    value = problem(tmp_path)
+    value["models"]["target"]["dtype"] = "float64"
+    value |= {"acceptance": {}, "sources": [], "device": "cpu-generic"}
+    with pytest.raises(UsageError, match="does not serve a model in float64"):
+        emit(value, "vllm", out=tmp_path / "out")
+    assert emit(value, "transformers", out=tmp_path / "out").emission.documents
 
 
 def test_any_version_is_marked(tmp_path: Path) -> None:

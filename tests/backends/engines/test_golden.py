@@ -26,6 +26,7 @@ def cases() -> dict[str, Plan]:
     alone = {f"{name}_batch_1": plan for name, plan in plans(1).items()}
     schedules = {
         "head_shrinking": shrinking_head(),
+        "head_stopping": stopping("eagle3", "chain of 5 by head"),
         "text_stopping": stopping("prompt_lookup", LOOKUP),
     }
     return plans() | alone | schedules

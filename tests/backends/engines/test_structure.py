@@ -20,6 +20,7 @@ EXPECTED = {
     "text": ("text", "chain", 8, 8),
     "past": ("past", "chain", 8, 8),
     "first_layers": ("first_layers", "chain", 3, 3),
+    "model_dynamic_tree": ("model", "dynamic tree", 8, 3),
     "head_dynamic_tree": ("head", "dynamic tree", 59, 6),
 }
 

@@ -81,7 +81,8 @@ def test_schedules() -> None:
     shrinking, stops = shrinking_head(), stopping("eagle3", "chain of 5 by head")
     assert not words("vllm", shrinking) and not words("vllm", stops)
     assert not words("sglang", shrinking)
-    assert "cannot stop drafting" in words("sglang", stops)
+    assert not words("sglang@0.5.23", stops)
+    assert "cannot stop drafting" in words("sglang@0.5.16", stops)
     assert not words("tensorrt_llm", shrinking)
     assert "loses track" in words("tensorrt_llm", stops)
     lookup = stopping("prompt_lookup", "up to 8 tokens after a match of 1 to 3")
@@ -104,10 +105,10 @@ def test_schedules_that_no_engine_has() -> None:
 
 
 def test_versions() -> None:
-    assert open_table("vllm").version == "0.32"
+    assert open_table("vllm").version == "0.33"
     assert open_table("vllm@0.32.1").asked == "0.32.1"
     assert open_table("tensorrt_llm@1.3.0rc27").version == "1.3"
-    assert open_table("vllm@0.3", any_version=True).version == "0.32"
+    assert open_table("vllm@0.3", any_version=True).version == "0.33"
     for unknown in ("vllm@0.3", "vllm@0.320", "sglang@1.0", "llama_cpp@b1"):
         with pytest.raises(UsageError, match="--any-version"):
             open_table(unknown)

@@ -48,7 +48,9 @@ def test_vllm_drafts_whole_turns_of_several_modules() -> None:
     assert not open_table("vllm").refusals(one) and not open_table("vllm").refusals(odd)
 
 
-@pytest.mark.parametrize("name", ["model", "head", "modules", "head_dynamic_tree"])
+@pytest.mark.parametrize(
+    "name", ["model", "head", "modules", "model_dynamic_tree", "head_dynamic_tree"]
+)
 def test_sglang_gets_all_three_and_counts_the_root(name: str) -> None:
     settings = emitted("sglang", plans()[name])["sglang.yaml"]
     three = [
@@ -58,11 +60,11 @@ def test_sglang_gets_all_three_and_counts_the_root(name: str) -> None:
         assert three[2] == three[0] + 1
         assert "disable-overlap-schedule" not in settings
     else:
-        assert three == [6, 10, 60]
-        assert settings["disable-overlap-schedule"] is True
+        assert three == ([6, 10, 60] if name.startswith("head") else [3, 2, 9])
+        assert settings["disable-overlap-schedule"] is True and settings["page-size"] == 1
 
 
-def test_sglang_adapts_with_one_child_per_node_and_at_least_one_step() -> None:
+def test_sglang_adapts_by_the_first_batch_size_of_each_range() -> None:
     documents = emitted("sglang", shrinking_head())
     assert documents["sglang.yaml"]["speculative-eagle-topk"] == 1
     slots = {key: slot for key, slot in documents["adaptive.json"].items() if key.isdigit()}
