@@ -193,5 +193,8 @@ def _table(version: str, data: Mapping[str, Any]) -> Table:
         drafters[drafter] = Ability(**settings)
     if data["level"] not in get_args(Level):
         raise ValueError(f"{data['engine']}.yaml: no level is called {data['level']}")
-    told = {key: tuple(item) if isinstance(item, list) else item for key, item in data.items()}
-    return Table(**{**told, "version": version, "drafters": drafters})
+    told: dict[str, Any] = {
+        key: tuple(item) if isinstance(item, list) else item for key, item in data.items()
+    }
+    told |= {"version": version, "drafters": drafters}
+    return Table(**told)
