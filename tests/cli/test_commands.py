@@ -234,3 +234,20 @@ def test_exit_codes_of_broken_and_infeasible_problems(folder: Path, bundle: Path
         assert done.stdout == "" and not (folder / "other").exists()
     full = specplan_here("optimize", str(folder / "problem.yaml"), "--out", str(folder))
     assert full.returncode == 2 and "--out" in full.stderr
+
+
+def test_goodput_at_a_load(folder: Path, bundle: Path, tmp_path: Path) -> None:
+    """As JSON, in words, and by the API: the same load, modelled, with the front beside it."""
+    workload = problem()["workload"] | {"batch_sizes": [1, 4], "request_rate": 3.0}
+    path = folder / "goodput.yaml"
+    path.write_text(yaml.safe_dump(problem(objective="goodput", workload=workload)))
+    told = specplan_here("optimize", str(path), "--json")
+    assert told.returncode == 0, told.stderr
+    explanation = json.loads(told.stdout)["explanation"]
+    served = explanation["chosen"]["at_load"]
+    assert served["request_rate"] == 3.0 and served["basis"].startswith("modelled")
+    assert {point["batch"] for point in explanation["pareto"]} <= {1, 4}
+    result = package.optimize(path, out=tmp_path / "bundle")
+    assert result.at_load is not None and result.at_load.goodput.mean == served["goodput"]["mean"]
+    assert "At 3 requests/s, modelled" in result.explain()
+    assert package.explain(tmp_path / "bundle") == result.explain()

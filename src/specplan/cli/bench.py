@@ -125,7 +125,7 @@ def _check(result: Comparison, bundle: Bundle, required: float | None) -> None:
 
     line = result.line(result.chosen)
     limits = bundle.problem["limits"]
-    missed = missed_limits(line, limits["ttft"], limits["tpot"], limits["request_latency"])
+    missed = missed_limits(line, limits["ttft"], limits["tpot"], limits.get("request_latency"))
     if required is not None and line.against_baseline < required:
         missed.append(
             f"{line.against_baseline:.2f} times as fast as plain decoding, "
