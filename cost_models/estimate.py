@@ -17,7 +17,7 @@ from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory import PlanMemory, plan_memory, runtime_of
-from specplan.cost_models.pricing import PricedOp, Unpriced, price_round
+from specplan.cost_models.pricing import PricedOp, Unpriced, own_error, price_round
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, UnpricedError
 from specplan.ir.plan import CacheState, Plan, Round
@@ -50,6 +50,7 @@ class Estimate:
         assumptions: what was taken for granted, in words.
         extrapolated: some time lies outside of what was measured.
         shared_error: of the device, the relative half width that all its times have in common.
+        own_error: of a round, the relative half width beside that one; see `own_error`.
     """
 
     batch: Quantity
@@ -71,6 +72,7 @@ class Estimate:
     assumptions: tuple[str, ...]
     extrapolated: bool
     shared_error: float = 0.0
+    own_error: Quantity = 0.0
 
     def cells(self) -> tuple[Estimate, ...]:
         """One estimate of plain numbers for each cell."""
@@ -155,6 +157,7 @@ class Pricer:
             assumptions=(*price.assumptions, *_assumptions(plan, item, drafting, self.batch)),
             extrapolated=request.extrapolated,
             shared_error=self.device.shared_error,
+            own_error=own_error(price, self.device.shared_error),
         )
 
     def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.cost import Cost, Quantity
+from specplan.cost_models.cost import Cost, Quantity, maximum
 from specplan.cost_models.demands import ForwardDemand, OpDemand, RoundDemands, round_demands
 from specplan.cost_models.intervals import NO_TIME, Seconds, side_by_side
 from specplan.cost_models.timing.device import UnpricedError
@@ -104,6 +104,22 @@ def price_round(
     parts = [(step.lane, _priced_op(step, seconds)) for step, seconds in priced]
     parts.append((None, PricedOp("round", None, 1, 1, clock.glue())))
     return RoundPrice(_wall_clock(priced, clock), _merged(parts), _assumptions(demands))
+
+
+def own_error(price: RoundPrice, shared_error: float) -> Quantity:
+    """Relative half width of a round's time beside an error that all times of the device share.
+
+    Passes of one model err together, and so do ops of one name; these and those independently.
+    """
+    widths: dict[str, Quantity] = {}
+    for part in price.breakdown:
+        above = part.seconds.high - part.seconds.median
+        own = maximum(above**2 - (shared_error * part.seconds.median) ** 2, 0.0) ** 0.5
+        name = part.model or part.op
+        widths[name] = widths.get(name, 0.0) + own
+    squares: Quantity = sum(width**2 for width in widths.values())
+    found: Quantity = squares**0.5 / maximum(price.seconds.median, 1e-300)
+    return found
 
 
 def round_cost(demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]) -> Cost:

@@ -1,13 +1,14 @@
 """Which candidate is better, and whether by more than the estimates can tell.
 
 The score of a candidate is what the objective makes of its estimates, lower is better: latency
-takes the mean over the cells (batch sizes, prompt lengths) of a request's seconds per output token,
-prefill included; throughput takes the seconds per output token of the device at the mean rate;
-goodput the seconds of a request at the load, as `specplan.planner.serving` models them.
+takes the geometric mean over the cells (batch sizes, prompt lengths) of a request's seconds per
+output token, prefill included, so that twice as fast counts alike in all of them; throughput takes
+the seconds per output token of the device at the mean rate; goodput the seconds of a request at
+the load, as `specplan.planner.serving` models them.
 
 Two candidates share most errors of a device: where both are wrong by the same factor, their ratio
-is right. What counts against a gain is therefore how much wider the candidate's own time is, and
-the interval of its acceptance.
+is right. What counts against a gain is therefore what both err by beside that (`shared_error` of
+the device), and the interval of the candidate's acceptance.
 """
 
 from __future__ import annotations
@@ -120,7 +121,13 @@ def _more_served(served: Served, base: Served) -> float:
 
 def _score(estimate: Estimate, request_seconds: Quantity, objective: str) -> float:
     cells = _cells(estimate, request_seconds, objective)
-    return float(cells.mean() if objective == "latency" else 1.0 / (1.0 / cells).mean())
+    return float(geometric_mean(cells) if objective == "latency" else 1.0 / (1.0 / cells).mean())
+
+
+def geometric_mean(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the last axis, of positive numbers."""
+    found: NDArray[np.float64] = np.exp(np.log(cells).mean(axis=-1))
+    return found
 
 
 def _cells(estimate: Estimate, request_seconds: Quantity, objective: str) -> NDArray[np.float64]:
@@ -130,9 +137,11 @@ def _cells(estimate: Estimate, request_seconds: Quantity, objective: str) -> NDA
 
 
 def _own(estimate: Estimate, plain: Estimate) -> Estimate:
-    """The estimate with the intervals of its times narrowed by the errors shared with `plain`."""
-    prefill = own_seconds(estimate.prefill, plain.prefill)
-    of_round = own_seconds(estimate.seconds_per_round, plain.seconds_per_round)
+    """The estimate with intervals of what is open of its times beside those of `plain`."""
+    shared = estimate.shared_error
+    prefills = (_beside(times.prefill, shared) for times in (estimate, plain))
+    prefill = _against(estimate.prefill, plain.prefill, np.hypot(*prefills))
+    of_round = own_round(estimate, plain)
     return replace(
         estimate,
         request_seconds=prefill + of_round.times(estimate.rounds),
@@ -141,17 +150,23 @@ def _own(estimate: Estimate, plain: Estimate) -> Estimate:
     )
 
 
-def own_seconds(seconds: Seconds, shared: Seconds) -> Seconds:
-    """A time, the relative widths of its interval lessened by those of one of the same device."""
-    below, above = _relative(seconds)
-    shared_below, shared_above = _relative(shared)
-    return Seconds(
-        seconds.median,
-        seconds.median * minimum(1.0, below / maximum(shared_below, 1e-9)),
-        seconds.median * maximum(1.0, above / shared_above),
-    )
+def own_round(estimate: Estimate, plain: Estimate) -> Seconds:
+    """The time of a round with what is open of its ratio to that of `plain`.
+
+    The errors that they do not share, of both, add in quadrature.
+    """
+    error = np.hypot(estimate.own_error, plain.own_error)
+    return _against(estimate.seconds_per_round, plain.seconds_per_round, error)
 
 
-def _relative(seconds: Seconds) -> tuple[Quantity, Quantity]:
-    median = maximum(seconds.median, 1e-300)
-    return seconds.low / median, maximum(seconds.high / median, 1.0)
+def _against(seconds: Seconds, plain: Seconds, error: Quantity) -> Seconds:
+    """A time within that relative error; a time is as long as itself."""
+    factor = 1.0 + (seconds.median != plain.median) * error
+    return Seconds(seconds.median, seconds.median / factor, seconds.median * factor)
+
+
+def _beside(seconds: Seconds, shared_error: float) -> Quantity:
+    """Relative half width of a time's interval beside an error that others share."""
+    wider = seconds.high / maximum(seconds.median, 1e-300) - 1.0
+    found: Quantity = maximum(wider**2 - shared_error**2, 0.0) ** 0.5
+    return found

@@ -26,14 +26,14 @@ def best_schedule(
     """The best schedule over the workload's cells; None where one round does for all of them.
 
     A candidate that drafts takes part in the cells where it beats plain decoding by more than its
-    own interval.
+    own interval. Every cell counts alike: by its cost over the least that is possible there.
     """
     priced, costs = _priced_cells(facts, candidates, plain)
     if isinstance(facts.objective, Load):
         costs = _at_any_load(facts, priced, costs, plain)
     if costs.shape[1] == 1 or np.isinf(costs).all(axis=0).any():
         return None
-    which = best_rounds(costs)
+    which = best_rounds(costs / costs.min(axis=0))
     rounds = list(dict.fromkeys(which.tolist()))
     if len(rounds) == 1:
         return None

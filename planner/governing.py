@@ -11,7 +11,7 @@ from specplan.ir.types import TreeType
 from specplan.planner.as_data import interval_data, seconds_data
 from specplan.planner.break_even import draft_steps
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import own_seconds
+from specplan.planner.comparing import own_round
 
 
 def governing_law(
@@ -77,7 +77,7 @@ def _values(law: str, estimate: Estimate, plain: Estimate) -> dict[str, Any]:
 
 def _speedup(estimate: Estimate, plain: Estimate) -> dict[str, float]:
     """Tokens per round over its time in plain rounds, errors shared with plain left out."""
-    own = own_seconds(estimate.seconds_per_round, plain.seconds_per_round)
+    own = own_round(estimate, plain)
     tokens, target = estimate.tokens_per_round, plain.seconds_per_round.median
     return interval_data(
         Interval(

@@ -46,8 +46,9 @@ def best_rounds(costs: Floats) -> Integers:
     """Which candidate runs in each cell.
 
     Args:
-        costs: [candidates, cells], time per token; infinite where a limit forbids a candidate.
-            A candidate may be the only one of a cell.
+        costs: [candidates, cells], time per token, by the least of each cell where all cells are
+            to count alike; infinite where a limit forbids a candidate. A candidate may be the only
+            one of a cell.
 
     Returns:
         Candidate of each cell, [cells]; at most `MOST_ROUNDS` different ones, and a single one

@@ -4,8 +4,8 @@ Every candidate's time is recomputed under draws of what the estimates leave ope
 the world for all candidates of a draw:
 
 * device: per model (and for all other ops together) one factor that every pass of it shares, and
-  one for each width of its passes; their half widths are those of the estimates, split so that the
-  shared part carries `SHARED` of the variance;
+  one for each width of its passes; their half widths are those of the estimates less what all times
+  of the device have in common, split so that the shared part carries `SHARED` of the variance;
 * acceptance: per proposer, the draws of its profile (`AcceptanceProfile.token_draws`).
 
 The value of measuring one of them is the expected value of partial perfect information (Raiffa and
@@ -27,7 +27,7 @@ from specplan.cost_models.cost import maximum
 from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.intervals import Seconds
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import score
+from specplan.planner.comparing import geometric_mean, score
 from specplan.planner.objectives import Load, Objective
 from specplan.planner.serving import Times, serve
 
@@ -154,7 +154,7 @@ class _Worlds:
         if isinstance(objective, Load):
             return serve(objective, whole, times).score
         per_token = times.request / whole.output_tokens
-        found: Floats = per_token.mean(axis=1)
+        found = geometric_mean(per_token)
         if objective == "throughput":
             found = 1.0 / (whole.batch / per_token).mean(axis=1)
         return found
@@ -175,14 +175,15 @@ class _Worlds:
             return self._priced[id(part)]
         estimate = part.estimate
         assert estimate is not None, "only prices are compared"
+        shared = estimate.shared_error
         ops = [
-            self._scaled(op.seconds, op.model or "ops", f"{op.op} {op.width}")
+            self._scaled(op.seconds, op.model or "ops", f"{op.op} {op.width}", shared)
             for op in estimate.breakdown
         ]
         # lanes overlap: a round may take less than the sum of its ops
         whole = sum(op.seconds.median for op in estimate.breakdown)
         seconds = sum(ops) * (estimate.seconds_per_round.median / maximum(whole, 1e-300))
-        prefill = self._scaled(estimate.prefill, "target", "prefill")
+        prefill = self._scaled(estimate.prefill, "target", "prefill", shared)
         tokens = self._tokens(part)[:, None]
         found = Times(
             request=prefill + seconds * (estimate.rounds.mean / tokens),
@@ -192,13 +193,14 @@ class _Worlds:
         self._priced[id(part)] = found
         return found
 
-    def _scaled(self, seconds: Seconds, name: str, which: str) -> Floats:
-        """A time under each draw, [draws, cells] or [draws, 1]."""
+    def _scaled(self, seconds: Seconds, name: str, which: str, shared_error: float) -> Floats:
+        """A time under each draw, [draws, cells] or [draws, 1]; its machine's drift left out."""
         median = np.atleast_1d(np.asarray(seconds.median, dtype=np.float64))
         if self.only is not None and self.only != ("device", name):
             return np.broadcast_to(median, (DRAWS, len(median)))
         half = np.asarray((seconds.high - seconds.low) / 2.0)
-        spread = half / np.maximum(median, 1e-300) / _NORMAL
+        relative = half / np.maximum(median, 1e-300)
+        spread = np.sqrt(np.maximum(relative**2 - shared_error**2, 0.0)) / _NORMAL
         shared, own = self._normal(name), self._normal(name, which)
         normal = SHARED**0.5 * shared + (1.0 - SHARED) ** 0.5 * own
         found: Floats = median * np.exp(spread * normal[:, None] - spread**2 / 2.0)

@@ -14,7 +14,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.search import search
-from tests.planner.example_facts import example_facts, profiles
+from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
 
 
 def explained(folder: Path, **changes: Any) -> tuple[dict[str, Any], str]:
@@ -73,7 +73,7 @@ def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
 
 
 def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:
-    data, text = explained(tmp_path, given=rates([0.001], trials=100000))
+    data, text = explained(tmp_path, given=rates([0.001], trials=100000), draft=SEVEN_BILLION)
     assert data["verdict"] == "plain_faster"
     assert data["chosen"]["method"] == "autoregressive"
     assert "the best plan that drafts (draft_model, chain of 1 by draft) is estimated at" in text

@@ -20,7 +20,7 @@ from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.ir.parser import parse_plan
 from specplan.ir.schedule import select_round
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import choose, score, speedup
+from specplan.planner.comparing import choose, pays, score, speedup
 from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.problem import Problem
 from specplan.planner.search import SearchResult, search
@@ -75,7 +75,8 @@ def test_the_chosen_plan_is_the_best_or_ties_with_it(result: SearchResult) -> No
 
 def test_the_score_is_the_mean_time_per_token(result: SearchResult) -> None:
     requests = [estimate.request_seconds.median for estimate in result.chosen.estimates]
-    assert score(result.chosen, "latency") == pytest.approx(sum(requests) / 2 / 32)
+    mean = (requests[0] * requests[1]) ** 0.5
+    assert score(result.chosen, "latency") == pytest.approx(mean / 32)
     rate = sum(n * 32 / seconds for n, seconds in zip((1, 4), requests, strict=True)) / 2
     assert score(result.chosen, "throughput") == pytest.approx(1 / rate)
     plain = speedup(result.plain, result.plain, "latency")
@@ -97,8 +98,8 @@ def test_plain_decoding_wins_when_little_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
-    few = AcceptanceProfile.from_hazards([[0.06]], trials=20)
-    many = AcceptanceProfile.from_hazards([[0.06]], trials=20000)
+    few = AcceptanceProfile.from_hazards([[0.2]], trials=10)
+    many = AcceptanceProfile.from_hazards([[0.2]], trials=20000)
     unsure = search(example_facts(tmp_path, given={"draft": few}))
     sure = search(example_facts(tmp_path, given={"draft": many}))
     one = "chain of 1 by draft"
@@ -278,7 +279,7 @@ def test_the_report_is_json_and_complete(result: SearchResult) -> None:
 
 
 def test_a_schedule_runs_the_best_round_of_every_cell(tmp_path: Path) -> None:
-    """Every load runs a round that is within a tie of the best for it, and the whole gains."""
+    """Every load runs a round that is about as good as any that surely pays there."""
     lengths = {
         "batch_sizes": [64, 1, 8],
         "prompt_lengths": [16, 200],
@@ -299,7 +300,8 @@ def test_a_schedule_runs_the_best_round_of_every_cell(tmp_path: Path) -> None:
         alone = part.estimates[index]
         assert estimate.decode_seconds == alone.decode_seconds
         assert estimate.request_seconds.median >= alone.request_seconds.median
-        best = min(c.estimates[index].decode_seconds.median for c in singles)
+        paying = [c for c in singles if c is result.plain or pays(c, result.plain)[index]]
+        best = min(c.estimates[index].decode_seconds.median for c in paying)
         assert alone.decode_seconds.median <= 1.1 * best
     report = json.loads(json.dumps(result.as_dict()))
     entry = report["candidates"][report["chosen"]]
