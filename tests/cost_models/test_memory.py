@@ -59,12 +59,12 @@ def reference() -> Models:
     [
         ("autoregressive", True, 1, 60),
         ("autoregressive", False, 6, 60),
-        ("chain 5 by draft", True, 1, 150),
-        ("chain 5 by draft", False, 4, 10),
+        ("chain 7 by draft", True, 1, 150),
+        ("chain 7 by draft", False, 4, 10),
         ("bush 8 by draft", True, 4, 10),
         ("bush 8 by draft", False, 3, 10),
-        ("lookup 8", True, 8, 40),
-        ("lookup 8", False, 4, 10),
+        ("lookup 10", True, 8, 40),
+        ("lookup 10", False, 4, 10),
     ],
 )
 def test_reference_models_allocate_what_was_predicted(
@@ -120,7 +120,7 @@ def test_other_families_allocate_what_was_predicted(family: str, tmp_path: Path)
 LLAMA = shape("llama-2-7b")
 DRAFT = ModelShape.from_config(llama(2048, 4, 16, 16, 5632, 32000), name="draft")
 SHAPES = {"target": LLAMA, "draft": DRAFT}
-CHAIN = probe("chain 5 by draft")
+CHAIN = probe("chain 7 by draft")
 
 
 def test_caches_by_kind_of_layer() -> None:
