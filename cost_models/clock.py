@@ -54,8 +54,6 @@ class Clock:
         Raises:
             UnpricedError: the device cannot say.
         """
-        if demand.op.skip:
-            raise UnpricedError("forwards that skip blocks are not priced yet")
         seconds = self._forward(demand, demand.tokens)
         if demand.pending:
             late = self._forward(demand, demand.width)
@@ -87,7 +85,9 @@ class Clock:
         tokens = demand.tokens + lag * demand.pending
         found = Cost()
         for rows, span in _heads(demand):
-            found += forward_cost(shape, self.batch, tokens, context, rows, span)
+            found += forward_cost(
+                shape, self.batch, tokens, context, rows, span, skips=demand.skips
+            )
         return found
 
     def _forward(self, demand: ForwardDemand, tokens: int) -> Seconds:
@@ -95,10 +95,16 @@ class Clock:
 
     def _pass(self, demand: ForwardDemand, tokens: int, rows: int, span: Span) -> Seconds:
         before = demand.drafted_before, demand.budget, demand.own_states
-        key = (demand.model, tokens, *before, rows, span)
+        key = (demand.model, tokens, *before, rows, span, demand.skips)
         if key not in self._passes:
             self._passes[key] = self.device.forward_seconds(
-                self._shape(demand), self.batch, tokens, self._context(demand), rows, span
+                self._shape(demand),
+                self.batch,
+                tokens,
+                self._context(demand),
+                rows,
+                span,
+                demand.skips,
             )
         return self._passes[key]
 

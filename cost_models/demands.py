@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from specplan.cost_models.beam_pools import BeamPool, read_pool
 from specplan.cost_models.round_types import round_types
+from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Pick, Repeat
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk
@@ -30,7 +31,7 @@ class ForwardDemand:
         cache: name of the cache; "" for none.
         tokens: query tokens per request when nothing but the root is pending.
         pending: query tokens that join them for a request that lags behind.
-        drafted_before: tokens that earlier passes of the round have put into the cache.
+        drafted_before: tokens that earlier passes of its kind have put into the cache this round.
         budget: most tokens that the cache keeps, None for all.
         rows: rows of logits per request.
         spans: half-open spans of layers, one pass each; (None,) for all layers.
@@ -56,6 +57,11 @@ class ForwardDemand:
     def width(self) -> int:
         """Most query tokens per request."""
         return self.tokens + self.pending
+
+    @property
+    def skips(self) -> Skips:
+        """Blocks that it leaves out."""
+        return Skips.read(self.op.skip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
 class _Reader:
     plan: Plan
     demands: list[ForwardDemand | OpDemand] = field(default_factory=list)
-    drafted: dict[tuple[str, tuple[Span, ...]], int] = field(default_factory=dict)
+    drafted: dict[tuple[str, tuple[Span, ...], str], int] = field(default_factory=dict)
 
     def read(self, step: Step) -> None:
         if isinstance(step.op, Forward):
@@ -138,12 +144,12 @@ class _Reader:
         cache = str(op.cache or "")
         spans: tuple[Span, ...] = tuple((s.start, s.stop) for s in op.layers) or (None,)
         pending = op.pending if isinstance(op.pending, int) else max(op.pending)
-        before = self.drafted.get((cache, spans))
+        before = self.drafted.get((cache, spans, op.write))
         first = before is None
         catches_up = root or (pending > 0 and first)
         least = drafted + (1 if catches_up else 0)
         most = drafted + max(pending, 1) if catches_up and first else least
-        self.drafted[cache, spans] = (before or 0) + drafted
+        self.drafted[cache, spans, op.write] = (before or 0) + drafted
         return ForwardDemand(
             op=op,
             model=op.model,
@@ -222,7 +228,7 @@ def _not_run(types: RoundTypes, nodes: int) -> Mapping[str, tuple[int, ...]] | N
         return None
     ran: dict[str, set[int]] = {}
     for step in types.steps:
-        if isinstance(step.op, Forward) and step.op.cache is not None:
+        if isinstance(step.op, Forward) and step.op.cache and step.op.write == "exact":
             held_by = ran.setdefault(str(step.op.cache), set())
             for held in step.reads.values():
                 if isinstance(held, TreeType):

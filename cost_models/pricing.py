@@ -38,7 +38,8 @@ class PricedOp:
     """All executions of one op of a round.
 
     Attributes:
-        op: keyword, with `:rule`, `:how` or `:first:last` layers where there are several.
+        op: keyword, with `:rule`, `:how` or `:first:last` layers where there are several,
+            and `:without_` blocks that are left out.
         model: the model that runs, None for other ops.
         width: query tokens of a forward, else nodes worked on, per request.
         times: executions per round.
@@ -157,7 +158,8 @@ def _priced_op(step: ForwardDemand | OpDemand, seconds: Seconds) -> PricedOp:
     if isinstance(step, OpDemand):
         return PricedOp(step.name, None, step.width, 1, seconds)
     layers = ",".join(f"{span[0]}:{span[1]}" for span in step.spans if span is not None)
-    name = f"forward:{layers}" if layers else "forward"
+    without = f"without_{step.skips.short}" if step.skips else ""
+    name = ":".join(part for part in ("forward", layers, without) if part)
     return PricedOp(name, step.model, step.width, 1, seconds)
 
 

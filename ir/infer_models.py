@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from specplan.ir import infer_trees as trees
+from specplan.ir.blocks import Skips
 from specplan.ir.ops import Accept, Forward
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
 from specplan.ir.rule_error import RuleError
@@ -36,6 +37,10 @@ def forward(
         raise RuleError("arity", "forward needs nodes to run on")
     if isinstance(op.pending, tuple) and len(op.pending) != len(op.nodes):
         raise RuleError("arity", f"{len(op.pending)} pending counts for {len(op.nodes)} operands")
+    try:
+        Skips.read(op.skip)
+    except ValueError as error:
+        raise RuleError("type", str(error)) from error
     given = op.gives if op.gives is not None else ("logits",)
     exact = _whole_stack(plan, op, ends)
     rows: list[Type] = []

@@ -7,7 +7,7 @@ Prompts are taken in groups, and no more of them than the wanted precision needs
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,15 @@ from torch import Tensor
 
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
-from specplan.measure.continuations import continue_prompts
+from specplan.measure.continuations import continue_prompts, request_of
 from specplan.measure.machine import versions
 from specplan.measure.pools import pool_places
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
 from specplan.measure.teacher import (
+    TeacherText,
     greedy_ranks,
     lookup_lengths,
     sampled_ranks,
@@ -31,13 +33,13 @@ from specplan.measure.teacher import (
 )
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import (
+    MOST_SKIPPED_DRAFT,
     ProblemFacts,
     acceptance_key,
     proposers,
     read_beam,
     read_first_layers,
 )
-from specplan.runtime.requests import Request
 
 MOST_RANKS = 16
 """Ranks that are told apart; a child beyond is never worth its node."""
@@ -58,6 +60,7 @@ def measure_acceptance(
     progress: Progress = silent,
     limit: int | None = None,
     precision: float = PRECISION,
+    wanted: Sequence[str] | None = None,
 ) -> dict[str, AcceptanceProfile]:
     """Profiles of all proposers that the problem names no file for.
 
@@ -68,6 +71,7 @@ def measure_acceptance(
         limit: use only so many prompts of the profile split.
         precision: a proposer takes no further prompts once the 90 % intervals of tokens per round
             of its candidates are within this part of their means, either way; 0 takes all prompts.
+        wanted: proposers to measure; default those of the problem.
 
     Returns:
         By proposer; stored under the problem's `profiles` folder with their provenance, which
@@ -77,7 +81,8 @@ def measure_acceptance(
         UsageError: there are no prompts to measure on.
     """
     given = bench.problem.acceptance
-    wanted = [name for name in proposers(bench.problem, facts.shapes) if name not in given]
+    if wanted is None:
+        wanted = [name for name in proposers(bench.problem, facts.shapes) if name not in given]
     if not wanted:
         return {}
     prompts = bench.prompts(PROFILE)[:limit]
@@ -136,7 +141,7 @@ class _Growing:
     def _trace(
         self, prompt: TokenPrompt, output: tuple[int, ...], index: int, states: States
     ) -> tuple[Any, ...]:
-        """Accepted rank, length for a source, or places in pools, at every position."""
+        """Accepted rank, length of a chain, or places in pools, at every position."""
         bench, key = self.bench, self.key
         text, start = [*prompt.tokens, *output], len(prompt.tokens)
         if key.match is not None:
@@ -145,17 +150,14 @@ class _Growing:
         if drafted is not None:
             model, beam = bench.models[drafted[0]], drafted[1]
             return tuple(pool_places(model, text, start, beam, POOL_LAYERS))
+        request = request_of(bench, prompt, index)
+        if key.skip:
+            most, skips = MOST_SKIPPED_DRAFT, Skips.read(key.skip)
+            return tuple(TeacherText(bench.models["target"], request, output, most).lengths(skips))
         role, layers = read_first_layers(key.proposer) or (key.proposer, None)
         draft = text_logits(bench.models[role], text, start, layers)
         if key.temperature == 0.0:
             return tuple(greedy_ranks(draft, list(output), MOST_RANKS))
-        request = Request(
-            prompt_tokens=prompt.tokens,
-            temperature=key.temperature,
-            top_k=key.top_k,
-            top_p=key.top_p,
-            seed=bench.problem.seed + index,
-        )
         target = bench.models["target"]
         if prompt.id not in states:
             states[prompt.id] = text_states(target, text, start)
@@ -183,7 +185,7 @@ class _Growing:
 
 def _path(bench: Workbench, key: AcceptanceKey) -> Path:
     name = bench.fingerprint(repr(key), bench.output_tokens, bench.problem.seed)
-    return bench.problem.profiles / "acceptance" / f"{key.proposer}-{name}.json"
+    return bench.problem.profiles / "acceptance" / f"{key.proposer[:64]}-{name}.json"
 
 
 def _read(path: Path, key: AcceptanceKey) -> Rows:
@@ -226,6 +228,6 @@ def _profile(
     }
     if key.beam is not None:
         return AcceptanceProfile(key, pools=Pools(POOL_LAYERS, rows), provenance=provenance)
-    if key.how == "given":
+    if key.how == "given" or key.skip:
         return AcceptanceProfile(key, lengths=rows, provenance=provenance)
     return AcceptanceProfile(key, ranks=rows, provenance=provenance)

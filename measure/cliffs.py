@@ -50,7 +50,7 @@ def find_cliffs(table: MeasuredTable, shapes: Mapping[str, ModelShape]) -> list[
     roles = {(shape.digest, shape.dtype): role for role, shape in reversed(tuple(shapes.items()))}
     curves: dict[tuple[str, int, int], list[ForwardRow]] = defaultdict(list)
     for row in table.rows.values():
-        if isinstance(row, ForwardRow) and row.layers is None:
+        if isinstance(row, ForwardRow) and row.whole:
             role = roles.get((row.model, row.dtype))
             if role is not None:
                 curves[role, row.batch, row.context].append(row)

@@ -40,7 +40,7 @@ def continue_prompts(
     for start in range(0, len(todo), BATCH):
         progress("continuations of the target", len(prompts) - len(todo) + start, len(prompts))
         group = todo[start : start + BATCH]
-        result = generate(executable, [_request(bench, prompts[i], i) for i in group])
+        result = generate(executable, [request_of(bench, prompts[i], i) for i in group])
         for index, completion in zip(group, result.completions, strict=True):
             known[_key(prompts[index])] = completion.tokens
         write_json_atomic(path, {"schema_version": 1, "tokens": known})
@@ -48,7 +48,8 @@ def continue_prompts(
     return [known[_key(prompt)] for prompt in prompts]
 
 
-def _request(bench: Workbench, prompt: TokenPrompt, index: int) -> Request:
+def request_of(bench: Workbench, prompt: TokenPrompt, index: int) -> Request:
+    """The request for a prompt, the `index`-th of those measured on, at the workload's settings."""
     workload = bench.problem.workload
     return Request(
         prompt_tokens=prompt.tokens,

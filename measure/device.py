@@ -25,11 +25,18 @@ from specplan.cost_models.timing.measured_table import (
 from specplan.ir.capabilities import refusals
 from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
-from specplan.measure.probes import Probe, anchors, exit_probes, probe_of_width, probes
+from specplan.measure.probes import (
+    Probe,
+    anchors,
+    exit_probes,
+    probe_of_width,
+    probes,
+    skip_probes,
+)
 from specplan.measure.progress import Progress, silent
 from specplan.measure.visits import Samples, dtype_name, gathered, rows_of, visit
 from specplan.measure.workbench import Workbench
-from specplan.planner import ProblemFacts, proposers, read_first_layers
+from specplan.planner import ProblemFacts, leaves_blocks_out, proposers, read_first_layers
 from specplan.runtime.executable import Executable
 
 PASSES = 4
@@ -152,6 +159,8 @@ def _start(
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
     every = [*probes(drafts, greedy, target.vocab_size)]
     every += exit_probes(exits, target.num_layers, greedy)
+    if leaves_blocks_out(bench.problem):
+        every += skip_probes(target.num_layers, greedy)
     every = [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
     grid = [(probe, bench.compile(probe.plan)) for probe in every]
     fixed = [(probe, bench.compile(probe.plan)) for probe in anchors(drafts, greedy)]
@@ -174,7 +183,8 @@ def _table(bench: Workbench, exits: tuple[int, ...]) -> tuple[MeasuredTable, Pat
     workload = bench.problem.workload
     sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
     about = (provenance.hardware, provenance.threads, provenance.versions, sampling)
-    name = bench.fingerprint(SCHEMA_VERSION, *about, exits)
+    parts = (exits, leaves_blocks_out(bench.problem))
+    name = bench.fingerprint(SCHEMA_VERSION, *about, parts)
     path = bench.problem.profiles / "device" / f"{name}.json"
     if path.is_file():
         return MeasuredTable.load(path), path
@@ -185,7 +195,7 @@ def _passes_of(table: MeasuredTable, bench: Workbench, cell: Cell) -> int:
     """Passes over a cell that the table holds: those of the target's single token."""
     batch, context = cell
     model = bench.models["target"].digest
-    about = ("forward", model, dtype_name(bench, "target"), batch, 1, context, None, True)
+    about = ("forward", model, dtype_name(bench, "target"), batch, 1, context, None, True, ())
     row = table.rows.get(about)
     return 0 if row is None else len(row.passes)
 

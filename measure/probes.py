@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from specplan.ir.blocks import Skips
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.values import print_atom
 
 CHAINS = (1, 3, 7, 16)
 BUSHES = (2, 4, 8, 16, 32)
@@ -14,6 +16,7 @@ LOOKUPS = (2, 5, 10)
 EXIT_CHAINS = (1, 8)
 POOLS = ((2, 2, 4), (4, 6, 48))
 """Beam, layers and verified nodes: the smallest and the largest."""
+SKIP_CHAIN = 1
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,24 @@ def exit_probes(exits: Sequence[int], layers: int, greedy: bool) -> Iterator[Pro
         for length in EXIT_CHAINS:
             plan = _exit_chain(layer, layers, length, greedy)
             yield Probe(f"chain {length} after layer {layer}", plan)
+
+
+def skip_probes(layers: int, greedy: bool) -> Iterator[Probe]:
+    """Chains drafted without the attentions, the MLPs, or both, of all layers but the ends.
+
+    Passes without fewer blocks lie between these and the whole one.
+
+    Args:
+        layers: of the target; none are made for fewer than three.
+        greedy: temperature 0.
+    """
+    inner = range(1, layers - 1)
+    for skips in (Skips.of(inner), Skips.of((), inner), Skips.of(inner, inner)) if inner else ():
+        draft = f"target %f cache=@kv pending=1 skip={print_atom(skips.words)} write=scratch"
+        body = _drafted(draft, SKIP_CHAIN, greedy)
+        tail = _tail("%c", SKIP_CHAIN, (), None if greedy else "token")
+        plan = parse_plan(_head("probe", ()) + body + tail)
+        yield Probe(f"chain {SKIP_CHAIN} without {len(skips)} blocks", plan)
 
 
 def anchors(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
@@ -103,27 +124,27 @@ def _lookup(length: int, greedy: bool) -> Plan:
     return parse_plan(_head("probe", ()) + found + tail)
 
 
-def _chain(draft: str, length: int, greedy: bool) -> Plan:
+def _drafted(forward: str, length: int, greedy: bool) -> str:
+    """A chain `%c` of which each token is drafted by a forward on `%f`."""
     draw = "" if greedy else "    %u = uniform 1 stream=draft\n"
     how = "" if greedy else " how=draw by=%u"
-    body = (
+    return (
         f"  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
-        f"    %q = forward {draft} %f cache=@{draft}_kv pending=2\n{draw}"
+        f"    %q = forward {forward}\n{draw}"
         f"    %n = grow %t at=%f rows=%q{how}\n    yield %n\n  }}\n"
     )
+
+
+def _chain(draft: str, length: int, greedy: bool) -> Plan:
+    body = _drafted(f"{draft} %f cache=@{draft}_kv pending=2", length, greedy)
     tail = _tail("%c", length, (draft,), None if greedy else "token")
     return parse_plan(_head("probe", (draft,)) + body + tail)
 
 
 def _exit_chain(layer: int, layers: int, length: int, greedy: bool) -> Plan:
-    draw = "" if greedy else "    %u = uniform 1 stream=draft\n"
-    how = "" if greedy else " how=draw by=%u"
     lower = f"cache=@kv pending=1 layers=[0:{layer}] keep=@low"
     head = _head("probe", ()).replace("round ", f"state @low = track target layer={layer}\nround ")
-    body = (
-        f"  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
-        f"    %q = forward target %f {lower}\n{draw}"
-        f"    %n = grow %t at=%f rows=%q{how}\n    yield %n\n  }}\n"
+    body = _drafted(f"target %f {lower}", length, greedy) + (
         f"  %last = pick %c of=newest\n  forward target %last {lower} gives=[]\n"
     )
     upper = f" layers=[{layer}:{layers}] features=@low"

@@ -77,7 +77,13 @@ def greedy_ranks(draft: Tensor, tokens: list[int], most: int) -> list[int]:
 
 
 @torch.inference_mode()
-def sampled_ranks(target: Tensor, draft: Tensor, request: Request, most: int) -> list[int]:
+def sampled_ranks(
+    target: Tensor,
+    draft: Tensor,
+    request: Request,
+    most: int,
+    places: Sequence[int] | None = None,
+) -> list[int]:
     """Rank of the drawn child that the recursive rule accepts at each position, -1 for none.
 
     Args:
@@ -85,13 +91,14 @@ def sampled_ranks(target: Tensor, draft: Tensor, request: Request, most: int) ->
         draft: logits `[n, V]`.
         request: its settings and seed.
         most: children drawn without replacement.
+        places: numbers of the positions, each with uniforms of its own; default 0 to n - 1.
     """
     count = target.shape[0]
     settings = SamplingSettings.of([request] * count)
     target_law = law(target[:, None], settings)
     draft_law = law(draft[:, None], settings)
     most = min(most, target.shape[1])
-    places = list(range(count))
+    places = range(count) if places is None else places
     drawn = uniforms([request.seed] * count, "teacher.draft", places, 0, most)
     children = draw_distinct(draft_law, drawn[:, None])[:, 0]
     tree = DraftedTree(

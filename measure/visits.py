@@ -104,8 +104,8 @@ def rows_of(
             if kind == "prefill":
                 yield PrefillRow(tokens=width, **time)
             else:
-                layers, logits = read_forward_variant(kind.partition(":")[2])
-                time |= {"layers": layers, "logits": logits}
+                layers, logits, skip = read_forward_variant(kind.partition(":")[2])
+                time |= {"layers": layers, "logits": logits, "skip": skip}
                 yield ForwardRow(tokens=width, context=context, **time)
 
 

@@ -14,19 +14,33 @@ from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.search import PLAIN, SearchResult, search
+from specplan.planner.skip_search import (
+    DraftPrices,
+    SparedBlock,
+    first_guesses,
+    refine,
+    searched_blocks,
+)
 from specplan.planner.trees import StaticTree
 from specplan.planner.who_drafts import (
+    MOST_SKIPPED_DRAFT,
+    leaves_blocks_out,
     measured_here,
     proposers,
     read_beam,
     read_first_layers,
+    read_without,
+    searches_blocks,
+    without,
 )
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
+    "MOST_SKIPPED_DRAFT",
     "PLAIN",
     "TEXT_PROPOSER",
     "Candidate",
+    "DraftPrices",
     "Family",
     "Method",
     "Options",
@@ -35,12 +49,15 @@ __all__ = [
     "Prompt",
     "RequestLengths",
     "SearchResult",
+    "SparedBlock",
     "StaticTree",
     "acceptance_key",
     "discover_methods",
     "explain",
     "explain_words",
+    "first_guesses",
     "gather_facts",
+    "leaves_blocks_out",
     "load_problem",
     "measured_here",
     "problem_from_dict",
@@ -50,5 +67,10 @@ __all__ = [
     "read_first_layers",
     "read_prompts",
     "read_trace",
+    "read_without",
+    "refine",
     "search",
+    "searched_blocks",
+    "searches_blocks",
+    "without",
 ]

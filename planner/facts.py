@@ -17,7 +17,7 @@ from specplan.planner.objectives import Load, Objective
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
 from specplan.planner.profiles import check_profiles
-from specplan.planner.who_drafts import read_beam, read_first_layers
+from specplan.planner.who_drafts import is_part_of_model, read_beam
 from specplan.planner.workload_files import RequestLengths, read_trace
 
 
@@ -106,7 +106,7 @@ class ProblemFacts:
         """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
         role, _ = read_beam(proposer) or (proposer, None)
         measurable = (TEXT_PROPOSER, *self.drafts)
-        if role not in measurable and read_first_layers(proposer) is None:
+        if role not in measurable and not is_part_of_model(proposer):
             return (
                 f'the acceptance of "{proposer}" is not known and cannot be measured here: give a '
                 f"ready profile as acceptance.{proposer} (`specplan import acceptance`)"

@@ -100,6 +100,8 @@ class Method(ABC, Generic[OptionsT]):
         sources: sources that it drafts from (words of the problem's `sources`).
         source_proposers: what acceptance profiles call its sources, and how children are chosen.
         needs_draft_model: whether it needs a model or drafter beside the target.
+        leaves_blocks_out: whether the target drafts without some of its blocks; which ones these
+            are is searched for where models run.
         priced: whether its plans have a price, given an acceptance profile.
         emitted: whether it writes plans in the ops of the language.
         runnable: whether a backend of this package runs what it writes.
@@ -114,6 +116,7 @@ class Method(ABC, Generic[OptionsT]):
     sources: ClassVar[tuple[str, ...]] = ()
     source_proposers: ClassVar[Mapping[str, How]] = {}
     needs_draft_model: ClassVar[bool] = False
+    leaves_blocks_out: ClassVar[bool] = False
     priced: ClassVar[bool] = True
     emitted: ClassVar[bool] = True
     runnable: ClassVar[bool] = True

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.ir.blocks import NO_SKIPS
 from specplan.ir.errors import UsageError
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
-from specplan.planner.who_drafts import read_beam, read_first_layers
+from specplan.planner.who_drafts import read_beam, read_first_layers, read_without
 
 LOOKUP_MATCH = (1, 3)
 """Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
@@ -25,17 +26,18 @@ def acceptance_key(
         problem: the problem.
         shapes: model shapes by role, `target` among them.
         proposer: the name of a draft, what a source is called, first layers as "target@4", or a
-            beam of a draft model as "draft^4".
+            model without some blocks as "target-a3m4", or a beam of a draft model as "draft^4".
 
     Returns:
         The key. At temperature 0 a draft model's children are its best ranks; above, they are
         drawn without replacement, which serves chains too: the first such draw is a plain one.
-        First layers are drawn from once: they draft chains, and a judged draw is quick to measure.
-        Drafters that read hidden states give their best ranks at every temperature, as in engines,
-        and so do beams.
+        Parts of a model are drawn from once: they draft chains, and a judged draw is quick to
+        measure. Drafters that read hidden states give their best ranks at every temperature, as in
+        engines, and so do beams.
 
     Raises:
-        UsageError: no model of the problem has these first layers and more, or grows trees.
+        UsageError: no model of the problem has these first layers and more, or these blocks, or
+            grows trees.
     """
     workload = problem.workload
     of_source = {
@@ -45,12 +47,19 @@ def acceptance_key(
     }
     role, layers = read_first_layers(proposer) or (proposer, None)
     role, beam = read_beam(proposer) or (role, None)
+    role, skips = read_without(proposer) or (role, NO_SKIPS)
     shape = shapes.get(role)
     if layers is not None and (shape is None or layers >= shape.num_layers):
         raise UsageError(
             f"no model has first layers {proposer!r}",
             where=f"acceptance.{proposer}",
             remedy="Name a model of the problem, and fewer layers than it has.",
+        )
+    if skips and (shape is None or skips.height > shape.num_layers):
+        raise UsageError(
+            f"no model has the blocks that {proposer!r} leaves out",
+            where=f"acceptance.{proposer}",
+            remedy="Name a model of the problem, and blocks of the layers that it has, from 0 on.",
         )
     reads_states = shape is not None and shape.feature_width is not None
     drafts = {draft.name for draft in problem.models.drafts}
@@ -62,7 +71,8 @@ def acceptance_key(
         )
     ranked = workload.greedy or reads_states or beam is not None
     how: How = "best" if ranked else "draw_distinct"
-    how = "draw" if layers is not None and not workload.greedy else of_source.get(proposer, how)
+    part = layers is not None or bool(skips)
+    how = "draw" if part and not workload.greedy else of_source.get(proposer, how)
     return AcceptanceKey(
         proposer=proposer,
         target_digest=shapes["target"].digest,
@@ -75,6 +85,7 @@ def acceptance_key(
         match=LOOKUP_MATCH if proposer == TEXT_PROPOSER else None,
         layers=layers,
         beam=beam,
+        skip=skips.words,
     )
 
 
@@ -112,4 +123,5 @@ def _completed(key: AcceptanceKey, wanted: AcceptanceKey) -> AcceptanceKey:
         how="draw_distinct" if plain_draws else key.how,
         match=wanted.match,
         layers=key.layers or wanted.layers,
+        skip=key.skip or wanted.skip,
     )

@@ -136,11 +136,11 @@ def search(
         MissingCapabilityError: when the backend does not even run plain decoding.
     """
     choices = list(_choices(facts))
-    pricer, left_out = _fitting(facts, _pricer(facts), choices)
+    pricer, left_out = _fitting(facts, pricer_of(facts), choices)
     candidates: list[Candidate] = []
     for done, choice in enumerate(choices):
-        if isinstance(choice, _Setting):
-            candidates.append(_priced(facts, pricer, choice))
+        if isinstance(choice, Setting):
+            candidates.append(priced(facts, pricer, choice))
         else:
             candidates.append(choice)
         if on_progress is not None:
@@ -170,7 +170,7 @@ def search(
 
 
 @dataclass(frozen=True)
-class _Setting:
+class Setting:
     """One setting to be priced."""
 
     method: Method[Any]
@@ -178,7 +178,7 @@ class _Setting:
     options: Options
 
 
-def _choices(facts: ProblemFacts) -> Iterator[_Setting | Candidate]:
+def _choices(facts: ProblemFacts) -> Iterator[Setting | Candidate]:
     """Every setting of every method, plain decoding first; refused families as candidates."""
     allowed = facts.problem.methods
     methods = discover_methods()
@@ -192,12 +192,12 @@ def _choices(facts: ProblemFacts) -> Iterator[_Setting | Candidate]:
         for family in method.choices(facts):
             if isinstance(family, Family):
                 for options in family.settings:
-                    yield _Setting(method, family.name, options)
+                    yield Setting(method, family.name, options)
             else:
                 yield Candidate(name, family.name, {}, "any", refusal=family.reason)
 
 
-def _pricer(facts: ProblemFacts) -> Pricer:
+def pricer_of(facts: ProblemFacts) -> Pricer:
     """Prices requests at every batch size: of every prompt length, or of a trace's mean lengths."""
     requests, lengths = facts.requests, facts.problem.workload.lengths
     outputs = round(fmean(request.output_tokens for request in requests))
@@ -209,14 +209,14 @@ def _pricer(facts: ProblemFacts) -> Pricer:
 
 
 def _fitting(
-    facts: ProblemFacts, pricer: Pricer, choices: Sequence[_Setting | Candidate]
+    facts: ProblemFacts, pricer: Pricer, choices: Sequence[Setting | Candidate]
 ) -> tuple[Pricer, tuple[tuple[int, int], ...]]:
     """The pricer without the loads that plain decoding has no memory for, and those loads.
 
     Only of a table of prompt lengths are some left out, and never all.
     """
     first = choices[0]
-    if facts.problem.workload.prompt_lengths is None or not isinstance(first, _Setting):
+    if facts.problem.workload.prompt_lengths is None or not isinstance(first, Setting):
         return pricer, ()
     needed = pricer.memory(first.method.plan(facts, first.options)).total
     fits = np.asarray(needed) <= facts.memory_bytes
@@ -227,7 +227,7 @@ def _fitting(
     return kept, tuple(loads)
 
 
-def _priced(facts: ProblemFacts, pricer: Pricer, setting: _Setting) -> Candidate:
+def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
     """A setting with its price, or with the reason why it has none."""
     method, options = setting.method, setting.options
     plan = method.plan(facts, options)

@@ -34,25 +34,33 @@ class Observer(Protocol):
         ...
 
 
-NO_LOGITS = "no logits"
+NO_LOGITS, _SKIP = "no logits", "skip="
 
 
-def forward_variant(layers: tuple[int, int] | None, logits: bool) -> str:
-    """A forward in a word for observers: `0:8`, `0:8 no logits`; "" for a usual one.
+def forward_variant(layers: tuple[int, int] | None, logits: bool, skip: Sequence[str] = ()) -> str:
+    """A forward in words for observers, `0:8 skip=attn.3,mlp.4 no logits`; "" for a usual one.
 
     Args:
         layers: half-open span that runs, None for all.
         logits: whether there are rows of logits.
+        skip: blocks that are left out.
     """
     words = [] if layers is None else [f"{layers[0]}:{layers[1]}"]
+    words += [_SKIP + ",".join(skip)] if skip else []
     return " ".join([*words, *([] if logits else [NO_LOGITS])])
 
 
-def read_forward_variant(variant: str) -> tuple[tuple[int, int] | None, bool]:
-    """Layers and whether there are logits, of a word made by `forward_variant`."""
-    span, _, rest = variant.partition(" ") if variant[:1].isdigit() else ("", "", variant)
-    start, _, stop = span.partition(":")
-    return ((int(start), int(stop)) if span else None), rest != NO_LOGITS
+def read_forward_variant(variant: str) -> tuple[tuple[int, int] | None, bool, tuple[str, ...]]:
+    """Layers, whether there are logits, and blocks left out, of a word by `forward_variant`."""
+    layers: tuple[int, int] | None = None
+    skip: tuple[str, ...] = ()
+    for word in variant.removesuffix(NO_LOGITS).split():
+        if word.startswith(_SKIP):
+            skip = tuple(word.removeprefix(_SKIP).split(","))
+        else:
+            start, _, stop = word.partition(":")
+            layers = (int(start), int(stop))
+    return layers, not variant.endswith(NO_LOGITS), skip
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.runtime.kv_cache import CacheWriter
 from specplan.runtime.rotary_layers import RotaryLayer, norm_of, rms_norm
 
@@ -45,8 +46,13 @@ class Family(Protocol):
         masks: LayerMasks,
         writer: CacheWriter,
         layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
     ) -> Tensor:
-        """Hidden states after a half-open span of layers; `hidden` may be changed in place."""
+        """Hidden states after a half-open span of layers, without the blocks of `skips`.
+
+        What stock post-norm layers do after a block (OPT-350m) is done in any case; `hidden` may be
+        changed in place.
+        """
         ...
 
     def finish(self, hidden: Tensor) -> Tensor:
@@ -78,6 +84,7 @@ class RotaryFamily:
         masks: LayerMasks,
         writer: CacheWriter,
         layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
     ) -> Tensor:
         """See `Family.run`."""
         batch, count, width = hidden.shape
@@ -86,7 +93,7 @@ class RotaryFamily:
         sin[..., : self.head_dim // 2].neg_()
         flat = hidden.view(batch * count, width)
         for index in range(*layers):
-            flat = self.layers[index](flat, masks(self.windows[index]), cos, sin, writer)
+            flat = self.layers[index](flat, masks(self.windows[index]), cos, sin, writer, skips)
         return flat.view(batch, count, width)
 
     def finish(self, hidden: Tensor) -> Tensor:
@@ -115,11 +122,19 @@ class Gpt2Family:
         masks: LayerMasks,
         writer: CacheWriter,
         layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
     ) -> Tensor:
         """See `Family.run`."""
         mask = masks(None)
-        for block in self.inner.h[slice(*layers)]:
-            hidden = block(hidden, past_key_values=writer, attention_mask=mask, use_cache=True)
+        for index in range(*layers):
+            block = self.inner.h[index]
+            if index not in skips.attentions:
+                mixed, _ = block.attn(
+                    block.ln_1(hidden), past_key_values=writer, attention_mask=mask, use_cache=True
+                )
+                hidden = mixed + hidden
+            if index not in skips.mlps:
+                hidden = hidden + block.mlp(block.ln_2(hidden))
         return hidden
 
     def finish(self, hidden: Tensor) -> Tensor:
@@ -153,11 +168,16 @@ class OptFamily:
         masks: LayerMasks,
         writer: CacheWriter,
         layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
     ) -> Tensor:
         """See `Family.run`."""
         mask = masks(None)
-        for layer in self.inner.layers[slice(*layers)]:
-            hidden = layer(hidden, attention_mask=mask, past_key_values=writer, use_cache=True)
+        for index in range(*layers):
+            layer = self.inner.layers[index]
+            if index in skips.attentions or index in skips.mlps:
+                hidden = _part_of_opt(layer, hidden, mask, writer, index, skips)
+            else:
+                hidden = layer(hidden, attention_mask=mask, past_key_values=writer, use_cache=True)
         return hidden
 
     def finish(self, hidden: Tensor) -> Tensor:
@@ -166,6 +186,22 @@ class OptFamily:
         if inner.final_layer_norm is not None:
             hidden = inner.final_layer_norm(hidden)
         return hidden if inner.project_out is None else inner.project_out(hidden)
+
+
+def _part_of_opt(
+    layer: Any, hidden: Tensor, mask: Tensor, writer: CacheWriter, index: int, skips: Skips
+) -> Tensor:
+    """A stock OPT layer without its attention, its MLP or both; norms after a block are kept."""
+    before: bool = layer.do_layer_norm_before
+    if index not in skips.attentions:
+        given = layer.self_attn_layer_norm(hidden) if before else hidden
+        mixed, _ = layer.self_attn(given, past_key_values=writer, attention_mask=mask)
+        hidden = hidden + mixed
+    hidden = hidden if before else layer.self_attn_layer_norm(hidden)
+    if index not in skips.mlps:
+        given = layer.final_layer_norm(hidden) if before else hidden
+        hidden = hidden + layer.fc2(layer.activation_fn(layer.fc1(given)))
+    return hidden if before else layer.final_layer_norm(hidden)
 
 
 def _windows(config: Any, num_layers: int) -> tuple[int | None, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import model_digest, read_json
 from specplan.runtime.attention import ATTENTION_NAME, additive_mask, grouped_attention
@@ -94,6 +95,7 @@ class CausalModel:
         cache: KVCache,
         layers: tuple[int, int] | None = None,
         features: Tensor | None = None,
+        skips: Skips = NO_SKIPS,
     ) -> Tensor:
         """Write the tokens' keys and values to `slots`; return the hidden states of the last layer.
 
@@ -111,6 +113,7 @@ class CausalModel:
             layers: half-open span of layers that run; all when None.
             features: hidden states `[B, T, hidden]` that enter the first of these layers, which
                 may be changed in place; the tokens' embeddings when None.
+            skips: blocks that are left out; what they would have written is not written.
 
         Returns:
             `[B, T, hidden]`, before the final norm.
@@ -126,11 +129,12 @@ class CausalModel:
                 made[window] = additive_mask(allowed, self._groups, self.dtype)
             return made[window]
 
-        span = layers or (0, self.num_layers)
+        run, span = self.family.run, layers or (0, self.num_layers)
         if features is not None:
-            return self.family.run(features, positions, masks, writer, span)
+            return run(features, positions, masks, writer, span, skips)
         # not kept in a variable: the first layer's output replaces it
-        return self.family.run(self.family.embed(tokens, positions), positions, masks, writer, span)
+        embed = self.family.embed
+        return run(embed(tokens, positions), positions, masks, writer, span, skips)
 
     @torch.no_grad()
     def logits(self, hidden: Tensor, gather: Tensor | None = None) -> Tensor:

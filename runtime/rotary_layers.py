@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.runtime.kv_cache import CacheWriter
 
 
@@ -51,7 +52,13 @@ class RotaryLayer:
             projection.weight = projection.bias = None
 
     def __call__(
-        self, hidden: Tensor, mask: Tensor, cos: Tensor, sin: Tensor, writer: CacheWriter
+        self,
+        hidden: Tensor,
+        mask: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        writer: CacheWriter,
+        skips: Skips = NO_SKIPS,
     ) -> Tensor:
         """Apply the layer.
 
@@ -61,16 +68,19 @@ class RotaryLayer:
             cos: `[B, T, 1, head_dim]`.
             sin: `[B, T, 1, head_dim]`, its first half negated.
             writer: where keys and values go and come from.
+            skips: blocks of the stack that are left out.
 
         Returns:
             `[B * T, hidden]`.
         """
-        normed = rms_norm(hidden, self.input_norm)
-        mixed = self._attention(normed, mask, cos, sin, writer)
-        hidden += functional.linear(mixed, self.output, self.output_bias)
-        normed = rms_norm(hidden, self.middle_norm)
-        gate, up = functional.linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
-        hidden += functional.linear(self.activation(gate).mul_(up), self.down, self.down_bias)
+        if self.index not in skips.attentions:
+            normed = rms_norm(hidden, self.input_norm)
+            mixed = self._attention(normed, mask, cos, sin, writer)
+            hidden += functional.linear(mixed, self.output, self.output_bias)
+        if self.index not in skips.mlps:
+            normed = rms_norm(hidden, self.middle_norm)
+            gate, up = functional.linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
+            hidden += functional.linear(self.activation(gate).mul_(up), self.down, self.down_bias)
         return hidden
 
     def _attention(

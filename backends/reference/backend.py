@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.session import ReferenceSession
 from specplan.cost_models.memory import speculative_slots
+from specplan.ir.blocks import Skips
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.infer_models import stack_ends
-from specplan.ir.plan import Plan
+from specplan.ir.ops import Forward
+from specplan.ir.plan import Plan, walk_plan
 from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
 from specplan.runtime.models import CausalModel
@@ -58,6 +60,7 @@ class ReferenceBackend:
                 remedy="Draft with a model that shares the target's tokenizer.",
             )
         _check_stacks(plan, models)
+        _check_skips(plan, models)
         return ReferenceExecutable(plan, models)
 
 
@@ -123,6 +126,24 @@ def _check_stacks(plan: Plan, models: Mapping[str, CausalModel]) -> None:
             if end not in (0, layers):
                 raise UsageError(
                     f"the plan ends the stack of {name} at layer {end}, and it has {layers} layers",
+                    where=f"plan {plan.name}",
+                    remedy="Give the checkpoint that the plan was made for.",
+                )
+
+
+def _check_skips(plan: Plan, models: Mapping[str, CausalModel]) -> None:
+    """Blocks that a plan leaves out must be there.
+
+    Raises:
+        UsageError: names the model.
+    """
+    for op in walk_plan(plan):
+        if isinstance(op, Forward) and op.skip:
+            height, layers = Skips.read(op.skip).height, models[op.model].num_layers
+            if height > layers:
+                raise UsageError(
+                    f"the plan leaves out a block of layer {height - 1} of {op.model}, "
+                    f"and it has {layers} layers",
                     where=f"plan {plan.name}",
                     remedy="Give the checkpoint that the plan was made for.",
                 )

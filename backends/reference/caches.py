@@ -33,6 +33,7 @@ class CacheUse:
             have run the same nodes. Nodes in it that `offsets` lacks were run by all layers.
         ran: per span of layers that has caught up the text in this round, the nodes that all
             requests ran there.
+        scratch: the same of passes whose keys and values are no part of the text's.
     """
 
     model: CausalModel
@@ -42,23 +43,28 @@ class CacheUse:
     offsets: dict[int, int] = field(default_factory=dict)
     own: Tensor | None = None
     ran: dict[Layers, set[int]] = field(default_factory=dict)
+    scratch: dict[Layers, set[int]] = field(default_factory=dict)
 
     def begin_round(self) -> None:
         """Forget the drafted nodes of the last round."""
         self.taken = 0
         self.offsets = {}
         self.own = None
-        self.ran = {}
+        self.ran, self.scratch = {}, {}
 
-    def place(self, nodes: Iterable[int], layers: Layers) -> None:
+    def place(self, nodes: Iterable[int], layers: Layers, scratch: bool = False) -> None:
         """Note that a span runs nodes; those that no layer has run get the next slots."""
-        self.ran.setdefault(layers, set()).update(nodes)
+        self.passes(scratch).setdefault(layers, set()).update(nodes)
         for node in nodes:
             if node not in self.offsets:
                 self.offsets[node] = self.taken
                 self.taken += 1
         if self.own is not None:
             self.own = self._table(0)
+
+    def passes(self, scratch: bool) -> dict[Layers, set[int]]:
+        """What was run in this round, for good or as scratch, which the round writes over."""
+        return self.scratch if scratch else self.ran
 
     def place_own(self, nodes: Tensor, highest: int, layers: Layers) -> None:
         """Note that each request runs nodes `[B, W]` of its own, none of which it has run.

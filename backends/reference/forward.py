@@ -19,6 +19,7 @@ from torch import Tensor
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.caches import CacheUse, Layers, TrackUse
 from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.types import ROOT
 
 
@@ -44,12 +45,17 @@ class Stretch:
         features: hidden states that enter it; None for the tokens' embeddings.
         keep: where the hidden states that leave it are recorded, if anywhere.
         logits: whether rows of logits are wanted.
+        skips: blocks that are left out.
+        scratch: what is written is no part of the text: a later pass of the round, or the next
+            round, writes over it.
     """
 
     layers: Layers
     features: TrackUse | None = None
     keep: TrackUse | None = None
     logits: bool = True
+    skips: Skips = NO_SKIPS
+    scratch: bool = False
 
 
 def run_forward(
@@ -68,17 +74,24 @@ def run_forward(
         Logits of the nodes, in their order; None where no logits are wanted.
     """
     layers = stretch.layers
-    with_root = nodes.holds_root or layers not in cache.ran
+    with_root = nodes.holds_root or layers not in cache.passes(stretch.scratch)
     if with_root:
         batch.catch_up(cache, max(pending, 1))
-    call = _prepare(batch, cache, nodes, with_root, layers)
+    call = _prepare(batch, cache, nodes, with_root, stretch)
     features = None if stretch.features is None else stretch.features.read(call.slots)
     hidden = cache.model.hidden(
-        call.tokens, call.positions, call.slots, call.mask, cache.store, layers, features
+        call.tokens,
+        call.positions,
+        call.slots,
+        call.mask,
+        cache.store,
+        layers,
+        features,
+        stretch.skips,
     )
     if stretch.keep is not None and isinstance(nodes.drafted, tuple):
         stretch.keep.write(cache, nodes.drafted, call.slots, hidden)
-    if with_root and cache.caught_up:
+    if with_root and not stretch.scratch and cache.caught_up:
         cache.lengths = [
             max(done, now) for done, now in zip(cache.lengths, batch.lengths, strict=True)
         ]
@@ -95,11 +108,13 @@ def _rows_of(nodes: Nodes, with_root: bool, logits: Tensor) -> Rows:
     return Rows(rows.of(nodes.indices), nodes.indices)
 
 
-def _prepare(batch: Batch, cache: CacheUse, nodes: Nodes, with_root: bool, layers: Layers) -> Pass:
+def _prepare(
+    batch: Batch, cache: CacheUse, nodes: Nodes, with_root: bool, stretch: Stretch
+) -> Pass:
     lengths = batch.length_tensor()[:, None]
     texts = _text_columns(batch, cache) if with_root else 0
     columns_text = lengths + torch.arange(-texts, 0, device=batch.device)
-    offsets, depths, tokens = _node_columns(nodes, cache, layers)
+    offsets, depths, tokens = _node_columns(nodes, cache, stretch)
     live = columns_text >= _pending_start(batch, cache)[:, None]
     slots = torch.cat([columns_text.where(live, cache.store.trash), lengths + offsets], 1)
     positions = torch.cat([columns_text, lengths - 1 + depths], 1)
@@ -125,7 +140,7 @@ def _pending_start(batch: Batch, cache: CacheUse) -> Tensor:
     return torch.tensor(starts, device=batch.device)
 
 
-def _node_columns(nodes: Nodes, cache: CacheUse, layers: Layers) -> tuple[Tensor, Tensor, Tensor]:
+def _node_columns(nodes: Nodes, cache: CacheUse, stretch: Stretch) -> tuple[Tensor, Tensor, Tensor]:
     """Slot offsets and depths, `[W]` or `[B, W]`, and tokens `[B, W]` of drafted nodes.
 
     Those that no layer has run get slots.
@@ -134,11 +149,11 @@ def _node_columns(nodes: Nodes, cache: CacheUse, layers: Layers) -> tuple[Tensor
     if nodes.own:
         own = per_request(drafted, tree.tokens)
         numbers = tree.numbers_of(own)
-        cache.place_own(numbers, tree.highest, layers)
+        cache.place_own(numbers, tree.highest, stretch.layers)
         depths = per_request(tree.depths, tree.tokens).gather(1, own)
         return cache.slots_of(numbers), depths, tree.tokens.gather(1, own)
     assert isinstance(drafted, tuple) and isinstance(tree.depths, tuple)
-    cache.place(drafted, layers)
+    cache.place(drafted, stretch.layers, stretch.scratch)
     offsets = torch.tensor(
         [cache.offsets[node] for node in drafted], dtype=torch.int64, device=device
     )

@@ -9,7 +9,7 @@ from specplan.ir.ops import Forward
 from specplan.ir.types import ROOT, NodesType
 from specplan.ir.values import Span, State
 
-_Key = tuple[State | None, tuple[Span, ...]]
+_Key = tuple[State | None, tuple[Span, ...], str]
 
 
 class NodeRuns:
@@ -28,10 +28,11 @@ class NodeRuns:
         self._choices: defaultdict[State | None, set[int]] = defaultdict(set)
         self._above: dict[int, NodesType] = {}
         self._spent: set[State | None] = set()
+        self._skipped: dict[State | None, tuple[str, ...]] = {}
 
     def begun(self, op: Forward) -> bool:
         """Whether an earlier forward has run on these layers of the cache."""
-        return (op.cache, op.layers) in self._begun
+        return (op.cache, op.layers, op.write) in self._begun
 
     def grow(self, new: Iterable[int], at: NodesType) -> None:
         """Note that new nodes hang somewhere below `at`."""
@@ -39,7 +40,7 @@ class NodeRuns:
 
     def prune(self) -> None:
         """Note that nodes get other numbers, which differ by request."""
-        self._spent |= {cache for (cache, _), nodes in self._perhaps.items() if nodes}
+        self._spent |= {cache for (cache, _, _), nodes in self._perhaps.items() if nodes}
         self._perhaps.clear()
         self._surely.clear()
         self._choices.clear()
@@ -59,10 +60,12 @@ class NodeRuns:
             return "its nodes are not known before it runs"
         drafted = set(could) - {ROOT}
         mixed = own or bool(op.layers and self._choices[op.cache])
-        reason = self._own_nodes(op, drafted, whole) if mixed else None
+        reason = self._scratch(op) if op.write == "scratch" else None
+        if reason is None and mixed:
+            reason = self._own_nodes(op, drafted, whole)
         if reason is not None:
             return reason
-        key = op.cache, op.layers
+        key = op.cache, op.layers, op.write
         if drafted & self._perhaps[key]:
             return f"node {min(drafted & self._perhaps[key])} has run in this round already"
         shaped = nodes.lineage is None or nodes.lineage.parents is None
@@ -78,9 +81,21 @@ class NodeRuns:
             self._surely[key] |= drafted
         return None
 
+    def _scratch(self, op: Forward) -> str | None:
+        """Why a pass cannot write as scratch where the text's own keys and values go."""
+        if op.features is not None or op.keep is not None:
+            return "hidden states of passes that write as scratch are not kept"
+        if any(cache == op.cache and write == "exact" for cache, _, write in self._begun):
+            return f"@{op.cache} holds nodes of this round for good: scratch would write over them"
+        if self._skipped.setdefault(op.cache, op.skip) != op.skip:
+            return f"passes that write to @{op.cache} as scratch leave out the same blocks"
+        return None
+
     def _own_nodes(self, op: Forward, drafted: set[int], whole: bool) -> str | None:
         """Why nodes that differ by request cannot run."""
-        layered = op.layers or any(cache == op.cache and layers for cache, layers in self._begun)
+        layered = op.layers or any(cache == op.cache and layers for cache, layers, _ in self._begun)
+        if op.write == "scratch":
+            return "nodes that scores choose run for good, not as scratch"
         if layered or op.features is not None or op.keep is not None:
             return "nodes that scores choose run through the whole stack, and leave no states"
         if self.pruned and drafted and op.cache in self._spent:
@@ -95,5 +110,5 @@ class NodeRuns:
         if at is None or id(at) in self._choices[op.cache]:
             return at is not None
         could = at.among if at.indices is None else at.indices
-        ran = self._surely[op.cache, op.layers] | beside | {ROOT}
+        ran = self._surely[op.cache, op.layers, op.write] | beside | {ROOT}
         return could is not None and set(could) <= ran

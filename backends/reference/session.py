@@ -14,6 +14,7 @@ from specplan.backends.reference import choosing, growing, judging
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.forward import Stretch, run_forward
 from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree
+from specplan.ir.blocks import Skips
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -195,9 +196,11 @@ class ReferenceSession:
             None if op.features is None else self.batch.tracks[op.features],
             None if op.keep is None else self.batch.tracks[op.keep],
             logits=op.gives != (),
+            skips=Skips.read(op.skip),
+            scratch=op.write == "scratch",
         )
         rows, call = run_forward(self.batch, cache, _nodes(scope, op.nodes[0]), pending, stretch)
-        variant = forward_variant(layers, stretch.logits)
+        variant = forward_variant(layers, stretch.logits, stretch.skips.words)
         self.observed = Observed(variant, op.model, call.width, call.context)
         if rows is not None:
             scope[op.results[0]] = rows

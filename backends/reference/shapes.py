@@ -23,9 +23,9 @@ UNKNOWN = "its nodes are not known before it runs"
 def shape_refusals(plan: Plan) -> Iterator[Refusal]:
     """Ops of a verified plan whose trees or rows the interpreter cannot hold.
 
-    It numbers the nodes of a round once, runs each in a layer of a cache once, looks text up below
-    the root only, reads one row for every node, chooses by the scores of ranked nodes only, and
-    keeps hidden states where a pass ends.
+    It numbers the nodes of a round once, runs each in a layer of a cache once as scratch and then
+    once for good, looks text up below the root only, reads one row for every node, chooses by the
+    scores of ranked nodes only, and keeps hidden states where a pass ends.
     """
     for item in plan.rounds:
         walk = _Walk(plan)

@@ -37,8 +37,9 @@ class AcceptanceKey:
     """What a profile is about.
 
     Attributes:
-        proposer: the draft model's name, "text" for prompt lookup, or the first layers of a model
-            as "target@4", or a beam of a draft model as "draft^4".
+        proposer: the draft model's name, "text" for prompt lookup, the first layers of a model as
+            "target@4", a model without some blocks as "target-a3m4", or a beam of a draft model
+            as "draft^4".
         target_digest: identity of the target's checkpoint.
         proposer_digest: identity of the draft model's checkpoint; "" for a source.
         task: the user's word for the kind of prompts.
@@ -51,6 +52,7 @@ class AcceptanceKey:
         layers: how many of the model's first layers draft; None for all.
         beam: children of a node, and nodes of a layer that get any, in trees grown by a beam; None
             for other drafts.
+        skip: blocks of the model that are left out, by name in the order of the stack.
     """
 
     proposer: str
@@ -64,6 +66,7 @@ class AcceptanceKey:
     match: tuple[int, int] | None = None
     layers: int | None = None
     beam: int | None = None
+    skip: tuple[str, ...] = ()
 
     def differences(self, other: AcceptanceKey) -> tuple[str, ...]:
         """What keeps a profile with this key from serving where `other` is asked for."""
@@ -83,7 +86,7 @@ class AcceptanceProfile:
         key: what it is about.
         ranks: per prompt, for every position of the target's continuation, the rank of the
             proposer's child that is accepted there, -1 for none.
-        lengths: per prompt, for every position, how many of a source's tokens are accepted
+        lengths: per prompt, for every position, how many tokens of a chain are accepted
             when a round starts there.
         hazards: P(child accepted | parent accepted) by depth (first row depth 1) and rank; the
             last row holds for all deeper ones.

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from specplan.cost_models.acceptance.mixture import BetaMixture
 from specplan.cost_models.acceptance.pools import Pools
+from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 
@@ -46,6 +47,7 @@ def profile_from_json(
         if named.get("match") is not None:
             shortest, longest = named["match"]
             named["match"] = (int(shortest), int(longest))
+        named["skip"] = Skips.read(named.get("skip", ())).words
         fields = {
             name: value
             for name, value in document.items()

@@ -15,6 +15,7 @@ from dataclasses import replace
 from specplan.cost_models.cost import Cost, OpCost, Quantity, where_less
 from specplan.cost_models.shapes.layer_ops import Pass, attention_core, mlp_ops, projection_ops
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 
 
@@ -27,6 +28,7 @@ def forward_ops(
     layers: tuple[int, int] | None = None,
     dense_block: bool = False,
     tensor_parallel: int = 1,
+    skips: Skips = NO_SKIPS,
 ) -> tuple[OpCost, ...]:
     """Costs of the ops of one forward pass, on each of the devices that share it.
 
@@ -42,7 +44,8 @@ def forward_ops(
             mask applied afterwards) rather than the causal half.
         tensor_parallel: devices N that share every layer (Megatron-LM, arXiv 1909.08053):
             projections are split by heads and by inner width, KV heads down to one per device,
-            the head by rows; two all-reduces per layer and one gathering of logits.
+            the head by rows; an all-reduce per block and one gathering of logits.
+        skips: blocks of these layers that are left out.
 
     Returns:
         Of each kind of layer `query_key_value` (or `latent_down`, `query_up`, `latent_up`),
@@ -57,7 +60,7 @@ def forward_ops(
     first, last = _span(shape, layers)
     rows = tokens if logit_rows is None else logit_rows
     work = Pass(shape, batch, tokens, context, dense_block, tensor_parallel)
-    kinds = shape.kinds(first, last)
+    kinds = shape.kinds(first, last, skips)
     ops: list[OpCost] = []
     for attention, count in kinds.projections:
         ops += [op.times(count) for op in projection_ops(work, attention)]
@@ -65,8 +68,8 @@ def forward_ops(
         ops.append(attention_core(work, core).times(count))
     for mlp, count in kinds.mlps:
         ops += [op.times(count) for op in mlp_ops(work, mlp)]
-    if tensor_parallel > 1 and kinds.layers:
-        ops.append(work.all_reduce().times(2 * kinds.layers))
+    if tensor_parallel > 1 and kinds.blocks:
+        ops.append(work.all_reduce().times(kinds.blocks))
     if shape.entry_width is not None and first == 0:
         ops.append(
             work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
@@ -92,11 +95,12 @@ def forward_cost(
     layers: tuple[int, int] | None = None,
     dense_block: bool = False,
     tensor_parallel: int = 1,
+    skips: Skips = NO_SKIPS,
 ) -> Cost:
     """Sum of `forward_ops`; the same arguments."""
     total = Cost()
     for op in forward_ops(
-        shape, batch, tokens, context, logit_rows, layers, dense_block, tensor_parallel
+        shape, batch, tokens, context, logit_rows, layers, dense_block, tensor_parallel, skips
     ):
         total = total + op.total
     return total

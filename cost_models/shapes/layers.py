@@ -6,8 +6,11 @@ Sizes are element counts. Two equal layers cost the same; costs are computed onc
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+from specplan.ir.blocks import NO_SKIPS, Skips
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +220,22 @@ class LayerKinds:
         projections: attentions without their reach: what the matrix products depend on.
         attentions: attentions with their reach.
         mlps: MLPs.
-        layers: number of layers.
+        blocks: number of attentions and MLPs together.
     """
 
     projections: tuple[tuple[Attention, int], ...]
     attentions: tuple[tuple[Attention, int], ...]
     mlps: tuple[tuple[Mlp, int], ...]
-    layers: int
+    blocks: int
 
     @classmethod
-    def of(cls, layers: tuple[LayerShape, ...]) -> LayerKinds:
-        """Count the kinds of some layers."""
+    def of(cls, attentions: Sequence[Attention], mlps: Sequence[Mlp]) -> LayerKinds:
+        """Count the kinds of some blocks."""
         return cls(
-            tuple(Counter(layer.attention.projections for layer in layers).items()),
-            tuple(Counter(layer.attention for layer in layers).items()),
-            tuple(Counter(layer.mlp for layer in layers).items()),
-            len(layers),
+            tuple(Counter(attention.projections for attention in attentions).items()),
+            tuple(Counter(attentions).items()),
+            tuple(Counter(mlps).items()),
+            len(attentions) + len(mlps),
         )
 
 
@@ -282,14 +285,18 @@ class Decoder:
         """Transformer layers."""
         return len(self.layers)
 
-    def kinds(self, first: int, last: int) -> LayerKinds:
-        """Kinds of the layers of a span; remembered, since every price asks for them."""
-        found = self._kinds.get((first, last))
+    def kinds(self, first: int, last: int, skips: Skips = NO_SKIPS) -> LayerKinds:
+        """Kinds of the layers of a span, blocks left out; remembered, since every price asks."""
+        key = first, last, skips
+        found = self._kinds.get(key)
         if found is None:
-            found = LayerKinds.of(self.layers[first:last])
-            self._kinds[first, last] = found
+            span = range(first, last)
+            found = self._kinds[key] = LayerKinds.of(
+                [self.layers[i].attention for i in span if i not in skips.attentions],
+                [self.layers[i].mlp for i in span if i not in skips.mlps],
+            )
         return found
 
     @cached_property
-    def _kinds(self) -> dict[tuple[int, int], LayerKinds]:
+    def _kinds(self) -> dict[tuple[int, int, Skips], LayerKinds]:
         return {}

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 
@@ -56,6 +57,7 @@ class Device(Protocol):
         context: float,
         logit_rows: int | None = None,
         layers: tuple[int, int] | None = None,
+        skips: Skips = NO_SKIPS,
     ) -> Seconds:
         """One forward pass.
 
@@ -66,6 +68,7 @@ class Device(Protocol):
             context: tokens in the cache per sequence before this pass.
             logit_rows: rows per sequence that need logits; default all tokens.
             layers: half-open span of layers; default all.
+            skips: blocks that are left out.
 
         Raises:
             UnpricedError: this device cannot say; the message says how to mend it.

@@ -17,6 +17,7 @@ from specplan.cost_models.cost import Quantity
 from specplan.cost_models.shapes.forward import forward_ops
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.measured_rows import ForwardRow, PrefillRow
+from specplan.ir.blocks import NO_SKIPS, Skips
 
 Floats = NDArray[np.float64]
 LEAST_ROWS = 6
@@ -59,12 +60,13 @@ class FittedForm:
         context: Quantity,
         logit_rows: int | None = None,
         layers: tuple[int, int] | None = None,
+        skips: Skips = NO_SKIPS,
     ) -> Floats:
-        """A pass of some layers, default all; logits by default at every query token.
+        """A pass of some layers, default all, some blocks left out; logits at every query token.
 
         Arrays give arrays.
         """
-        return self._seconds(_work(shape, batch, tokens, context, logit_rows, layers))
+        return self._seconds(_work(shape, batch, tokens, context, logit_rows, layers, skips))
 
     def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Floats:
         """A prompt: all but its last token into an empty cache, one row of logits."""
@@ -101,11 +103,12 @@ def _work(
     context: Quantity,
     rows: int | None,
     layers: tuple[int, int] | None = None,
+    skips: Skips = NO_SKIPS,
 ) -> _Work:
     """Resources of passes, each op once per execution."""
     b, n, s = (np.asarray(x, dtype=np.float64) for x in (batch, tokens, context))
     b, n, s = np.broadcast_arrays(b, n, s)
-    ops = forward_ops(shape, b, n, s, rows, layers)
+    ops = forward_ops(shape, b, n, s, rows, layers, skips=skips)
 
     def table(values: Sequence[Quantity]) -> Floats:
         return np.stack([np.broadcast_to(np.asarray(x, dtype=np.float64), b.shape) for x in values])
@@ -128,7 +131,7 @@ def fit_form(
         forwards: its rows over all layers.
         prefills: its prompts.
     """
-    kept = [row for row in forwards if row.seconds > 0.0 and row.layers is None]
+    kept = [row for row in forwards if row.seconds > 0.0 and row.whole]
     if len(kept) < LEAST_ROWS or len({row.batch * row.tokens for row in kept}) < 3:
         return None
     work = [_work(shape, *_columns(kept), None)]

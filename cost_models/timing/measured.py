@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from specplan.cost_models.timing.fitted import FittedForm
 from specplan.cost_models.timing.interpolation import Anchor, Axis, Coordinates, Trend, nested_axes
 from specplan.cost_models.timing.measured_rows import ForwardRow, OpRow, PrefillRow, RoundRow, Row
 from specplan.cost_models.timing.measured_table import MeasuredTable
+from specplan.ir.blocks import NO_SKIPS, Skips
 
 _REMEDY = "Run `specplan profile device` for this problem."
 Span = tuple[int, int]
@@ -46,6 +47,7 @@ class MeasuredDevice:
         self._points: dict[Any, Nested] = {}
         self._axes: dict[Any, Axis] = {}
         self._known: dict[Any, Seconds] = {}
+        self._emptied: dict[tuple[str, str], Skips] = {}
         for row in table.rows.values():
             self._place(row)
 
@@ -54,9 +56,12 @@ class MeasuredDevice:
         anchor = Anchor(row.time(self.shared_error), own)
         match row:
             case ForwardRow():
-                about: Any = ("forward", row.model, row.dtype, row.layers, row.logits)
+                skips = Skips.read(row.skip)
+                about: Any = ("forward", row.model, row.dtype, row.layers, skips, row.logits)
                 outer = self._points.setdefault(about, {}).setdefault(row.batch, {})
                 outer.setdefault(row.context, {})[row.tokens] = anchor
+                if skips.attentions and skips.mlps:
+                    self._emptied[row.model, row.dtype] = skips
             case PrefillRow():
                 about = ("prefill", row.model, row.dtype)
                 self._points.setdefault(about, {}).setdefault(row.batch, {})[row.tokens] = anchor
@@ -74,13 +79,50 @@ class MeasuredDevice:
         context: Quantity,
         logit_rows: Quantity | None = None,
         layers: Span | None = None,
+        skips: Skips = NO_SKIPS,
     ) -> Seconds:
         """One forward pass; see `Device`.
 
         The rows hold passes with logits at every query token, or without any: `logit_rows` only
         says which of the two, and where the latter were not measured the former stand for them.
+        A pass without some blocks lies between four measured ones: with all blocks, without many
+        attentions, without many MLPs, and without both; blocks of one kind count alike, and no
+        more of them than were left out there.
         """
-        about = ("forward", shape.digest, shape.dtype, layers, True)
+        if not skips:
+            return self._pass(shape, batch, tokens, context, logit_rows, layers, skips)
+        time = Seconds.exact(0.0)
+        for corner, weight in self._corners(shape, layers, skips):
+            part = self._pass(shape, batch, tokens, context, logit_rows, layers, corner)
+            time += part * weight
+        return time
+
+    def _corners(
+        self, shape: ModelShape, layers: Span | None, skips: Skips
+    ) -> Iterator[tuple[Skips, float]]:
+        """Measured sets of blocks around a set, each with its weight; the weights sum to 1."""
+        most = self._emptied.get((shape.digest, shape.dtype)) if layers is None else None
+        if most is None:
+            raise self._unmeasured("forward passes without some blocks", shape, layers)
+        kinds = ((most.attentions, skips.attentions), (most.mlps, skips.mlps))
+        attention, mlp = (min(1.0, len(some) / len(every)) for every, some in kinds)
+        for attentions, a in (((), 1.0 - attention), (most.attentions, attention)):
+            for mlps, b in (((), 1.0 - mlp), (most.mlps, mlp)):
+                if a * b > 0.0:
+                    yield Skips(attentions, mlps), a * b
+
+    def _pass(
+        self,
+        shape: ModelShape,
+        batch: Quantity,
+        tokens: Quantity,
+        context: Quantity,
+        logit_rows: Quantity | None,
+        layers: Span | None,
+        skips: Skips,
+    ) -> Seconds:
+        """A pass of the kind of some measured rows."""
+        about = ("forward", shape.digest, shape.dtype, layers, skips, True)
         silent = (*about[:-1], False)
         rows: int | None = None
         if isinstance(logit_rows, int) and logit_rows == 0 and silent in self._points:
@@ -91,7 +133,7 @@ class MeasuredDevice:
 
         def trend(points: Coordinates) -> Any:
             assert fit is not None
-            return fit.forward_seconds(shape, points[0], points[2], points[1], rows, layers)
+            return fit.forward_seconds(shape, points[0], points[2], points[1], rows, layers, skips)
 
         return self._at(about, (batch, context, tokens), fit, trend, (True, False, True))
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.timing.spread import bounds, own_half_width
+from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 
 Key = tuple[Any, ...]
@@ -77,6 +78,7 @@ class ForwardRow(_Timing):
         context: tokens in the cache per sequence.
         layers: half-open span of layers, None for all.
         logits: whether there are logits, at each of the tokens, or none.
+        skip: blocks of the stack that were left out, by name.
     """
 
     model: str
@@ -86,6 +88,7 @@ class ForwardRow(_Timing):
     context: int
     layers: tuple[int, int] | None = None
     logits: bool = True
+    skip: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -99,7 +102,13 @@ class ForwardRow(_Timing):
             self.context,
             self.layers,
             self.logits,
+            self.skip,
         )
+
+    @property
+    def whole(self) -> bool:
+        """Whether the whole stack ran."""
+        return self.layers is None and not self.skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +171,8 @@ def read_row(kind: type[Row], entry: dict[str, Any]) -> Row:
     """
     values = dict(entry)
     values["passes"] = tuple(float(seconds) for seconds in values.get("passes", ()))
+    if "skip" in values:
+        values["skip"] = Skips.read(values["skip"]).words
     if values.get("layers") is not None:
         first, last = values["layers"]
         values["layers"] = (first, last)

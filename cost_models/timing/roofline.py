@@ -16,6 +16,7 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.figures import read_figures
 from specplan.cost_models.timing.kernel_time import COLLECTIVES, Kernels
 from specplan.cost_models.timing.stack import IDEAL, Stack
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 
 OWN_ERROR = 0.08
@@ -142,6 +143,7 @@ class AnalyticDevice:
         context: Quantity,
         logit_rows: Quantity | None = None,
         layers: tuple[int, int] | None = None,
+        skips: Skips = NO_SKIPS,
     ) -> Seconds:
         """One forward pass, the sum of its ops; see `Device`.
 
@@ -149,10 +151,17 @@ class AnalyticDevice:
         then hold arrays.
         """
         ops = forward_ops(
-            shape, batch, tokens, context, logit_rows, layers, tensor_parallel=self.count
+            shape,
+            batch,
+            tokens,
+            context,
+            logit_rows,
+            layers,
+            tensor_parallel=self.count,
+            skips=skips,
         )
         first, last = layers if layers is not None else (0, shape.num_layers)
-        small = self.stack.kernels_per_layer * (last - first)
+        small = self.stack.kernels_per_layer * shape.kinds(first, last, skips).blocks / 2
         seconds = self._device_seconds(ops, small)
         if self.stack.dispatch_seconds:
             launches = small + sum(op.count * op.cost.launches for op in ops)

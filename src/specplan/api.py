@@ -262,13 +262,13 @@ def gather(problem: Problem, progress: Progress) -> ProblemFacts:
     profiles: Mapping[str, AcceptanceProfile] = {}
     if needs_running(problem):
         bench, known = _bench(problem)
-        from specplan.measure.acceptance import measure_acceptance
         from specplan.measure.device import measure_device
+        from specplan.measure.skip_sets import measure_proposers
 
         if problem.device == "measured":
             device = measure_device(bench, known, progress=progress)
         if problem.workload.prompts is not None:
-            profiles = measure_acceptance(bench, known, progress=progress)
+            profiles = measure_proposers(bench, known, device, progress)
     return gather_facts(
         problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -127,8 +128,9 @@ def test_no_layer_runs_a_token_twice(models: dict[str, CausalModel]) -> None:
 
 def test_variants_are_read_back() -> None:
     for layers in (None, (0, 8), (12, 32)):
-        for logits in (True, False):
-            assert read_forward_variant(forward_variant(layers, logits)) == (layers, logits)
+        for logits, skip in product((True, False), ((), ("attn.1", "mlp.12"))):
+            word = forward_variant(layers, logits, skip)
+            assert read_forward_variant(word) == (layers, logits, skip)
     assert forward_variant(None, True) == ""
 
 

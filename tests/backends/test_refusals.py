@@ -28,7 +28,7 @@ REASONS = {
     "prompt_chunks": "it runs one row group only",
     "token_recycling": "it keeps no source states",
     "merged_trees": "it has no op graft",
-    "skipped_layers": "skip may only be unset",
+    "skipped_layers": "it has no op load",
 }
 
 

@@ -18,7 +18,7 @@ from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.precision import relative_half_width  # noqa: E402
 from specplan.measure.teacher import greedy_ranks, sampled_ranks  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
-from specplan.planner import discover_methods, gather_facts, load_problem  # noqa: E402
+from specplan.planner import Family, discover_methods, gather_facts, load_problem  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.sampling import SamplingSettings, best, law  # noqa: E402
@@ -43,7 +43,9 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
     prompts = bench.prompts(PROFILE)
     for method in discover_methods().values():
         for family in method.choices(facts) if method.runnable else ():
-            for options in family.settings[::5]:  # type: ignore[union-attr]
+            if not isinstance(family, Family):
+                continue
+            for options in family.settings[::5]:
                 plan = method.plan(facts, options)
                 proposer = method.proposer(options)
                 if proposer is None:

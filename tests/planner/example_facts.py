@@ -14,7 +14,12 @@ from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import Problem
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import proposers, read_beam, read_first_layers
+from specplan.planner.who_drafts import (
+    leaves_blocks_out,
+    proposers,
+    read_beam,
+    read_first_layers,
+)
 from tests.planner.checkpoints import write_checkpoint
 
 HAZARDS = ((0.6, 0.2, 0.1), (0.65, 0.15, 0.05), (0.5, 0.2, 0.1))
@@ -77,7 +82,7 @@ SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embedd
 def measured_profiles(
     problem: Problem, shapes: Mapping[str, ModelShape]
 ) -> dict[str, AcceptanceProfile]:
-    """Profiles of what methods draft with beside models and the text: first layers, and beams."""
+    """Profiles of what methods draft with beside models and the text: parts of it, and beams."""
     found = {}
     for name in proposers(problem, shapes):
         key = acceptance_key(problem, shapes, name)
@@ -85,6 +90,10 @@ def measured_profiles(
             found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
         elif read_beam(name):
             found[name] = AcceptanceProfile(key, pools=made_up_pools())
+    if shapes["target"].num_layers > 2 and leaves_blocks_out(problem):
+        for name in ("target-a1", "target-a1m1"):
+            key = acceptance_key(problem, shapes, name)
+            found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
     return found
 
 

@@ -17,6 +17,7 @@ from specplan.cost_models.timing.silicon.package import systems_folder
 from specplan.cost_models.timing.silicon.readings import Part, Place, read_parts
 from specplan.cost_models.timing.silicon.tables import KernelTables
 from specplan.cost_models.timing.stack import list_stacks
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 
 SHEET_OF_SYSTEM = {
@@ -76,18 +77,20 @@ class SiliconDevice:
         context: Quantity,
         logit_rows: Quantity | None = None,
         layers: tuple[int, int] | None = None,
+        skips: Skips = NO_SKIPS,
     ) -> Seconds:
         """One forward pass; see `Device`.
 
         The fallback's time, with that of every measured op exchanged for the measured one.
         """
-        whole = self.fallback.forward_seconds(shape, batch, tokens, context, logit_rows, layers)
+        place = (shape, batch, tokens, context, logit_rows, layers, skips)
+        whole = self.fallback.forward_seconds(*place)
         error = whole.high / whole.median - 1.0
         rest: Quantity = whole.median
         median: Quantity = 0.0
         spread: Quantity = 0.0
         outside: Quantity = False
-        for part in self._parts(shape, batch, tokens, context, logit_rows, layers):
+        for part in self._parts(*place):
             if part.price is None:
                 continue
             seconds, reading = part.price
@@ -146,12 +149,21 @@ class SiliconDevice:
         context: Quantity,
         logit_rows: Quantity | None,
         layers: tuple[int, int] | None,
+        skips: Skips = NO_SKIPS,
     ) -> Iterable[Part]:
         devices = self.fallback.count
         ops = forward_ops(
-            shape, batch, tokens, context, logit_rows, layers, tensor_parallel=devices
+            shape,
+            batch,
+            tokens,
+            context,
+            logit_rows,
+            layers,
+            tensor_parallel=devices,
+            skips=skips,
         )
-        kinds = shape.kinds(*(layers if layers is not None else (0, shape.num_layers)))
+        first, last = layers if layers is not None else (0, shape.num_layers)
+        kinds = shape.kinds(first, last, skips)
         return read_parts(self.tables, Place(shape, batch, tokens, context, kinds, devices), ops)
 
 

@@ -1,0 +1,90 @@
+"""Blocks of a model's stack, and sets of them that a forward leaves out.
+
+A block is the attention or the MLP of one layer, its norm included: `attn.3`, `mlp.4`, layers
+counted from 0. One that is left out adds nothing to the residual stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+ATTENTION, MLP = "attn", "mlp"
+_BLOCK = re.compile(rf"({ATTENTION}|{MLP})\.(0|[1-9][0-9]{{0,5}})")
+_SHORT = re.compile(r"([am])(0|[1-9][0-9]{0,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Skips:
+    """A set of blocks.
+
+    Attributes:
+        attentions: layers whose attention is in it, rising.
+        mlps: layers whose MLP is in it, rising.
+    """
+
+    attentions: tuple[int, ...] = ()
+    mlps: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, attentions: Iterable[int] = (), mlps: Iterable[int] = ()) -> Skips:
+        """The set of these attentions and MLPs, by layer."""
+        return cls(tuple(sorted(set(attentions))), tuple(sorted(set(mlps))))
+
+    @classmethod
+    def read(cls, words: Iterable[str]) -> Skips:
+        """The set of blocks by name, `attn.3` or `mlp.4`.
+
+        Raises:
+            ValueError: a word names no block.
+        """
+        return _read(tuple(words))
+
+    @classmethod
+    def read_short(cls, text: str) -> Skips | None:
+        """The set that `short` wrote; None for any other text."""
+        found = _SHORT.findall(text)
+        made = cls.of(
+            (int(layer) for kind, layer in found if kind == "a"),
+            (int(layer) for kind, layer in found if kind == "m"),
+        )
+        return made if made and made.short == text else None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The blocks by name in the order of the stack."""
+        return tuple(f"{kind}.{layer}" for layer, kind in self._ordered())
+
+    @property
+    def short(self) -> str:
+        """The blocks in a word: `a3m4` for `attn.3` and `mlp.4`."""
+        return "".join(f"{kind[0]}{layer}" for layer, kind in self._ordered())
+
+    @property
+    def height(self) -> int:
+        """Layers that a stack needs to have all of these blocks."""
+        return max((*self.attentions, *self.mlps), default=-1) + 1
+
+    def __len__(self) -> int:
+        """Blocks."""
+        return len(self.attentions) + len(self.mlps)
+
+    def _ordered(self) -> Iterator[tuple[int, str]]:
+        every = [(layer, ATTENTION) for layer in self.attentions]
+        yield from sorted([*every, *((layer, MLP) for layer in self.mlps)])
+
+
+NO_SKIPS = Skips()
+
+
+@lru_cache(maxsize=1024)
+def _read(words: tuple[str, ...]) -> Skips:
+    layers: dict[str, list[int]] = {ATTENTION: [], MLP: []}
+    for word in words:
+        found = _BLOCK.fullmatch(word)
+        if found is None:
+            raise ValueError(f'"{word}" names no block; blocks are called attn.3 or mlp.3')
+        layers[found[1]].append(int(found[2]))
+    return Skips.of(layers[ATTENTION], layers[MLP])

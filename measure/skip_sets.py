@@ -1,0 +1,219 @@
+"""Searching for the blocks that the target can spare while it drafts for itself.
+
+A few prompts tell what each block alone costs in acceptance; from there the planner's search
+proposes sets, each measured on the same prompts and priced on the problem's device. Whatever was
+measured is kept in one file, so that a run that was killed repeats no pass of a model. Only sets
+that come near plain decoding are then measured on as many prompts as other proposers are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import log
+from pathlib import Path
+
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.timing.device import Device, load_device
+from specplan.ir.blocks import Skips
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.measure.acceptance import measure_acceptance
+from specplan.measure.continuations import continue_prompts, request_of
+from specplan.measure.machine import versions
+from specplan.measure.own_drafts import TeacherText
+from specplan.measure.progress import Progress, silent
+from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
+from specplan.planner import (
+    MOST_SKIPPED_DRAFT,
+    DraftPrices,
+    ProblemFacts,
+    SparedBlock,
+    acceptance_key,
+    first_guesses,
+    refine,
+    searched_blocks,
+    searches_blocks,
+    without,
+)
+
+PROMPTS = 4
+"""Prompts that the search looks at."""
+POSITIONS = 64
+"""Tokens of each prompt's output that it looks at."""
+TRIALS = 16
+"""Sets tried beyond those of the integer programme."""
+HOPELESS = 1.5
+"""No more sets are tried where the best guess takes so many times as long as plain decoding."""
+NEAR = 1.1
+"""Sets are measured on further prompts where they take at most so many times as long."""
+KEPT = 2
+"""Sets that the problem's search chooses from."""
+Known = dict[str, dict[str, list[list[int]]]]
+
+
+def measure_proposers(
+    bench: Workbench, facts: ProblemFacts, device: Device | None, progress: Progress = silent
+) -> dict[str, AcceptanceProfile]:
+    """Profiles of a problem's proposers, and of sets of blocks where these are searched for.
+
+    Args:
+        bench: the problem's models and prompts.
+        facts: the problem's shapes; its device is not read.
+        device: what prices sets; None for the one that the problem names.
+        progress: told of every prompt and set.
+    """
+    found = measure_acceptance(bench, facts, progress=progress)
+    if not searches_blocks(bench.problem, facts.target):
+        return found
+    priced = replace(facts, device=device or load_device(bench.problem.device))
+    return found | search_blocks(bench, priced, progress=progress)
+
+
+def search_blocks(
+    bench: Workbench, facts: ProblemFacts, *, progress: Progress = silent
+) -> dict[str, AcceptanceProfile]:
+    """Search for sets of blocks to leave out, where the problem asks for that.
+
+    Args:
+        bench: the problem's models and prompts.
+        facts: with the device that prices passes.
+        progress: told of every set.
+
+    Returns:
+        Profiles of the best sets by proposer; none where nothing is searched for.
+    """
+    if not searches_blocks(bench.problem, facts.target):
+        return {}
+    search = _Search.open(bench, facts, progress)
+    names = searched_blocks(facts.target.num_layers)
+    whole = search.prices.pass_seconds()
+    blocks = [search.alone(name, whole) for name in names]
+    guesses = first_guesses(blocks)
+    if not guesses:
+        return {}
+    scores = {skips: search.score(skips) for skips in guesses}
+    found = tuple(sorted(guesses, key=lambda skips: scores[skips]))
+    if scores[found[0]] <= HOPELESS * search.prices.plain:
+        found = refine(found, names, search.score, trials=TRIALS, seed=bench.problem.seed)
+    progress("sets of blocks to leave out", 1, 1)
+    return search.profiles(found[:KEPT])
+
+
+@dataclass
+class _Search:
+    """What the search measures, and its file.
+
+    Attributes:
+        bench: the problem's models and prompts.
+        facts: the problem.
+        prices: of drafts on its device.
+        prompts: that it looks at.
+        path: of the file.
+        progress: told of every set.
+        known: accepted lengths by set, per prompt, as far as they were measured: to the depth of
+            one for blocks alone, and to the longest draft for sets.
+    """
+
+    bench: Workbench
+    facts: ProblemFacts
+    prices: DraftPrices
+    prompts: list[TokenPrompt]
+    path: Path
+    progress: Progress
+    known: Known
+    texts: list[TeacherText] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, bench: Workbench, facts: ProblemFacts, progress: Progress) -> _Search:
+        """Go on with what an earlier run stored."""
+        prompts = bench.prompts(PROFILE)[:PROMPTS]
+        key = acceptance_key(bench.problem, facts.shapes, without("target", Skips.of([1])))
+        about = (key.temperature, key.top_k, key.top_p, bench.problem.seed, bench.output_tokens)
+        name = bench.fingerprint("blocks", about, [prompt.tokens for prompt in prompts])
+        path = bench.problem.profiles / "blocks" / f"{name}.json"
+        return cls(bench, facts, DraftPrices(facts), prompts, path, progress, _read(path))
+
+    def alone(self, name: str, whole: float) -> SparedBlock:
+        """What leaving one block out does; half a token counts as lost and half as kept."""
+        skips = Skips.read([name])
+        rows = self._lengths("alone", skips, 1)
+        kept, every = sum(map(sum, rows)), sum(map(len, rows))
+        seconds = whole - self.prices.pass_seconds(skips)
+        return SparedBlock(name, seconds, -log((kept + 0.5) / (every + 1.0)))
+
+    def score(self, skips: Skips) -> float:
+        """Seconds per token of the best chain drafted without these blocks."""
+        return self.prices.best(self._profile(skips))
+
+    def profiles(self, sets: tuple[Skips, ...]) -> dict[str, AcceptanceProfile]:
+        """Their profiles: of many prompts where they may pay, else of those looked at."""
+        near = [s for s in sets if self.score(s) <= NEAR * self.prices.plain]
+        wanted = [without("target", skips) for skips in near]
+        found = {without("target", skips): self._profile(skips) for skips in sets}
+        return found | measure_acceptance(
+            self.bench, self.facts, progress=self.progress, wanted=wanted
+        )
+
+    def _key(self, skips: Skips) -> AcceptanceKey:
+        return acceptance_key(self.bench.problem, self.facts.shapes, without("target", skips))
+
+    def _profile(self, skips: Skips) -> AcceptanceProfile:
+        rows = self._lengths("sets", skips, MOST_SKIPPED_DRAFT)
+        provenance = {
+            "how": "teacher forcing on the target's own continuations, in a search for blocks",
+            "prompts": [prompt.id for prompt in self.prompts],
+            "seed": self.bench.problem.seed,
+            "backend": self.bench.problem.backend,
+            "versions": versions(),
+        }
+        return AcceptanceProfile(
+            self._key(skips), lengths=tuple(map(tuple, rows)), provenance=provenance
+        )
+
+    def _lengths(self, kind: str, skips: Skips, most: int) -> list[list[int]]:
+        known = self.known[kind]
+        if skips.short not in known:
+            total = 2 * (self.facts.target.num_layers - 2) + TRIALS
+            done = len(self.known["alone"]) + len(self.known["sets"])
+            self.progress("sets of blocks to leave out", min(done, total), total)
+            known[skips.short] = [text.lengths(skips, most) for text in self._texts()]
+            write_json_atomic(self.path, {"schema_version": 1, "lengths": self.known})
+        return known[skips.short]
+
+    def _texts(self) -> list[TeacherText]:
+        """The prompts with the target's own continuations, opened when first asked for."""
+        if not self.texts:
+            outputs = continue_prompts(self.bench, self.prompts, self.progress)
+            model = self.bench.models["target"]
+            self.texts = [
+                TeacherText(
+                    model,
+                    request_of(self.bench, prompt, index),
+                    output[:POSITIONS],
+                    MOST_SKIPPED_DRAFT,
+                )
+                for index, (prompt, output) in enumerate(zip(self.prompts, outputs, strict=True))
+                if output
+            ]
+        return self.texts
+
+
+def _read(path: Path) -> Known:
+    """What an earlier run measured; nothing where there was none.
+
+    Raises:
+        UsageError: the file holds something else.
+    """
+    known: Known = {"alone": {}, "sets": {}}
+    if path.is_file():
+        document = read_json(path, "stored search of blocks")
+        try:
+            for kind, sets in known.items():
+                sets.update(document["lengths"][kind])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                "not a search of blocks",
+                where=str(path),
+                remedy="Remove the file and search again.",
+            ) from error
+    return known

@@ -1,0 +1,63 @@
+"""Sets of blocks: their two written forms, and the rule about them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.parser import parse_plan
+from specplan.ir.printer import print_plan
+from specplan.ir.verify import verify_plan
+
+PLAN = """plan self
+model target
+state @kv = cache target
+round decode {
+  %t0 = root
+  %q = forward target %t0 cache=@kv pending=1 skip=[BLOCKS] write=scratch
+  %c = grow %t0 at=%t0 rows=%q
+  %l = forward target %c cache=@kv pending=1
+  %a = accept %c target=%l
+  %e = emit %a
+  commit @kv %e
+}
+"""
+
+LAYERS = st.lists(st.integers(0, 200), max_size=12)
+
+
+@given(LAYERS, LAYERS)
+def test_both_forms_are_read_back(attentions: list[int], mlps: list[int]) -> None:
+    skips = Skips.of(attentions, mlps)
+    assert Skips.read(reversed(skips.words)) == skips
+    assert len(skips) == len(set(attentions)) + len(set(mlps)) == len(skips.words)
+    assert Skips.read_short(skips.short) == (skips if skips else None)
+    assert skips.height == max([*attentions, *mlps], default=-1) + 1
+
+
+def test_forms() -> None:
+    skips = Skips.of([9, 3], [3, 4])
+    assert skips.words == ("attn.3", "mlp.3", "mlp.4", "attn.9")
+    assert skips.short == "a3m3m4a9"
+    assert not NO_SKIPS and NO_SKIPS.short == ""
+
+
+@pytest.mark.parametrize("text", ["", "a", "3", "m4a3", "a3a3", "a03", "a3m4x", "b3", "a-3"])
+def test_other_texts_are_no_short_form(text: str) -> None:
+    assert Skips.read_short(text) is None
+
+
+@pytest.mark.parametrize("word", ["layer.3", "attn", "attn.-1", "attn.03", "mlp.x", "3"])
+def test_words_that_name_no_block(word: str) -> None:
+    with pytest.raises(ValueError, match="names no block; blocks are called"):
+        Skips.read([word])
+
+
+def test_the_verifier_refuses_other_words() -> None:
+    good = parse_plan(PLAN.replace("BLOCKS", "attn.1, mlp.2"))
+    assert verify_plan(good) == () and parse_plan(print_plan(good)) == good
+    bad = parse_plan(PLAN.replace("BLOCKS", "attn.1, layer.2"))
+    (found,) = verify_plan(bad)
+    assert found.rule == "type" and '"layer.2" names no block' in found.what

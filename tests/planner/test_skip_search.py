@@ -1,0 +1,134 @@
+"""The search for blocks to leave out: the integer programme is exact, what follows goes by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import inf
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.ir.blocks import Skips
+from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
+from specplan.planner.profiles import acceptance_key
+from specplan.planner.skip_search import (
+    SAVINGS,
+    DraftPrices,
+    SparedBlock,
+    first_guesses,
+    least_loss,
+    refine,
+    searched_blocks,
+)
+from tests.planner.example_facts import example_facts
+
+LOSSES = st.floats(0.0, 5.0)
+TIMES = st.floats(-0.1, 1.0)
+
+
+def blocks_of(figures: list[tuple[float, float]]) -> list[SparedBlock]:
+    names = searched_blocks(len(figures) // 2 + 3)
+    return [SparedBlock(name, *pair) for name, pair in zip(names, figures, strict=False)]
+
+
+def subsets(blocks: list[SparedBlock]) -> Iterator[tuple[SparedBlock, ...]]:
+    for size in range(len(blocks) + 1):
+        yield from combinations(blocks, size)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(TIMES, LOSSES), min_size=1, max_size=7), st.floats(0.01, 3.0))
+def test_the_integer_programme_is_exhaustive_search(
+    figures: list[tuple[float, float]], saving: float
+) -> None:
+    blocks = blocks_of(figures)
+    slack = 1e-6 * saving
+    strict, loose = (
+        min(
+            (
+                sum(block.loss for block in chosen)
+                for chosen in subsets(blocks)
+                if sum(block.seconds for block in chosen) >= wanted
+            ),
+            default=None,
+        )
+        for wanted in (saving, saving - slack)
+    )
+    found = least_loss(blocks, saving)
+    if found is None:
+        assert strict is None
+        return
+    chosen = [block for block in blocks if block.name in found.words]
+    assert sum(block.seconds for block in chosen) >= saving - slack
+    loss = sum(block.loss for block in chosen)
+    assert loose is not None and loss >= loose - 1e-6
+    assert strict is None or loss <= strict + 1e-4
+
+
+def test_both_ends_of_the_stack_are_kept() -> None:
+    assert searched_blocks(4) == ("attn.1", "mlp.1", "attn.2", "mlp.2")
+    assert searched_blocks(2) == ()
+
+
+def test_first_guesses_lose_least_for_what_they_save() -> None:
+    """Equal blocks: the ones of least loss, as many as the saving needs."""
+    losses = [0.5, 0.1, 0.4, 0.2, 0.3, 0.9, 0.8, 0.7]
+    blocks = [
+        SparedBlock(name, 1.0, loss) for name, loss in zip(searched_blocks(6), losses, strict=True)
+    ]
+    found = first_guesses(blocks)
+    sizes = [2, 3, 4, 5, 6]
+    assert [len(skips) for skips in found] == sizes and len(SAVINGS) == 5
+    for skips, size in zip(found, sizes, strict=True):
+        taken = sorted(block.loss for block in blocks if block.name in skips.words)
+        assert taken == sorted(losses)[:size]
+    assert first_guesses([SparedBlock("attn.1", -0.1, 0.0)]) == ()
+
+
+def test_refining_goes_by_seed_and_finds_more_than_it_was_given() -> None:
+    pytest.importorskip("optuna")
+    names = searched_blocks(8)
+    wanted = set(names[::3])
+    asked: list[Skips] = []
+
+    def distance(skips: Skips) -> float:
+        asked.append(skips)
+        return float(len(wanted ^ set(skips.words)))
+
+    guesses = [Skips.read(names[:6]), Skips.read(names[6:])]
+    found = refine(guesses, names, distance, trials=40, seed=3)
+    assert asked[:2] == guesses
+    values = [distance(skips) for skips in found]
+    assert values == sorted(values) and set(found) == set(asked)
+    assert values[0] < min(map(distance, guesses))
+    asked.clear()
+    assert refine(guesses, names, distance, trials=40, seed=3) == found
+    assert refine(guesses, names, distance, trials=0, seed=3)[0] in guesses
+
+
+def test_prices_are_those_of_the_best_chain(tmp_path: Path) -> None:
+    facts = example_facts(tmp_path, workload={
+        "batch_sizes": [1], "prompt_tokens": 40, "output_tokens": 32,
+    })  # fmt: skip
+    prices = DraftPrices(facts)
+    options = LayerSkipOptions(("attn.1", "mlp.1"), 1)
+    name = METHOD.proposer(options) or ""
+    key = acceptance_key(facts.problem, facts.shapes, name)
+    profile = AcceptanceProfile.from_hazards([[0.9]], key=key, trials=1000)
+    expected = inf
+    for length in range(1, 9):
+        plan = METHOD.plan(facts, LayerSkipOptions(options.skip, length))
+        found = price_plan(
+            plan, facts.device, facts.shapes, profile, batch=1, prompt_tokens=40, output_tokens=32
+        )
+        assert isinstance(found, Estimate)
+        expected = min(expected, found.request_seconds.median / 32)
+    assert prices.best(profile) == pytest.approx(expected)
+    assert prices.plain < expected, "two blocks of 64 save too little to pay"
+    whole, part = prices.pass_seconds(), prices.pass_seconds(Skips.of([1], [1]))
+    assert part == pytest.approx(whole * 31 / 32, rel=0.02)
