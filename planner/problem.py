@@ -189,9 +189,9 @@ class Problem(Strict):
         default_factory=dict,
         description='Ready acceptance profiles by proposer: the name of a draft, "text" for '
         'prompt lookup, "mtp", "suffix", "target@4" for first layers, "target-a3m4" for the target '
-        'without some blocks, "draft^4" for trees that grow by a beam of four. Those of draft models '
-        "and their beams, text and parts of the target may "
-        "be measured on workload.prompts instead.",
+        'without some blocks, "draft^4" for trees that grow by a beam of four. Those of draft '
+        "models and their beams, text and parts of the target may be measured on "
+        "workload.prompts instead.",
     )
     objective: Literal["latency", "throughput", "goodput"] = Field(
         default="latency",

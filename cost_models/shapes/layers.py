@@ -287,15 +287,12 @@ class Decoder:
 
     def kinds(self, first: int, last: int, skips: Skips = NO_SKIPS) -> LayerKinds:
         """Kinds of the layers of a span, blocks left out; remembered, since every price asks."""
-        key = first, last, skips
-        found = self._kinds.get(key)
-        if found is None:
-            span = range(first, last)
-            found = self._kinds[key] = LayerKinds.of(
-                [self.layers[i].attention for i in span if i not in skips.attentions],
-                [self.layers[i].mlp for i in span if i not in skips.mlps],
-            )
-        return found
+        key, span = (first, last, skips), range(first, last)
+        if key not in self._kinds:
+            attentions = [self.layers[i].attention for i in span if i not in skips.attentions]
+            mlps = [self.layers[i].mlp for i in span if i not in skips.mlps]
+            self._kinds[key] = LayerKinds.of(attentions, mlps)
+        return self._kinds[key]
 
     @cached_property
     def _kinds(self) -> dict[tuple[int, int, Skips], LayerKinds]:

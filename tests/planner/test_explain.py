@@ -45,7 +45,8 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     families = [(entry["method"], entry["family"]) for entry in data["runners_up"]]
     assert len(set(families)) == len(families)
     assert {method for method, _ in families} == {
-        "autoregressive", "draft_model", "dynamic_tree", "early_exit", "prompt_lookup",
+        "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip",
+        "prompt_lookup",
     }  # fmt: skip
     gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
     assert gains == sorted(gains, reverse=True)
