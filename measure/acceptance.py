@@ -20,11 +20,11 @@ from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.measure.continuations import continue_prompts, request_of
 from specplan.measure.machine import versions
+from specplan.measure.own_drafts import TeacherText
 from specplan.measure.pools import pool_places
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
 from specplan.measure.teacher import (
-    TeacherText,
     greedy_ranks,
     lookup_lengths,
     sampled_ranks,

@@ -20,12 +20,7 @@ from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
 from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
-from specplan.planner.who_drafts import (
-    is_part_of_model,
-    measured_here,
-    proposers,
-    read_beam,
-)
+from specplan.planner.who_drafts import is_derived, measured_here, proposers
 from specplan.planner.workload_files import read_prompts, read_trace
 
 MINIMUM_PROMPTS = 4
@@ -259,7 +254,7 @@ def _check_acceptance(problem: Problem, origin: Origin) -> None:
     known = proposers(problem)
     for name, path in problem.acceptance.items():
         key = f"acceptance.{name}"
-        if name not in known and not (is_part_of_model(name) or read_beam(name)):
+        if name not in known and not is_derived(name):
             raise origin.usage(key, f'nothing that drafts is called "{name}"', nearest(name, known))
         if not path.is_file():
             raise origin.usage(

@@ -179,5 +179,5 @@ class DraftPrices:
                 if method.proposer(options) == proposer:
                     found = priced(facts, self._pricer, Setting(method, family.name, options))
                     if found.priced:
-                        best = min(best, score(found, facts.problem.objective))
+                        best = min(best, score(found, facts.objective))
         return best

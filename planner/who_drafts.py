@@ -64,6 +64,11 @@ def is_part_of_model(proposer: str) -> bool:
     return read_first_layers(proposer) is not None or read_without(proposer) is not None
 
 
+def is_derived(proposer: str) -> bool:
+    """Whether it is a part of a model, or a model that grows trees by a beam."""
+    return is_part_of_model(proposer) or read_beam(proposer) is not None
+
+
 def leaves_blocks_out(problem: Problem) -> bool:
     """Whether a method of the problem drafts with the target without some blocks."""
     return any(
