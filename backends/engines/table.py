@@ -57,6 +57,7 @@ class Ability:
             `rise`, grow with the batch; `stop`, be 0. Empty where it has one length for all.
         whole_turns: drafted tokens are a multiple of the target's modules, or no more of them.
         within_beam: a tree verifies no more tokens than its levels times its widest branching.
+        draws: at a temperature above 0 it draws what it drafts, instead of taking the best ranks.
         differs: what it does otherwise than the plan says, in words: the price may differ, the
             output law does not.
     """
@@ -67,6 +68,7 @@ class Ability:
     schedule: tuple[Schedules, ...] = ()
     whole_turns: bool = False
     within_beam: bool = False
+    draws: bool = True
     differs: tuple[str, ...] = ()
 
 
@@ -115,7 +117,10 @@ class Table:
     def differs(self, plan: Plan) -> tuple[str, ...]:
         """What the engine does otherwise than a plan that it expresses says, in words."""
         drafting = read_structure(plan).longest
-        return self.drafters[drafting.drafter].differs
+        ability = self.drafters[drafting.drafter]
+        if drafting.drawn and not ability.draws:
+            return (*ability.differs, "it drafts the best ranks, the plan draws")
+        return ability.differs
 
     def _because(self, key: str) -> str:
         return f" ({self.why[key]})" if key in self.why else ""

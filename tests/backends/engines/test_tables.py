@@ -77,6 +77,12 @@ def test_reasons_name_what_is_missing() -> None:
     assert not words("onnxruntime_genai", long)
 
 
+def test_what_an_engine_does_otherwise() -> None:
+    drawn, ranked = plans()["model_drawn"], plans()["model"]
+    assert open_table("sglang").differs(drawn) == ("it drafts the best ranks, the plan draws",)
+    assert open_table("sglang").differs(ranked) == open_table("vllm").differs(drawn) == ()
+
+
 def test_schedules() -> None:
     shrinking, stops = shrinking_head(), stopping("eagle3", "chain of 5 by head")
     assert not words("vllm", shrinking) and not words("vllm", stops)
