@@ -111,8 +111,8 @@ def measure_device(
     Returns:
         The device; its table, with the fitted form, is stored under the problem's `profiles`.
     """
-    exits = exits_of(bench, facts)
-    table, path = _table(bench, exits)
+    every = _every_probe(bench, exits_of(bench, facts))
+    table, path = _table(bench, every)
     grid = cells(facts, batches, contexts)
     todo = [
         (number, cell)
@@ -121,7 +121,7 @@ def measure_device(
         if _passes_of(table, bench, cell) <= number
     ]
     if todo:
-        run = _start(bench, table, path, grid[0], progress, len(todo), exits)
+        run = _start(bench, table, path, grid[0], progress, len(todo), every)
         for number, cell in todo:
             run.cell(cell, number)
         run.moment()
@@ -146,6 +146,17 @@ def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
     return tuple(exit[1] for exit in found if exit is not None and exit[0] == "target")
 
 
+def _every_probe(bench: Workbench, exits: tuple[int, ...]) -> list[Probe]:
+    """Those that the backend runs."""
+    drafts = tuple(name for name in bench.models if name != "target")
+    greedy, target = bench.problem.workload.greedy, bench.models["target"]
+    every = [*probes(drafts, greedy, target.vocab_size)]
+    every += exit_probes(exits, target.num_layers, greedy)
+    if leaves_blocks_out(bench.problem):
+        every += skip_probes(target.num_layers, greedy)
+    return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
+
+
 def _start(
     bench: Workbench,
     table: MeasuredTable,
@@ -153,21 +164,16 @@ def _start(
     first: Cell,
     progress: Progress,
     todo: int,
-    exits: tuple[int, ...],
+    every: Sequence[Probe],
 ) -> _Run:
     drafts = tuple(name for name in bench.models if name != "target")
-    greedy, target = bench.problem.workload.greedy, bench.models["target"]
-    every = [*probes(drafts, greedy, target.vocab_size)]
-    every += exit_probes(exits, target.num_layers, greedy)
-    if leaves_blocks_out(bench.problem):
-        every += skip_probes(target.num_layers, greedy)
-    every = [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
+    greedy = bench.problem.workload.greedy
     grid = [(probe, bench.compile(probe.plan)) for probe in every]
     fixed = [(probe, bench.compile(probe.plan)) for probe in anchors(drafts, greedy)]
     return _Run(bench, table, path, first, progress, todo * len(grid), grid, fixed)
 
 
-def _table(bench: Workbench, exits: tuple[int, ...]) -> tuple[MeasuredTable, Path]:
+def _table(bench: Workbench, every: Sequence[Probe]) -> tuple[MeasuredTable, Path]:
     """The table of this machine as far as it is filled, and where it is kept."""
     import torch
 
@@ -183,8 +189,7 @@ def _table(bench: Workbench, exits: tuple[int, ...]) -> tuple[MeasuredTable, Pat
     workload = bench.problem.workload
     sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
     about = (provenance.hardware, provenance.threads, provenance.versions, sampling)
-    parts = (exits, leaves_blocks_out(bench.problem))
-    name = bench.fingerprint(SCHEMA_VERSION, *about, parts)
+    name = bench.fingerprint(SCHEMA_VERSION, *about, [probe.name for probe in every])
     path = bench.problem.profiles / "device" / f"{name}.json"
     if path.is_file():
         return MeasuredTable.load(path), path

@@ -61,6 +61,9 @@ def test_every_width_is_measured_and_priced(
     rule = "accept:greedy" if facts.greedy else "accept:token"
     assert device.op_seconds(rule, 3, 5).median > 0
     assert device.op_seconds("lookup", 1, 8).median > 0
+    for choice in ("pick:best", "prune", "grow:best"):
+        seconds = device.op_seconds(choice, 3, 16)
+        assert seconds.median > 0 and not seconds.extrapolated
     assert device.round_seconds(3).median >= 0
     assert device.prefill_seconds(facts.target, 1, 40).median > 0
     assert len(device.table.moments) == len(cells(facts)) + 1 and device.shared_error > 0
