@@ -48,7 +48,7 @@ def write_device(folder: Path) -> None:
     table.save(folder / "device.json")
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("temperature", [0.0, 0.2])
 def test_a_dynamic_tree_is_measured_chosen_and_run(temperature: float, tmp_path: Path) -> None:
     path = write_problem(tmp_path, prompts=4, temperature=temperature)
     write_device(tmp_path)
