@@ -19,7 +19,12 @@ from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.who_drafts import MOST_SKIPPED_DRAFT, read_without, without
+from specplan.planner.who_drafts import (
+    MOST_SKIPPED_DRAFT,
+    leaves_blocks_out,
+    read_without,
+    without,
+)
 
 LENGTHS = tuple(range(1, MOST_SKIPPED_DRAFT + 1))
 
@@ -97,10 +102,18 @@ def _family(skips: Skips) -> Family[LayerSkipOptions]:
 def _reason(facts: ProblemFacts) -> str:
     if facts.target.num_layers < 3:
         return "the target has no layer between its first and its last, which are both kept"
+    ready = (
+        "a ready profile as acceptance.target-a1m1 (the target without the attention and the MLP "
+        "of layer 1)"
+    )
+    if not leaves_blocks_out(facts.problem):
+        return (
+            "which blocks the target can spare is not searched for beside draft models, since it "
+            f"takes minutes: name the method in methods, or give {ready}"
+        )
     return (
-        "no set of blocks is known that the target can spare: give a ready profile as "
-        "acceptance.target-a1m1 (its own draft without the attention and the MLP of layer 1), or "
-        "let sets be searched for where models run: device: measured, and workload.prompts"
+        f"no set of blocks is known that the target can spare: give {ready}, or let sets be "
+        "searched for where models run: device: measured, and workload.prompts"
     )
 
 

@@ -42,9 +42,17 @@ torch.set_num_threads(1)
 SKIPS = Skips.of([1], [1])
 
 
+def write_skipping(folder: Path, **more: Any) -> Path:
+    """The small problem, which asks for sets of blocks beside its draft model."""
+    path = write_problem(folder)
+    problem = json.loads(path.read_text()) | {"methods": ["layer_skip"]} | more
+    path.write_text(json.dumps(problem))
+    return path
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
-    return Workbench(load_problem(write_problem(tmp_path)))
+    return Workbench(load_problem(write_skipping(tmp_path)))
 
 
 def facts_of(bench: Workbench, device: str = "cpu-generic") -> ProblemFacts:
@@ -200,24 +208,24 @@ def test_near_sets_are_measured_on_more_prompts(
     assert found and all(len(p.lengths or ()) == 8 for p in found.values())
 
 
-def test_nothing_is_searched_for_where_a_set_is_named(tmp_path: Path) -> None:
-    path = write_problem(tmp_path)
+def test_nothing_is_searched_for_unasked(tmp_path: Path) -> None:
+    """Beside a draft model, where a set is named, or where the method is left out."""
     AcceptanceProfile.from_hazards([[0.9]], key=AcceptanceKey("target-a1"), trials=9).save(
         tmp_path / "given.json"
     )
-    for more in ({"acceptance": {"target-a1": "given.json"}}, {"methods": ["prompt_lookup"]}):
-        problem = json.loads(path.read_text()) | more
-        (tmp_path / "other.yaml").write_text(json.dumps(problem))
-        bench = Workbench(load_problem(tmp_path / "other.yaml"))
+    for more in (
+        {"acceptance": {"target-a1": "given.json"}},
+        {"methods": ["prompt_lookup"]},
+        {"methods": None},
+    ):
+        bench = Workbench(load_problem(write_skipping(tmp_path, **more)))
         assert search_blocks(bench, facts_of(bench)) == {}
 
 
 @pytest.mark.slow
 def test_optimising_from_nothing(tmp_path: Path) -> None:
     """The whole way: device, acceptance, sets, and their candidates beside all others."""
-    path = write_problem(tmp_path)
-    problem = json.loads(path.read_text()) | {"methods": ["layer_skip"]}
-    path.write_text(json.dumps(problem))
+    path = write_skipping(tmp_path)
     result = api.optimize(path)
     tried = [c for c in result.search.candidates if c.method == "layer_skip"]
     assert tried and all(candidate.priced for candidate in tried)

@@ -15,7 +15,6 @@ from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import Problem
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.who_drafts import (
-    leaves_blocks_out,
     proposers,
     read_beam,
     read_first_layers,
@@ -90,7 +89,7 @@ def measured_profiles(
             found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
         elif read_beam(name):
             found[name] = AcceptanceProfile(key, pools=made_up_pools())
-    if shapes["target"].num_layers > 2 and leaves_blocks_out(problem):
+    if shapes["target"].num_layers > 2:
         for name in ("target-a1", "target-a1m1"):
             key = acceptance_key(problem, shapes, name)
             found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)

@@ -96,8 +96,8 @@ def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     assert "nothing else that runs has a price" in text
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
     methods = {entry["method"] for entry in refused}
-    assert methods == {"draft_model", "dynamic_tree", "early_exit", "layer_skip", "prompt_lookup"}
-    assert len({entry["reason"] for entry in refused}) == 3 + 3 + 1
+    assert methods == {"draft_model", "dynamic_tree", "early_exit", "prompt_lookup"}
+    assert len({entry["reason"] for entry in refused}) == 3 + 3
 
 
 def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:

@@ -183,3 +183,19 @@ def test_profiles_of_sets_are_written_and_read(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(text)
     with pytest.raises(UsageError, match="names no block"):
         AcceptanceProfile.load(tmp_path / "one.json")
+
+
+def test_beside_draft_models_it_must_be_asked_for(tmp_path: Path) -> None:
+    target = example_facts(tmp_path, given={}).target
+    alone = {"target": {"path": "target"}}
+    for changes, asked in (
+        ({}, False),
+        ({"models": alone}, True),
+        ({"models": alone, "methods": ["prompt_lookup"]}, False),
+        ({"methods": ["layer_skip", "draft_model"]}, True),
+    ):
+        problem = problem_from_dict(example_problem(**changes), tmp_path)
+        assert leaves_blocks_out(problem) == searches_blocks(problem, target) == asked
+        (refused,) = METHOD.choices(gather_facts(problem))
+        assert isinstance(refused, Refusal)
+        assert ("name the method in methods" in refused.reason) == (not asked)
