@@ -195,8 +195,9 @@ class Problem(Strict):
     )
     objective: Literal["latency", "throughput", "goodput"] = Field(
         default="latency",
-        description="latency: least mean seconds per output token of a request; throughput: most "
-        "output tokens per second of the device; prefill included, averaged over batch sizes. "
+        description="latency: least seconds per output token of a request, geometric mean over "
+        "loads; throughput: most output tokens per second of the device, mean over loads; prefill "
+        "included. "
         "goodput: most requests per second served within the limits at workload.request_rate, "
         "then least seconds of a request, modelled by the law of a loaded server.",
     )

@@ -23,7 +23,7 @@ HYSTERESIS = 0.1
 """A bound must be passed by this fraction before a switch is undone."""
 MOST_ROUNDS = 4
 LEAST_GAIN = 0.01
-"""A further round must lower the mean time by this fraction."""
+"""A further round must lower the mean cost by this fraction."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
