@@ -13,7 +13,7 @@ from math import log
 from pathlib import Path
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.timing.device import Device, load_device
+from specplan.cost_models.timing.device import Device, UnpricedError, load_device
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json, write_json_atomic
@@ -80,13 +80,18 @@ def search_blocks(
         progress: told of every set.
 
     Returns:
-        Profiles of the best sets by proposer; none where nothing is searched for.
+        Profiles of the best sets by proposer; none where nothing is searched for, or where the
+        device, a table that somebody measured before, has no price for passes without some blocks.
     """
     if not searches_blocks(bench.problem, facts.target):
         return {}
     search = _Search.open(bench, facts, progress)
     names = searched_blocks(facts.target.num_layers)
-    whole = search.prices.pass_seconds()
+    try:
+        whole = search.prices.pass_seconds()
+        search.prices.pass_seconds(Skips.read(names[:1]))
+    except UnpricedError:
+        return {}
     blocks = [search.alone(name, whole) for name in names]
     guesses = first_guesses(blocks)
     if not guesses:
