@@ -28,8 +28,8 @@ from specplan.planner.governing import governing_law
 from specplan.planner.search import PLAIN, SearchResult
 
 
-def explain(result: SearchResult) -> dict[str, Any]:
-    """The explanation of a search.
+def summarise(result: SearchResult) -> dict[str, Any]:
+    """What was decided, and among what.
 
     Returns:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
@@ -38,25 +38,17 @@ def explain(result: SearchResult) -> dict[str, Any]:
         next; `load`, under the objective goodput, with the loads at which the plan that drafts is
         better; `loads`, the best plan of each load alone where there are several, those `left_out`
         because they fit with no plan, and the `pareto` front of speed per user against speed per
-        device; `runners_up`, the best of every other method
-        and family; `time`, seconds by op of the chosen and the plain round; `acceptance` by
-        depth, of every round that drafts; `laws`, those that govern the rounds of the chosen
-        plan, with its
-        numbers; `break_even`, where each round of the chosen plan, or the best one that drafts,
-        stops paying (`points`, see `break_evens`); `refused`, reasons with their
-        counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of
+        device; `runners_up`, the best of every other method and family; `refused`, reasons with
+        their counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of
         their 90 % interval.
     """
-    facts = result.facts
     rival = _best_drafting(result)
-    drafting = rival if result.chosen.method == PLAIN else result.chosen
-    parts = [] if drafting is None else [p for p in drafting.parts if p[0].proposer is not None]
     return {
-        "objective": facts.problem.objective,
+        "objective": result.facts.problem.objective,
         "verdict": _verdict(result, rival),
         "speedup": interval_data(result.speedup),
         "confidence": confidence_data(result),
-        "load": load_data(result, drafting),
+        "load": load_data(result, _drafting(result, rival)),
         "loads": loads_data(result),
         "pareto": pareto_data(result),
         "left_out": [list(load) for load in result.left_out],
@@ -64,6 +56,28 @@ def explain(result: SearchResult) -> dict[str, Any]:
         "plain": _summary(result, result.plain),
         "best_drafting": None if rival is None else _summary(result, rival),
         "runners_up": [_summary(result, candidate) for candidate in _runners_up(result)],
+        "candidates": {
+            "priced": sum(candidate.priced for candidate in result.candidates),
+            "refused": sum(candidate.refusal is not None for candidate in result.candidates),
+        },
+        "refused": _refused(result),
+        "assumptions": _assumptions(result),
+    }
+
+
+def explain(result: SearchResult) -> dict[str, Any]:
+    """The explanation of a search.
+
+    Returns:
+        What `summarise` gives; `time`, seconds by op of the chosen and the plain round;
+        `acceptance` by depth, of every round that drafts; `laws`, those that govern the rounds of
+        the chosen plan, with its numbers; `break_even`, where each round of the chosen plan, or the
+        best one that drafts, stops paying (`points`, see `break_evens`).
+    """
+    facts = result.facts
+    drafting = _drafting(result, _best_drafting(result))
+    parts = [] if drafting is None else [p for p in drafting.parts if p[0].proposer is not None]
+    return summarise(result) | {
         "time": {
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
             "plain": [_time(estimate) for estimate in result.plain.estimates],
@@ -81,13 +95,12 @@ def explain(result: SearchResult) -> dict[str, Any]:
             }
             for part, cells in parts
         ],
-        "candidates": {
-            "priced": sum(candidate.priced for candidate in result.candidates),
-            "refused": sum(candidate.refusal is not None for candidate in result.candidates),
-        },
-        "refused": _refused(result),
-        "assumptions": _assumptions(result),
     }
+
+
+def _drafting(result: SearchResult, rival: Candidate | None) -> Candidate | None:
+    """The chosen plan where it drafts, else the best one that does."""
+    return rival if result.chosen.method == PLAIN else result.chosen
 
 
 def _best_drafting(result: SearchResult) -> Candidate | None:

@@ -20,6 +20,15 @@ _MINOR = 0.02
 """Parts of a round below this share are told together."""
 
 
+def summary_words(explanation: Mapping[str, Any]) -> list[str]:
+    """What was decided and among what, in sentences; one per line or list item.
+
+    Args:
+        explanation: from `summarise` or `explain`.
+    """
+    return [*_decision(explanation), *_others(explanation)]
+
+
 def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     """Sentences, most important first; one per line or list item.
 
@@ -27,20 +36,28 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
         explanation: from `explain`, or read back from a bundle's report.
     """
     return [
-        _verdict(explanation),
-        *confidence_words(explanation),
-        *load_words(explanation),
-        *_figures(explanation),
-        *loads_words(explanation),
-        *pareto_words(explanation),
+        *_decision(explanation),
         *_time(explanation),
         *_acceptance(explanation),
         *law_words(explanation),
         *break_even_words(explanation),
-        *_runners_up(explanation),
-        *_refused(explanation),
-        f"Taken for granted: {'; '.join(explanation['assumptions'])}.",
+        *_others(explanation),
     ]
+
+
+def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
+    yield _verdict(explanation)
+    yield from confidence_words(explanation)
+    yield from load_words(explanation)
+    yield from _figures(explanation)
+    yield from loads_words(explanation)
+    yield from pareto_words(explanation)
+
+
+def _others(explanation: Mapping[str, Any]) -> Iterator[str]:
+    yield from _runners_up(explanation)
+    yield from _refused(explanation)
+    yield f"Taken for granted: {'; '.join(explanation['assumptions'])}."
 
 
 def _verdict(explanation: Mapping[str, Any]) -> str:

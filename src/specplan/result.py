@@ -65,6 +65,13 @@ class Result:
 
         return explain(self.search)
 
+    def summary(self) -> str:
+        """What was decided and among what, in words; `explain` says why as well."""
+        from specplan.planner.explain import summarise
+        from specplan.planner.explain_words import summary_words
+
+        return "\n".join(summary_words(summarise(self.search)))
+
     def explain(self) -> str:
         """Why this plan, in words."""
         from specplan.planner.explain_words import explain_words

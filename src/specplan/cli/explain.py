@@ -1,9 +1,9 @@
-"""`specplan explain`: why a bundle's plan was chosen."""
+"""`specplan explain`: why a plan was chosen."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,12 +12,17 @@ from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
+if TYPE_CHECKING:
+    from specplan.ir.plan import Plan
+
 
 def explain(
-    bundle: Annotated[
+    path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIR]", help="A bundle that `specplan optimize` wrote.", show_default=False
+            metavar="[DIR|PROBLEM]",
+            help="A bundle that `specplan optimize` wrote, or a problem file.",
+            show_default=False,
         ),
     ] = None,
     law: Annotated[
@@ -29,23 +34,40 @@ def explain(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Say why a bundle's plan was chosen, what it was chosen from, and when it stops paying."""
+    """Say why a plan was chosen, what it was chosen from, and when it stops paying."""
     if law is not None:
         print_law(law, json=json)
         return
-    if bundle is None:
+    if path is None:
         raise UsageError(
             "there is nothing to explain",
             where="specplan explain",
-            remedy="Give the folder of a bundle, or --law NAME.",
+            remedy="Give the folder of a bundle, a problem file, or --law NAME.",
         )
-    from specplan import api
-    from specplan.backends.bundle import load_bundle
     from specplan.ir.printer import print_plan
+    from specplan.planner.explain_words import explain_words
 
-    opened = load_bundle(bundle)
+    plan, report = _planned(path) if path.is_file() else _bundled(path)
     if json:
-        print_json(opened.report if candidates else opened.report["explanation"])
+        print_json(report if candidates else report["explanation"])
         return
-    print(print_plan(opened.plan))
-    print(api.explain(opened))
+    print(print_plan(plan))
+    print("\n".join(explain_words(report["explanation"])))
+
+
+def _bundled(folder: Path) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a bundle and its report."""
+    from specplan.backends.bundle import load_bundle
+
+    opened = load_bundle(folder)
+    return opened.plan, opened.report
+
+
+def _planned(problem: Path) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a problem and what a bundle would report of it."""
+    from specplan import api
+    from specplan.progress import terminal_progress
+
+    with terminal_progress() as progress:
+        result = api.optimize(problem, progress=progress)
+    return result.plan, result.search.as_dict() | {"explanation": result.explanation()}

@@ -30,6 +30,7 @@ def optimize(
         print_json(result.as_dict())
         return
     print(print_plan(result.plan))
-    print(result.explain())
+    print(result.summary())
+    print(f"Where the time goes, and where it stops paying: specplan explain {out or problem}")
     if result.bundle is not None:
         print(f"\nBundle: {out}")
