@@ -69,7 +69,8 @@ def _along(
     batch, context = rows[0].batch, rows[0].context
     tokens = np.array([row.tokens for row in rows])
     seconds = np.array([row.seconds for row in rows])
-    own = np.array([row.own for row in rows]) / seconds
+    scatter = table.scatter
+    own = np.array([row.own(scatter) for row in rows]) / seconds
     trend = fit.forward_seconds(shape, batch, tokens, context)
     noise = np.hypot(own[:-1], own[1:])
     steps = is_cliff(seconds[:-1], seconds[1:], trend[:-1], trend[1:], noise)

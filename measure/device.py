@@ -2,16 +2,16 @@
 
 Real rounds of probe plans run on real text, and the backend tells the seconds of every op. The
 grid of (batch, context) is passed over several times, so that the passes of each cell are apart in
-time, and within a cell the probes take turns: a busy moment of the machine falls on all alike.
-Before every cell a few anchors are measured once more, always the same: they show how the whole
-machine drifts. The table is saved after each cell of each pass.
+time, and within a cell the probes take turns: a busy moment of the machine falls on all alike. What
+all rows of a pass have in common against the other passes shows how the whole machine drifts. The
+table is saved after each cell of each pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from specplan.cost_models.timing.measured import MeasuredDevice
 from specplan.cost_models.timing.measured_table import (
     SCHEMA_VERSION,
     MeasuredTable,
-    Moment,
     Provenance,
 )
 from specplan.ir.capabilities import refusals
@@ -27,7 +26,6 @@ from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.probes import (
     Probe,
-    anchors,
     exit_probes,
     probe_of_width,
     probes,
@@ -54,28 +52,14 @@ class _Run:
     bench: Workbench
     table: MeasuredTable
     path: Path
-    first: Cell
     progress: Progress
     total: int
     grid: list[Compiled]
-    anchors: list[Compiled]
     done: int = 0
     warm: set[Cell] = field(default_factory=set)
 
-    def moment(self) -> None:
-        """Measure the anchors once more."""
-        seconds = {}
-        for probe, executable in self.anchors:
-            if not self.warm:
-                visit(self.bench, executable, *self.first, seed=0)
-            one = visit(self.bench, executable, *self.first, seed=0)
-            seconds[probe.name] = one.seconds_per_round
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.table.moments.append(Moment(now, seconds))
-
     def cell(self, cell: Cell, number: int) -> None:
         """One pass over one cell."""
-        self.moment()
         visits = []
         for _, executable in self.grid:
             self.progress(f"seconds per op, batch {cell[0]}", self.done, self.total)
@@ -121,10 +105,9 @@ def measure_device(
         if _passes_of(table, bench, cell) <= number
     ]
     if todo:
-        run = _start(bench, table, path, grid[0], progress, len(todo), every)
+        run = _start(bench, table, path, progress, len(todo), every)
         for number, cell in todo:
             run.cell(cell, number)
-        run.moment()
         table.save(path)
     _refine(bench, facts, table, path, passes, progress)
     progress("seconds per op", 1, 1)
@@ -161,16 +144,12 @@ def _start(
     bench: Workbench,
     table: MeasuredTable,
     path: Path,
-    first: Cell,
     progress: Progress,
     todo: int,
     every: Sequence[Probe],
 ) -> _Run:
-    drafts = tuple(name for name in bench.models if name != "target")
-    greedy = bench.problem.workload.greedy
     grid = [(probe, bench.compile(probe.plan)) for probe in every]
-    fixed = [(probe, bench.compile(probe.plan)) for probe in anchors(drafts, greedy)]
-    return _Run(bench, table, path, first, progress, todo * len(grid), grid, fixed)
+    return _Run(bench, table, path, progress, todo * len(grid), grid)
 
 
 def _table(bench: Workbench, every: Sequence[Probe]) -> tuple[MeasuredTable, Path]:

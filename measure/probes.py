@@ -80,13 +80,6 @@ def skip_probes(layers: int, greedy: bool) -> Iterator[Probe]:
         yield Probe(f"chain {SKIP_CHAIN} without {len(skips)} blocks", plan)
 
 
-def anchors(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
-    """Few and quick ones that are measured again and again, to see how the machine drifts."""
-    yield Probe("autoregressive", plain_plan(greedy))
-    for draft in drafts[:1]:
-        yield Probe(f"chain 3 by {draft}", _chain(draft, 3, greedy))
-
-
 def probe_of_width(role: str, width: int, greedy: bool) -> Probe:
     """A probe in which a model runs over `width` > 1 query tokens."""
     if role == "target":

@@ -43,7 +43,7 @@ class MeasuredDevice:
         self.provenance = table.provenance
         self.name = table.name
         self.memory_bytes = table.provenance.memory_bytes
-        self.shared_error = table.drift
+        self.shared_error, self._scatter = table.drift, table.scatter
         self._points: dict[Any, Nested] = {}
         self._axes: dict[Any, Axis] = {}
         self._known: dict[Any, Seconds] = {}
@@ -52,8 +52,8 @@ class MeasuredDevice:
             self._place(row)
 
     def _place(self, row: Row) -> None:
-        own = row.own / row.seconds if row.seconds > 0.0 else 0.0
-        anchor = Anchor(row.time(self.shared_error), own)
+        own = row.own(self._scatter) / row.seconds if row.seconds > 0.0 else 0.0
+        anchor = Anchor(row.time(self.shared_error, self._scatter), own)
         match row:
             case ForwardRow():
                 skips = Skips.read(row.skip)

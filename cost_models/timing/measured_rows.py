@@ -38,18 +38,23 @@ class _Timing:
                 f"a measurement needs 0 <= low <= seconds <= high and runs >= 1, got {self!r}"
             )
 
-    @property
-    def own(self) -> float:
-        """Half width of the 90 % interval of `seconds`, drift of the machine apart; seconds."""
-        return own_half_width(self.passes, (self.low, self.high), self.runs)
+    def own(self, scatter: float) -> float:
+        """Half width of the 90 % interval of `seconds`, drift of the machine apart; seconds.
 
-    def time(self, drift: float) -> Seconds:
+        Args:
+            scatter: relative standard deviation of a pass.
+        """
+        quartiles = self.low, self.high
+        return own_half_width(self.seconds, len(self.passes), quartiles, self.runs, scatter)
+
+    def time(self, drift: float, scatter: float) -> Seconds:
         """As a time with its 90 % interval; see `specplan.cost_models.timing.spread`.
 
         Args:
             drift: relative half width of the machine's drift.
+            scatter: relative standard deviation of a pass.
         """
-        return Seconds(self.seconds, *bounds(self.seconds, self.own, drift))
+        return Seconds(self.seconds, *bounds(self.seconds, self.own(scatter), drift))
 
     def joined(self, later: Self) -> Self:
         """This row and a later pass of the same key as one."""

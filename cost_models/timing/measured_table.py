@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import mode
 from typing import Any
 
 from specplan.cost_models.shapes.model_shape import ModelShape
@@ -20,16 +22,16 @@ from specplan.cost_models.timing.measured_rows import (
     Row,
     read_row,
 )
-from specplan.cost_models.timing.spread import drift_half_width
+from specplan.cost_models.timing.spread import drift_half_width, pass_scatter
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json, write_json_atomic
 
 __all__ = [
-    "SCHEMA_VERSION", "FittedForm", "ForwardRow", "Key", "MeasuredTable", "Moment", "OpRow",
-    "PrefillRow", "Provenance", "RoundRow", "Row",
+    "SCHEMA_VERSION", "FittedForm", "ForwardRow", "Key", "MeasuredTable", "OpRow", "PrefillRow",
+    "Provenance", "RoundRow", "Row",
 ]  # fmt: skip
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _REMEDY = "Measure the device again with `specplan profile device`."
 
 
@@ -63,19 +65,6 @@ class Provenance:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The same few anchors, measured once more: what the machine's drift is read from.
-
-    Attributes:
-        at: when, ISO 8601.
-        seconds: of a round of each anchor, by its name.
-    """
-
-    at: str
-    seconds: Mapping[str, float]
-
-
 class MeasuredTable:
     """Measured rows by key, with their provenance; grows while it is filled.
 
@@ -83,7 +72,6 @@ class MeasuredTable:
         name: name of the device.
         provenance: of all rows.
         rows: by `row.key`.
-        moments: of the anchors, in order of time.
         fits: the analytic form fitted to the rows, by (digest of the model, dtype).
         refined: rows measured in between because the grid's own showed a cliff.
     """
@@ -93,14 +81,12 @@ class MeasuredTable:
         name: str,
         provenance: Provenance,
         rows: Iterable[Row] = (),
-        moments: Iterable[Moment] = (),
         fits: Iterable[FittedForm] = (),
         refined: int = 0,
     ) -> None:
         self.name = name
         self.provenance = provenance
         self.rows: dict[Key, Row] = {}
-        self.moments = list(moments)
         self.fits = {(fit.model, fit.dtype): fit for fit in fits}
         self.refined = refined
         for row in rows:
@@ -109,7 +95,24 @@ class MeasuredTable:
     @property
     def drift(self) -> float:
         """Relative half width of the 90 % interval of the machine's speed at another moment."""
-        return drift_half_width([moment.seconds for moment in self.moments])
+        return drift_half_width(self._cells())
+
+    @property
+    def scatter(self) -> float:
+        """Relative standard deviation of a row's time in one pass, drift left out."""
+        return pass_scatter(self._cells())
+
+    def _cells(self) -> list[list[tuple[float, ...]]]:
+        """Passes of all forwards, by batch and context: of rows with as many as most there."""
+        cells: dict[tuple[int, int], list[tuple[float, ...]]] = defaultdict(list)
+        for row in self.rows.values():
+            if isinstance(row, ForwardRow) and len(row.passes) > 1 and row.seconds > 0.0:
+                cells[row.batch, row.context].append(row.passes)
+        found = []
+        for rows in cells.values():
+            count = mode(map(len, rows))
+            found.append([passes for passes in rows if len(passes) == count])
+        return found
 
     def add(self, row: Row) -> None:
         """Add a row, in place of an earlier one with the same key."""
@@ -139,7 +142,7 @@ class MeasuredTable:
         return found
 
     def merge(self, other: MeasuredTable) -> None:
-        """Add all rows and moments of a table of the same provenance; its fits are not taken.
+        """Add all rows of a table of the same provenance; its fits are not taken.
 
         Raises:
             UsageError: the tables were measured under different conditions.
@@ -153,8 +156,6 @@ class MeasuredTable:
             )
         for row in other.rows.values():
             self.add(row)
-        further = [moment for moment in other.moments if moment not in self.moments]
-        self.moments = sorted([*self.moments, *further], key=lambda moment: moment.at)
 
     def save(self, path: Path | str) -> None:
         """Write the table atomically: a reader sees the old file or the whole new one."""
@@ -167,7 +168,6 @@ class MeasuredTable:
             "name": self.name,
             "provenance": asdict(self.provenance),
             "drift": self.drift,
-            "moments": [asdict(moment) for moment in self.moments],
             "fits": [asdict(self.fits[about]) for about in sorted(self.fits)],
             "refined": self.refined,
             **sections,
@@ -206,14 +206,10 @@ class MeasuredTable:
             for section, kind in SECTIONS.items()
             for entry in document.get(section, [])
         ]
-        moments = [
-            Moment(str(entry["at"]), {k: float(v) for k, v in entry["seconds"].items()})
-            for entry in document.get("moments", [])
-        ]
         fits = [FittedForm(**entry) for entry in document.get("fits", [])]
         provenance = Provenance(**document["provenance"])
         refined = int(document.get("refined", 0))
-        return cls(document["name"], provenance, rows, moments, fits, refined)
+        return cls(document["name"], provenance, rows, fits, refined)
 
 
 def _plain(error: Exception) -> str:

@@ -2,9 +2,11 @@
 
 Two errors are told apart, both as half widths of 90 % intervals:
 
-* a row's own: its centre is known from few passes over the grid, each at another time;
 * drift: the whole machine is some per cent faster or slower at another moment, by clocks, caches
-  and neighbours; it falls on all rows alike and no number of runs in one go shows it.
+  and neighbours; it falls on all rows alike and no number of runs in one go shows it. Each pass
+  over a cell of the grid, some seconds to minutes, is another moment: what its rows have in common
+  against the other passes is the machine's slowness then;
+* a row's own: its centre is known from few passes, each of few runs.
 
 They are independent, so the interval of a row is their root of the sum of squares about its centre:
 90 % bounds for the mean time per call over a run of many calls at some other moment.
@@ -17,11 +19,11 @@ robust estimators of scale", section 4) and Student's quantile in place of the n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import hypot, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 UNKNOWN_DRIFT = 0.2
 """Taken where fewer than `LEAST_MOMENTS` moments were seen: shared machines drift so much."""
@@ -38,36 +40,61 @@ _FEW = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9:
 """Croux and Rousseeuw's factors by the count of numbers; beyond, n / (n - 0.8)."""
 
 
-def own_half_width(passes: Sequence[float], quartiles: tuple[float, float], runs: int) -> float:
+def own_half_width(
+    seconds: float, passes: int, quartiles: tuple[float, float], runs: int, scatter: float
+) -> float:
     """Half width of the 90 % interval of a row's centre, seconds.
 
     Args:
-        passes: centre of each pass, seconds. From two on, the interval of their median,
-            t(0.95, P - 1) sqrt(pi / 2) s / sqrt(P); for fewer, that of the median of `runs` runs.
+        seconds: the centre.
+        passes: over the grid. From two on, the centre is the median of as many: its standard error
+            is sqrt(pi / 2) scatter / sqrt(P); for fewer, it is that of the median of `runs` runs.
         quartiles: of single runs, seconds.
         runs: in all.
+        scatter: see `pass_scatter`.
     """
-    if len(passes) > 1:
-        count = len(passes)
-        return _student(count - 1) * _MEDIAN * scale(passes) / sqrt(count)
+    if passes > 1:
+        return _NORMAL * _MEDIAN * scatter * seconds / sqrt(passes)
     return _NORMAL * _MEDIAN * (quartiles[1] - quartiles[0]) / _QUARTILES / sqrt(runs)
 
 
-def drift_half_width(moments: Sequence[Mapping[str, float]]) -> float:
+def pass_scatter(cells: Sequence[ArrayLike]) -> float:
+    """Relative standard deviation of a row's time in one pass, that of the machine left out.
+
+    Args:
+        cells: of each cell of the grid, seconds [rows, passes]. What a pass's rows have in common
+            is taken out; the scatter is the median over all rows, as each alone has few passes.
+    """
+    found: list[float] = []
+    for cell in cells:
+        times = _relative(cell)
+        found += [scale(row) for row in times / np.median(times, axis=0)]
+    return float(np.median(found)) if found else 0.0
+
+
+def drift_half_width(cells: Sequence[ArrayLike]) -> float:
     """Relative half width of the 90 % interval of the machine's speed at a further moment.
 
     Args:
-        moments: seconds of the same few anchors by name, measured again and again. At each moment
-            the machine's slowness is the mean over anchors of time over median time; a further
-            moment lies within t(0.95, M - 1) s sqrt(1 + pi / 2 / M) of their median.
+        cells: of each cell of the grid, seconds [rows, passes], at least two passes. In each pass
+            the machine's slowness is the median over rows of time over the row's median; with
+            s the root mean square of its scales in all C cells, a further moment lies within
+            t(0.95, C (P - 1)) s sqrt(1 + pi / 2 / P) of the centre of P passes.
     """
-    names = set.intersection(*map(set, moments)) if moments else set()
-    if len(moments) < LEAST_MOMENTS or not names:
+    slowness = [np.median(_relative(cell), axis=0) for cell in cells]
+    degrees = sum(len(passes) - 1 for passes in slowness)
+    if degrees < LEAST_MOMENTS - 1:
         return UNKNOWN_DRIFT
-    times = np.array([[moment[name] for name in sorted(names)] for moment in moments])
-    slowness = (times / np.median(times, axis=0)).mean(axis=1)
-    count = len(moments)
-    return _student(count - 1) * scale(slowness) * sqrt(1.0 + _MEDIAN**2 / count)
+    wide = sqrt(float(np.mean([scale(passes) ** 2 for passes in slowness])))
+    fewest = min(map(len, slowness))
+    return _student(degrees) * wide * sqrt(1.0 + _MEDIAN**2 / fewest)
+
+
+def _relative(cell: ArrayLike) -> NDArray[np.float64]:
+    """Times over the median of their row, [rows, passes]."""
+    times = np.asarray(cell, dtype=np.float64)
+    found: NDArray[np.float64] = times / np.median(times, axis=1, keepdims=True)
+    return found
 
 
 def scale(numbers: ArrayLike) -> float:

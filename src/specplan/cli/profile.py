@@ -46,14 +46,15 @@ def device(
             checked, passes=passes, batches=batch or (), contexts=context or (), progress=progress
         )
     folder, table = checked.profiles / "device", found.table
-    rows = [_row(row, found.shared_error) for row in table.rows.values()]
+    rows = [_row(row, table.drift, table.scatter) for row in table.rows.values()]
     fits = [asdict(fit) for fit in table.fits.values()]
     if json:
         print_json(
             {
                 "hardware": table.provenance.hardware,
                 "folder": str(folder),
-                "drift": found.shared_error,
+                "drift": table.drift,
+                "scatter": table.scatter,
                 "fits": fits,
                 "measurements": rows,
             }
@@ -77,15 +78,15 @@ def device(
     for fit in fits:
         print(_fit_words(fit))
     print(
-        f"At another moment the whole machine is within +-{found.shared_error:.1%} of these times "
-        f"(90 %, {len(table.moments)} moments); the intervals above hold that too."
+        f"At another moment the whole machine is within +-{table.drift:.1%} of these times (90 %, "
+        "by what the rows of a pass have in common); the intervals above hold that too."
     )
     print(f"Stored in {folder}")
 
 
-def _row(row: Row, drift: float) -> dict[str, Any]:
+def _row(row: Row, drift: float, scatter: float) -> dict[str, Any]:
     """A measured row with its 90 % interval."""
-    time = row.time(drift)
+    time = row.time(drift, scatter)
     return {
         "kind": row.key[0],
         "row": [str(part) for part in row.key[1:] if part is not None],

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from specplan.cost_models.timing.measured_rows import RoundRow
-from specplan.cost_models.timing.measured_table import MeasuredTable, Moment, Provenance
+from specplan.cost_models.timing.measured_table import MeasuredTable, Provenance
 from specplan.cost_models.timing.spread import (
-    LEAST_MOMENTS,
     UNKNOWN_DRIFT,
     bounds,
     drift_half_width,
     own_half_width,
+    pass_scatter,
     scale,
 )
 
@@ -29,38 +29,47 @@ def test_bursts_do_not_widen_the_scale() -> None:
     assert scale([*calm[:-1], 3.0]) < 2 * scale(calm) < 0.05
 
 
-@pytest.mark.parametrize(("passes", "moments"), [(4, 9), (6, 13)])
-def test_rows_hold_nine_tenths_of_other_moments(passes: int, moments: int) -> None:
-    """Rows of a machine that drifts by 5 % between moments, each pass 2 % off by itself."""
+@pytest.mark.parametrize(("passes", "grid"), [(4, 4), (6, 2)])
+def test_rows_hold_nine_tenths_of_other_moments(passes: int, grid: int) -> None:
+    """Rows of a machine that drifts by 5 % between passes, each 2 % off by itself in every pass."""
     rng = np.random.default_rng(7)
-    held = 0
-    trials = 1500
+    held, trials = 0, 600
     for _ in range(trials):
-        seen = [{"anchor": 3.0 * (1 + 0.05 * rng.normal())} for _ in range(moments)]
-        drift = drift_half_width(seen)
-        centres = [(1 + 0.05 * rng.normal()) * (1 + 0.02 * rng.normal()) for _ in range(passes)]
-        own = own_half_width(centres, (0.9, 1.1), 50)
-        low, high = bounds(float(np.median(centres)), own, drift)
+        drifts = 1 + 0.05 * rng.normal(size=(grid, 1, passes))
+        cells = drifts * (1 + 0.02 * rng.normal(size=(grid, 20, passes)))
+        drift, scatter = drift_half_width(cells), pass_scatter(cells)
+        centre = float(np.median(cells[0, 0]))
+        own = own_half_width(centre, passes, (0.9, 1.1), 50, scatter)
+        low, high = bounds(centre, own, drift)
         held += low <= 1 + 0.05 * rng.normal() <= high
     assert 0.87 < held / trials < 0.97
 
 
 def test_one_pass_is_as_sure_as_its_runs() -> None:
     """Quartiles of +-0.6745 sd: the median of n runs has a standard error of 1.2533 sd / sqrt n."""
-    assert own_half_width((1.0,), (1 - 0.6745, 1 + 0.6745), 100) == pytest.approx(
-        1.6449 * 1.2533 / 10, rel=1e-3
-    )
-    assert own_half_width((), (2.0, 2.0), 1) == 0.0
+    one = own_half_width(1.0, 1, (1 - 0.6745, 1 + 0.6745), 100, 0.5)
+    assert one == pytest.approx(1.6449 * 1.2533 / 10, rel=1e-3)
+    assert own_half_width(2.0, 0, (2.0, 2.0), 1, 0.5) == 0.0
 
 
-def test_drift_is_what_anchors_have_in_common() -> None:
-    steady = [{"a": 1.0, "b": 5.0}] * 6
-    assert drift_half_width(steady) == 0.0
-    slower = [{"a": f, "b": 5 * f} for f in (0.9, 1.1, 1.0, 1.1, 0.9, 1.0)]
-    opposite = [{"a": f, "b": 5 * (2 - f)} for f in (0.9, 1.1, 1.0, 1.1, 0.9, 1.0)]
-    assert drift_half_width(slower) > 0.15 and drift_half_width(opposite) < 1e-9
-    assert drift_half_width(slower[: LEAST_MOMENTS - 1]) == UNKNOWN_DRIFT
-    assert drift_half_width([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}]) == UNKNOWN_DRIFT
+def test_drift_is_what_rows_have_in_common() -> None:
+    slow = np.array([0.9, 1.1, 1.0, 1.1, 0.9, 1.0])
+    scales = np.array([[1.0], [5.0], [2.0]])
+    steady = scales * np.ones(6)
+    assert drift_half_width([steady]) == 0.0 == pass_scatter([steady])
+    together = scales * slow
+    assert drift_half_width([together]) > 0.15 and pass_scatter([together]) < 1e-12
+    apart = np.stack([slow, 2.0 - slow, np.ones(6)])
+    assert drift_half_width([apart]) < 1e-9 and pass_scatter([apart]) > 0.04
+    assert drift_half_width([together[:, :2]]) == UNKNOWN_DRIFT == drift_half_width([])
+    assert pass_scatter([]) == 0.0
+
+
+@pytest.mark.parametrize("passes", [4, 5, 8])
+def test_the_scatter_of_many_rows_is_that_of_each(passes: int) -> None:
+    rng = np.random.default_rng(passes)
+    cells = (1.0 + 0.05 * rng.normal(size=(6, 40, passes))) * (1 + 0.2 * rng.normal(size=(6, 1, 1)))
+    assert pass_scatter(list(cells)) == pytest.approx(0.05, rel=0.25)
 
 
 def test_bounds_are_ratios() -> None:
@@ -77,6 +86,5 @@ def test_passes_join_to_their_median() -> None:
     (row,) = table.rows.values()
     assert row.seconds == 2.0 and row.runs == 30 and row.passes == (1.9, 2.2, 2.0)
     assert row.low == pytest.approx(6.1 / 6) and row.high == pytest.approx(12.2 / 3)
-    table.moments += [Moment(f"2026-11-21T00:00:0{i}", {"a": 1.0 + 0.01 * i}) for i in range(4)]
-    time = row.time(table.drift)
-    assert time.high > row.seconds + row.own and time.low * time.high == pytest.approx(4.0)
+    time = row.time(0.1, 0.05)
+    assert time.high > row.seconds + row.own(0.05) and time.low * time.high == pytest.approx(4.0)
