@@ -19,6 +19,7 @@ from specplan.cost_models.timing.spread import UNKNOWN_DRIFT  # noqa: E402
 from specplan.measure import device as device_module  # noqa: E402
 from specplan.measure.cliffs import find_cliffs  # noqa: E402
 from specplan.measure.device import MOST_REFINED, cells, measure_device  # noqa: E402
+from specplan.measure.probes import EXIT_CHAINS  # noqa: E402
 from specplan.measure.visits import Visit  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
@@ -67,7 +68,7 @@ def test_every_width_is_measured_and_priced(
         assert seconds.median > 0 and not seconds.extrapolated
     assert device.round_seconds(3).median >= 0
     assert device.prefill_seconds(facts.target, 1, 40).median > 0
-    assert device.shared_error > 0 and device.table.scatter > 0
+    assert device.shared_error > 0
 
     stored = sorted((bench.problem.profiles / "device").glob("*.json"))
     assert len(stored) == 1
@@ -157,7 +158,7 @@ def test_cliffs_are_looked_at_more_closely(
         )
         last = max(n for n in widths if n * batch <= 20)
         first = min(n for n in widths if n * batch > 20)
-        assert first - last <= 4, "the step has been looked for between its anchors"
+        assert first - last <= 8, "the step has been looked for between anchors 16 apart"
     left = find_cliffs(table, facts.shapes)
     assert table.refined == MOST_REFINED or not left
 
@@ -174,7 +175,7 @@ def test_layers_of_the_target_are_measured_apart(bench: Workbench) -> None:
         and (row.batch, row.context) == (batch, context)
     }
     assert rows.keys() == {((0, 1), 1, True), ((0, 1), 1, False)} | {
-        ((1, 3), length + 1, True) for length in (1, 3, 8)
+        ((1, 3), length + 1, True) for length in EXIT_CHAINS
     }
     for logits in (True, False):
         found = device.forward_seconds(shape, batch, 1, context, int(logits), (0, 1))
