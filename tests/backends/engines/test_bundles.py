@@ -59,7 +59,7 @@ def test_the_bundles_own_plan(pair_folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_bundle_that_the_engine_cannot_express(pair_folder: Path, tmp_path: Path) -> None:
-    folder = bundle_of(pair_folder, tmp_path, [[0.5, 0.3, 0.19]])
+    folder = bundle_of(pair_folder, tmp_path, [[0.5, 0.3, 0.19]], device="cpu-generic")
     bundle = load_bundle(folder)
     found = emit(bundle, "vllm", out=tmp_path / "out")
     assert "tree" in found.chosen.words and "tree" not in found.emitted.words
@@ -82,7 +82,7 @@ def test_emitted_by_the_command(pair_folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_bundle_whose_sources_are_gone(pair_folder: Path, tmp_path: Path) -> None:
-    folder = bundle_of(pair_folder, tmp_path, [[0.5, 0.3, 0.19]])
+    folder = bundle_of(pair_folder, tmp_path, [[0.5, 0.3, 0.19]], device="cpu-generic")
     (tmp_path / "draft.json").unlink()
     with pytest.raises(UsageError, match=r"acceptance\.draft"):
         emit(folder, "vllm", out=tmp_path / "out")
