@@ -1,7 +1,8 @@
-"""The shipped pair in bfloat16: every difference from plain decoding is a near tie.
+"""The shipped pair: in float32 as plain decoding, in bfloat16 but for near ties.
 
 A pass over n tokens rounds otherwise than n passes over one, so two tokens whose logits nearly
-agree may change places. What else differs would be a defect.
+agree may change places. What else differs would be a defect. Processors without bfloat16
+arithmetic emulate it row by row, so few requests go through every plan.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from scipy.stats import chisquare
 
 from specplan.ir.plan import Plan
 from specplan.measure.teacher import text_logits
-from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, law
 from specplan.runtime.tokenizer import load_tokenizer
@@ -23,8 +24,10 @@ from tests.backends.pairs import in_batches, load_pair, plain, run
 
 TOLERANCE = 0.25
 """Largest difference, in float32 logits, of two tokens that bfloat16 may take for one another."""
+REQUESTS = 20
 NEW_TOKENS = 12
 LAYERS = 20
+BATCH = 4
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +36,8 @@ def folder(repository: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(folder: Path) -> dict[str, CausalModel]:
-    return load_pair(folder, "auto")
+def exact(folder: Path) -> dict[str, CausalModel]:
+    return load_pair(folder, "float32")
 
 
 @pytest.fixture(scope="module")
@@ -46,39 +49,35 @@ def requests(folder: Path, held_out: list[str]) -> list[Request]:
             max_new_tokens=NEW_TOKENS,
             stop_tokens=tokenizer.stop_tokens,
         )
-        for index, text in enumerate(held_out)
+        for index, text in enumerate(held_out[:: len(held_out) // REQUESTS])
     ]
 
 
-def test_differences_from_plain_decoding_are_near_ties(
-    folder: Path, pair: dict[str, CausalModel], requests: list[Request], tmp_path: Path
+def test_bfloat16_differs_at_near_ties_alone(
+    folder: Path, exact: dict[str, CausalModel], requests: list[Request], tmp_path: Path
 ) -> None:
-    exact = load_model(folder / "target", dtype="float32")
+    pair, requests = load_pair(folder, "bfloat16"), requests[::3]
     expected = in_batches(plain(), pair, requests, 1)
     counted: dict[str, int] = {}
-    kinds = [("plain", plain()), *every_kind(tmp_path, 0.0, 1, LAYERS)]
-    for name, plan in kinds:
-        for batch in (4,) if name == "plain" else (1, 4):
-            outputs = in_batches(plan, pair, requests, batch)
-            margins = [
-                _margin(exact, request.prompt_tokens, mine, theirs)
-                for request, mine, theirs in zip(requests, outputs, expected, strict=True)
-                if mine != theirs
-            ]
-            counted[f"{name}, batch {batch}"] = len(margins)
-            assert max(margins, default=0.0) < TOLERANCE, (name, batch, margins)
+    for name, plan in [("plain", plain()), *every_kind(tmp_path, 0.0, 1, LAYERS)]:
+        outputs = in_batches(plan, pair, requests, BATCH)
+        margins = [
+            _margin(exact["target"], request.prompt_tokens, mine, theirs)
+            for request, mine, theirs in zip(requests, outputs, expected, strict=True)
+            if mine != theirs
+        ]
+        counted[name] = len(margins)
+        assert max(margins, default=0.0) < TOLERANCE, (name, margins)
     print({name: f"{count} of {len(requests)}" for name, count in counted.items()})
-    assert all(count < len(requests) / 4 for count in counted.values()), counted
+    assert all(count < len(requests) / 2 for count in counted.values()), counted
 
 
 def test_float32_agrees_token_by_token(
-    folder: Path, requests: list[Request], tmp_path: Path
+    exact: dict[str, CausalModel], requests: list[Request], tmp_path: Path
 ) -> None:
-    pair = load_pair(folder, "float32")
-    some = requests[::10]
-    expected = in_batches(plain(), pair, some, 1)
+    expected = in_batches(plain(), exact, requests, 1)
     for name, plan in every_kind(tmp_path, 0.0, 1, LAYERS):
-        assert in_batches(plan, pair, some, 4) == expected, name
+        assert in_batches(plan, exact, requests, BATCH) == expected, name
 
 
 def _margin(
@@ -92,20 +91,18 @@ def _margin(
 
 
 def test_sampled_tokens_follow_the_targets_law(
-    folder: Path, pair: dict[str, CausalModel], requests: list[Request], tmp_path: Path
+    exact: dict[str, CausalModel], requests: list[Request], tmp_path: Path
 ) -> None:
     """The second token, given the likeliest first one: chi-square against the law itself."""
-    prompt, settings = requests[0].prompt_tokens, {"temperature": 1.0, "top_k": 200}
-    first = int(text_logits(pair["target"], [*prompt, 0], len(prompt))[0].argmax())
+    prompt, settings = requests[0].prompt_tokens[:20], {"temperature": 1.0, "top_k": 200}
+    first = int(text_logits(exact["target"], [*prompt, 0], len(prompt))[0].argmax())
     text = [*prompt, first]
     one = SamplingSettings.of([Request(prompt_tokens=prompt, **settings)])  # type: ignore[arg-type]
-    logits = text_logits(pair["target"], [*text, 0], len(text))
+    logits = text_logits(exact["target"], [*text, 0], len(text))
     expected = law(logits[None], one)[0, 0].double().numpy()
-    cut = float(logits[0].topk(200).values[-1])  # what stands near it may pass it in bfloat16
-    impossible = (logits[0] < cut - TOLERANCE).numpy()
     for name, plan in every_kind(tmp_path, 0.8, 1, LAYERS):
-        counts = _second_tokens(plan, pair, prompt, first, settings, len(expected))
-        assert counts[impossible].sum() == 0, name
+        counts = _second_tokens(plan, exact, prompt, first, settings, len(expected))
+        assert counts[expected == 0].sum() == 0, name
         assert _p_value(counts, expected) > 1e-4, name
 
 
@@ -118,10 +115,10 @@ def _second_tokens(
     vocabulary: int,
 ) -> np.ndarray:
     counts = np.zeros(vocabulary)
-    for start in range(0, 600, 200):
+    for start in range(0, 300, 100):
         requests = [
             Request(prompt_tokens=prompt, max_new_tokens=2, seed=seed, **settings)  # type: ignore[arg-type]
-            for seed in range(start, start + 200)
+            for seed in range(start, start + 100)
         ]
         for tokens in run(plan, pair, requests):
             if tokens[0] == first:
