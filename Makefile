@@ -55,7 +55,7 @@ quickstart: $(STAMP) ## Optimise, run and benchmark the reference models
 	$(BIN)/specplan bench $(QUICKSTART)/bundle --limit 10 --repeats 2
 
 test: $(STAMP) ## Run the tests, a file per core at a time (ARGS="tests/ir -k parse")
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP) ## Check style, format, types and the import contracts
 	$(BIN)/ruff check .

@@ -96,6 +96,13 @@ class Seconds:
 
     __rmul__ = __mul__
 
+    def error_beside(self, shared_error: Quantity) -> Quantity:
+        """Relative distance of the upper bound beside an error that others share.
+
+        The two add in quadrature; never below zero.
+        """
+        return beside(self.high / maximum(self.median, 1e-300) - 1.0, shared_error)
+
     def times(self, count: Interval) -> Seconds:
         """Time of an uncertain number of repetitions.
 
@@ -110,6 +117,12 @@ class Seconds:
             (self.high - self.median) * count.mean, self.median * (count.high - count.mean)
         )
         return Seconds(mean, maximum(mean - down, 0.0), mean + up, self.extrapolated)
+
+
+def beside(error: Quantity, shared: Quantity) -> Quantity:
+    """What an error holds beside a part of it, where the two add in quadrature; at least zero."""
+    found: Quantity = maximum(error**2 - shared**2, 0.0) ** 0.5
+    return found
 
 
 def _hypotenuse(a: Quantity, b: Quantity) -> Quantity:

@@ -114,8 +114,7 @@ def own_error(price: RoundPrice, shared_error: float) -> Quantity:
     """
     widths: dict[str, Quantity] = {}
     for part in price.breakdown:
-        above = part.seconds.high - part.seconds.median
-        own = maximum(above**2 - (shared_error * part.seconds.median) ** 2, 0.0) ** 0.5
+        own = part.seconds.median * part.seconds.error_beside(shared_error)
         name = part.model or part.op
         widths[name] = widths.get(name, 0.0) + own
     squares: Quantity = sum(width**2 for width in widths.values())

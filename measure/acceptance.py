@@ -35,10 +35,9 @@ from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import (
     MOST_SKIPPED_DRAFT,
     ProblemFacts,
+    Proposer,
     acceptance_key,
     proposers,
-    read_beam,
-    read_first_layers,
 )
 
 MOST_RANKS = 16
@@ -146,16 +145,14 @@ class _Growing:
         text, start = [*prompt.tokens, *output], len(prompt.tokens)
         if key.match is not None:
             return tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
-        drafted = read_beam(key.proposer)
-        if drafted is not None:
-            model, beam = bench.models[drafted[0]], drafted[1]
-            return tuple(pool_places(model, text, start, beam, POOL_LAYERS))
+        role = Proposer.read(key.proposer).role
+        if key.beam is not None:
+            return tuple(pool_places(bench.models[role], text, start, key.beam, POOL_LAYERS))
         request = request_of(bench, prompt, index)
         if key.skip:
             most, skips = MOST_SKIPPED_DRAFT, Skips.read(key.skip)
             return tuple(TeacherText(bench.models["target"], request, output, most).lengths(skips))
-        role, layers = read_first_layers(key.proposer) or (key.proposer, None)
-        draft = text_logits(bench.models[role], text, start, layers)
+        draft = text_logits(bench.models[role], text, start, key.layers)
         if key.temperature == 0.0:
             return tuple(greedy_ranks(draft, list(output), MOST_RANKS))
         target = bench.models["target"]

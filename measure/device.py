@@ -34,7 +34,7 @@ from specplan.measure.probes import (
 from specplan.measure.progress import Progress, silent
 from specplan.measure.visits import Samples, dtype_name, gathered, rows_of, visit
 from specplan.measure.workbench import Workbench
-from specplan.planner import ProblemFacts, leaves_blocks_out, proposers, read_first_layers
+from specplan.planner import ProblemFacts, Proposer, leaves_blocks_out, proposers
 from specplan.runtime.executable import Executable
 
 PASSES = 4
@@ -125,8 +125,8 @@ def cells(
 
 def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
     """Layers after which the problem's methods may leave the target to draft."""
-    found = (read_first_layers(name) for name in proposers(bench.problem, facts.shapes))
-    return tuple(exit[1] for exit in found if exit is not None and exit[0] == "target")
+    found = map(Proposer.read, proposers(bench.problem, facts.shapes))
+    return tuple(p.layers for p in found if p.role == "target" and p.layers is not None)
 
 
 def _every_probe(bench: Workbench, exits: tuple[int, ...]) -> list[Probe]:

@@ -27,13 +27,13 @@ from specplan.planner import (
     MOST_SKIPPED_DRAFT,
     DraftPrices,
     ProblemFacts,
+    Proposer,
     SparedBlock,
     acceptance_key,
     first_guesses,
     refine,
     searched_blocks,
     searches_blocks,
-    without,
 )
 
 PROMPTS = 4
@@ -132,7 +132,7 @@ class _Search:
     def open(cls, bench: Workbench, facts: ProblemFacts, progress: Progress) -> _Search:
         """Go on with what an earlier run stored."""
         prompts = bench.prompts(PROFILE)[:PROMPTS]
-        key = acceptance_key(bench.problem, facts.shapes, without("target", Skips.of([1])))
+        key = acceptance_key(bench.problem, facts.shapes, _without(Skips.of([1])))
         about = (key.temperature, key.top_k, key.top_p, bench.problem.seed, bench.output_tokens)
         name = bench.fingerprint("blocks", about, [prompt.tokens for prompt in prompts])
         path = bench.problem.profiles / "blocks" / f"{name}.json"
@@ -153,14 +153,14 @@ class _Search:
     def profiles(self, sets: tuple[Skips, ...]) -> dict[str, AcceptanceProfile]:
         """Their profiles: of many prompts where they may pay, else of those looked at."""
         near = [s for s in sets if self.score(s) <= NEAR * self.prices.plain]
-        wanted = [without("target", skips) for skips in near]
-        found = {without("target", skips): self._profile(skips) for skips in sets}
+        wanted = [_without(skips) for skips in near]
+        found = {_without(skips): self._profile(skips) for skips in sets}
         return found | measure_acceptance(
             self.bench, self.facts, progress=self.progress, wanted=wanted
         )
 
     def _key(self, skips: Skips) -> AcceptanceKey:
-        return acceptance_key(self.bench.problem, self.facts.shapes, without("target", skips))
+        return acceptance_key(self.bench.problem, self.facts.shapes, _without(skips))
 
     def _profile(self, skips: Skips) -> AcceptanceProfile:
         rows = self._lengths("sets", skips, MOST_SKIPPED_DRAFT)
@@ -222,3 +222,7 @@ def _read(path: Path) -> Known:
                 remedy="Remove the file and search again.",
             ) from error
     return known
+
+
+def _without(skips: Skips) -> str:
+    return Proposer("target", skips=skips).name

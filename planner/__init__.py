@@ -13,6 +13,7 @@ from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
+from specplan.planner.proposer import Proposer
 from specplan.planner.search import PLAIN, SearchResult, search
 from specplan.planner.skip_search import (
     DraftPrices,
@@ -27,11 +28,7 @@ from specplan.planner.who_drafts import (
     leaves_blocks_out,
     measured_here,
     proposers,
-    read_beam,
-    read_first_layers,
-    read_without,
     searches_blocks,
-    without,
 )
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
@@ -47,6 +44,7 @@ __all__ = [
     "Problem",
     "ProblemFacts",
     "Prompt",
+    "Proposer",
     "RequestLengths",
     "SearchResult",
     "SparedBlock",
@@ -63,14 +61,10 @@ __all__ = [
     "problem_from_dict",
     "problem_json_schema",
     "proposers",
-    "read_beam",
-    "read_first_layers",
     "read_prompts",
     "read_trace",
-    "read_without",
     "refine",
     "search",
     "searched_blocks",
     "searches_blocks",
-    "without",
 ]

@@ -139,7 +139,7 @@ def _cells(estimate: Estimate, request_seconds: Quantity, objective: str) -> NDA
 def _own(estimate: Estimate, plain: Estimate) -> Estimate:
     """The estimate with intervals of what is open of its times beside those of `plain`."""
     shared = estimate.shared_error
-    prefills = (_beside(times.prefill, shared) for times in (estimate, plain))
+    prefills = (times.prefill.error_beside(shared) for times in (estimate, plain))
     prefill = _against(estimate.prefill, plain.prefill, np.hypot(*prefills))
     of_round = own_round(estimate, plain)
     return replace(
@@ -163,10 +163,3 @@ def _against(seconds: Seconds, plain: Seconds, error: Quantity) -> Seconds:
     """A time within that relative error; a time is as long as itself."""
     factor = 1.0 + (seconds.median != plain.median) * error
     return Seconds(seconds.median, seconds.median / factor, seconds.median * factor)
-
-
-def _beside(seconds: Seconds, shared_error: float) -> Quantity:
-    """Relative half width of a time's interval beside an error that others share."""
-    wider = seconds.high / maximum(seconds.median, 1e-300) - 1.0
-    found: Quantity = maximum(wider**2 - shared_error**2, 0.0) ** 0.5
-    return found

@@ -30,7 +30,7 @@ def best_schedule(
     """
     priced, costs = _priced_cells(facts, candidates, plain)
     if isinstance(facts.objective, Load):
-        costs = _at_any_load(facts, priced, costs, plain)
+        costs = _where_any_keeps(facts, priced, costs, plain)
     if costs.shape[1] == 1 or np.isinf(costs).all(axis=0).any():
         return None
     which = best_rounds(costs / costs.min(axis=0))
@@ -77,24 +77,23 @@ def _costs(
     return np.where(allowed, cell_costs(candidate, objective), np.inf)
 
 
-def _at_any_load(
+def _where_any_keeps(
     facts: ProblemFacts,
     priced: Sequence[Candidate],
     costs: NDArray[np.float64],
     plain: Candidate,
 ) -> NDArray[np.float64]:
-    """Costs at a load, over those of plain decoding, [candidates, cells].
+    """Costs at a load, [candidates, cells].
 
-    Which cells matter depends on the requests in flight, so all count alike. A cell in which
-    nothing keeps the limits may still be needed, to tell the times below it: there whatever pays
-    and fits takes part, and plain decoding where nothing fits.
+    A cell in which nothing keeps the limits may still be needed, to tell the times below it: there
+    whatever pays and fits takes part, and plain decoding where nothing fits.
     """
     objective = facts.objective
     any_paying = np.array(
         [np.where(_may_run(facts, c, plain), cell_costs(c, objective), np.inf) for c in priced]
     )
-    found = np.where(np.isinf(costs).all(axis=0), any_paying, costs)
-    return found / cell_costs(plain, objective)
+    found: NDArray[np.float64] = np.where(np.isinf(costs).all(axis=0), any_paying, costs)
+    return found
 
 
 def _may_run(

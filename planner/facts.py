@@ -17,7 +17,7 @@ from specplan.planner.objectives import Load, Objective
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
 from specplan.planner.profiles import check_profiles
-from specplan.planner.who_drafts import is_part_of_model, read_beam
+from specplan.planner.proposer import Proposer
 from specplan.planner.workload_files import RequestLengths, read_trace
 
 
@@ -104,9 +104,9 @@ class ProblemFacts:
 
     def missing_profile(self, proposer: str) -> str:
         """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
-        role, _ = read_beam(proposer) or (proposer, None)
+        found = Proposer.read(proposer)
         measurable = (TEXT_PROPOSER, *self.drafts)
-        if role not in measurable and not is_part_of_model(proposer):
+        if found.role not in measurable and not found.is_part:
             return (
                 f'the acceptance of "{proposer}" is not known and cannot be measured here: give a '
                 f"ready profile as acceptance.{proposer} (`specplan import acceptance`)"

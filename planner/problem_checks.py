@@ -20,7 +20,8 @@ from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
 from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
-from specplan.planner.who_drafts import is_derived, measured_here, proposers
+from specplan.planner.proposer import Proposer
+from specplan.planner.who_drafts import measured_here, proposers
 from specplan.planner.workload_files import read_prompts, read_trace
 
 MINIMUM_PROMPTS = 4
@@ -254,7 +255,7 @@ def _check_acceptance(problem: Problem, origin: Origin) -> None:
     known = proposers(problem)
     for name, path in problem.acceptance.items():
         key = f"acceptance.{name}"
-        if name not in known and not is_derived(name):
+        if name not in known and not Proposer.read(name).is_derived:
             raise origin.usage(key, f'nothing that drafts is called "{name}"', nearest(name, known))
         if not path.is_file():
             raise origin.usage(

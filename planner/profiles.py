@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.blocks import NO_SKIPS
 from specplan.ir.errors import UsageError
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
-from specplan.planner.who_drafts import read_beam, read_first_layers, read_without
+from specplan.planner.proposer import Proposer
 
 LOOKUP_MATCH = (1, 3)
 """Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
@@ -25,8 +24,7 @@ def acceptance_key(
     Args:
         problem: the problem.
         shapes: model shapes by role, `target` among them.
-        proposer: the name of a draft, what a source is called, first layers as "target@4", or a
-            model without some blocks as "target-a3m4", or a beam of a draft model as "draft^4".
+        proposer: its name (`Proposer.name`).
 
     Returns:
         The key. At temperature 0 a draft model's children are its best ranks; above, they are
@@ -39,40 +37,9 @@ def acceptance_key(
         UsageError: no model of the problem has these first layers and more, or these blocks, or
             grows trees.
     """
-    workload = problem.workload
-    of_source = {
-        word: how
-        for method in discover_methods().values()
-        for word, how in method.source_proposers.items()
-    }
-    role, layers = read_first_layers(proposer) or (proposer, None)
-    role, beam = read_beam(proposer) or (role, None)
-    role, skips = read_without(proposer) or (role, NO_SKIPS)
-    shape = shapes.get(role)
-    if layers is not None and (shape is None or layers >= shape.num_layers):
-        raise UsageError(
-            f"no model has first layers {proposer!r}",
-            where=f"acceptance.{proposer}",
-            remedy="Name a model of the problem, and fewer layers than it has.",
-        )
-    if skips and (shape is None or skips.height > shape.num_layers):
-        raise UsageError(
-            f"no model has the blocks that {proposer!r} leaves out",
-            where=f"acceptance.{proposer}",
-            remedy="Name a model of the problem, and blocks of the layers that it has, from 0 on.",
-        )
-    reads_states = shape is not None and shape.feature_width is not None
-    drafts = {draft.name for draft in problem.models.drafts}
-    if beam is not None and (role not in drafts or reads_states):
-        raise UsageError(
-            f"no draft model grows trees as {proposer!r}",
-            where=f"acceptance.{proposer}",
-            remedy="Name a draft model of the problem that runs without the target.",
-        )
-    ranked = workload.greedy or reads_states or beam is not None
-    how: How = "best" if ranked else "draw_distinct"
-    part = layers is not None or bool(skips)
-    how = "draw" if part and not workload.greedy else of_source.get(proposer, how)
+    workload, found = problem.workload, Proposer.read(proposer)
+    shape = shapes.get(found.role)
+    _check(problem, found, shape)
     return AcceptanceKey(
         proposer=proposer,
         target_digest=shapes["target"].digest,
@@ -81,11 +48,45 @@ def acceptance_key(
         temperature=float(workload.temperature),
         top_k=workload.top_k,
         top_p=float(workload.top_p),
-        how=how,
+        how=_how(problem, found, shape),
         match=LOOKUP_MATCH if proposer == TEXT_PROPOSER else None,
-        layers=layers,
-        beam=beam,
-        skip=skips.words,
+        layers=found.layers,
+        beam=found.beam,
+        skip=found.skips.words,
+    )
+
+
+def _how(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> How:
+    """How it draws the children of a node."""
+    if proposer.is_part and not problem.workload.greedy:
+        return "draw"
+    for method in discover_methods().values():
+        if proposer.name in method.source_proposers:
+            return method.source_proposers[proposer.name]
+    ranked = problem.workload.greedy or _reads_states(shape) or proposer.beam is not None
+    return "best" if ranked else "draw_distinct"
+
+
+def _reads_states(shape: ModelShape | None) -> bool:
+    return shape is not None and shape.feature_width is not None
+
+
+def _check(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> None:
+    """Refuse what no model of the problem can be."""
+    name, layers = proposer.name, 0 if shape is None else shape.num_layers
+    drafts = {draft.name for draft in problem.models.drafts}
+    if (proposer.layers or 0) >= max(layers, 1):
+        what, remedy = f"no model has first layers {name!r}", "fewer layers than it has"
+    elif proposer.skips.height > layers:
+        what = f"no model has the blocks that {name!r} leaves out"
+        remedy = "blocks of the layers that it has, from 0 on"
+    elif proposer.beam is not None and (proposer.role not in drafts or _reads_states(shape)):
+        what = f"no draft model grows trees as {name!r}"
+        remedy = "one that drafts without reading the target's states"
+    else:
+        return
+    raise UsageError(
+        what, where=f"acceptance.{name}", remedy=f"Name a model of the problem, and {remedy}."
     )
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import maximum
 from specplan.cost_models.drafting import Drafting, read_drafting
-from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.intervals import Seconds, beside
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import geometric_mean, score
 from specplan.planner.objectives import Load, Objective
@@ -200,7 +200,7 @@ class _Worlds:
             return np.broadcast_to(median, (DRAWS, len(median)))
         half = np.asarray((seconds.high - seconds.low) / 2.0)
         relative = half / np.maximum(median, 1e-300)
-        spread = np.sqrt(np.maximum(relative**2 - shared_error**2, 0.0)) / _NORMAL
+        spread = np.asarray(beside(relative, shared_error)) / _NORMAL
         shared, own = self._normal(name), self._normal(name, which)
         normal = SHARED**0.5 * shared + (1.0 - SHARED) ** 0.5 * own
         found: Floats = median * np.exp(spread * normal[:, None] - spread**2 / 2.0)

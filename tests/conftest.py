@@ -6,11 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# A busy neighbour makes any example slow: how long one takes is no matter of correctness.
+settings.register_profile("specplan", deadline=None)
+settings.load_profile("specplan")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from specplan.cost_models.cost import OpCost, Quantity
-from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.intervals import Seconds, beside
 from specplan.cost_models.shapes.forward import forward_ops
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.figures import read_figures
@@ -198,7 +198,7 @@ class AnalyticDevice:
     @property
     def shared_error(self) -> float:
         """All of the error of a forward but `OWN_ERROR`; see `Device`."""
-        return math.sqrt(max(self._error**2 - OWN_ERROR**2, 0.0))
+        return float(beside(self._error, OWN_ERROR))
 
     @property
     def _error(self) -> float:

@@ -20,7 +20,7 @@ from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.who_drafts import beam_of
+from specplan.planner.proposer import Proposer
 
 BEAMS = (2, 4)
 DEPTHS = tuple(range(2, 7))
@@ -76,7 +76,7 @@ class DynamicTree(Method[DynamicTreeOptions]):
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """Every draft model with every beam."""
         return tuple(
-            beam_of(role, beam)
+            Proposer(role, beam=beam).name
             for role, shape in shapes.items()
             if role != "target" and not role.startswith(MODULE_PREFIX)
             if shape.feature_width is None
@@ -104,19 +104,19 @@ commit {cache} %e"""
 
     def proposer(self, options: DynamicTreeOptions) -> str | None:
         """The draft model with this beam."""
-        return beam_of(options.draft, options.beam)
+        return Proposer(options.draft, beam=options.beam).name
 
 
 def _family(facts: ProblemFacts, draft: str) -> Family[DynamicTreeOptions] | Refusal:
     name = f"dynamic tree by {draft}"
-    known = {beam: facts.profiles.get(beam_of(draft, beam)) for beam in BEAMS}
+    known = {beam: facts.profiles.get(Proposer(draft, beam=beam).name) for beam in BEAMS}
     given = {beam: profile for beam, profile in known.items() if profile is not None}
     if not given:
-        return Refusal(name, facts.missing_profile(beam_of(draft, BEAMS[-1])))
+        return Refusal(name, facts.missing_profile(Proposer(draft, beam=BEAMS[-1]).name))
     settings: list[DynamicTreeOptions] = []
     for beam, profile in given.items():
         if profile.pools is None:
-            proposer = beam_of(draft, beam)
+            proposer = Proposer(draft, beam=beam).name
             return Refusal(
                 name,
                 f'the acceptance profile of "{proposer}" holds {profile.evidence}, which say '

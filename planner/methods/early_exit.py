@@ -18,7 +18,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.who_drafts import first_layers
+from specplan.planner.proposer import Proposer
 
 EXITS = (1 / 16, 1 / 8, 1 / 4)
 """Parts of the stack after which is drafted; LayerSkip's own are 1/8 (70B), 1/4 (7B), 3/8 (13B)."""
@@ -60,7 +60,9 @@ class EarlyExit(Method[EarlyExitOptions]):
 
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """The target up to each exit layer."""
-        return tuple(first_layers("target", layer) for layer in exit_layers(shapes["target"]))
+        return tuple(
+            Proposer("target", layers=layer).name for layer in exit_layers(shapes["target"])
+        )
 
     def plan(self, facts: ProblemFacts, options: EarlyExitOptions) -> Plan:
         """Lower layers one token at a time, the last drafted one included; then the upper ones."""
@@ -88,7 +90,7 @@ commit {track} %e"""
 
     def proposer(self, options: EarlyExitOptions) -> str | None:
         """The layers below the exit."""
-        return first_layers("target", options.exit_layer)
+        return Proposer("target", layers=options.exit_layer).name
 
 
 def exit_layers(target: ModelShape) -> tuple[int, ...]:
@@ -98,7 +100,7 @@ def exit_layers(target: ModelShape) -> tuple[int, ...]:
 
 
 def _family(facts: ProblemFacts, layer: int) -> Family[EarlyExitOptions] | Refusal:
-    name, proposer = f"chain after layer {layer}", first_layers("target", layer)
+    name, proposer = f"chain after layer {layer}", Proposer("target", layers=layer).name
     if proposer not in facts.profiles:
         return Refusal(name, facts.missing_profile(proposer))
     domains = {

@@ -19,12 +19,8 @@ from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.who_drafts import (
-    MOST_SKIPPED_DRAFT,
-    leaves_blocks_out,
-    read_without,
-    without,
-)
+from specplan.planner.proposer import Proposer
+from specplan.planner.who_drafts import MOST_SKIPPED_DRAFT, leaves_blocks_out
 
 LENGTHS = tuple(range(1, MOST_SKIPPED_DRAFT + 1))
 
@@ -80,14 +76,14 @@ class LayerSkip(Method[LayerSkipOptions]):
 
     def proposer(self, options: LayerSkipOptions) -> str | None:
         """The target without these blocks."""
-        return without("target", Skips.read(options.skip))
+        return Proposer("target", skips=Skips.read(options.skip)).name
 
 
 def _known_sets(facts: ProblemFacts) -> Iterator[Skips]:
-    for proposer in facts.profiles:
-        found = read_without(proposer)
-        if found is not None and found[0] == "target":
-            yield found[1]
+    for name in facts.profiles:
+        proposer = Proposer.read(name)
+        if proposer.role == "target" and proposer.skips:
+            yield proposer.skips
 
 
 def _family(skips: Skips) -> Family[LayerSkipOptions]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specplan.backends.reference.choosing import best_nodes, pick, prune
@@ -57,7 +57,6 @@ def line(parents: list[int], node: int) -> list[int]:
 
 
 @given(seeds, st.booleans())
-@settings(deadline=None)
 def test_the_best_nodes(seed: int, shared: bool) -> None:
     chance = Random(seed)
     tree = random_tree(chance, shared=shared)
@@ -68,7 +67,6 @@ def test_the_best_nodes(seed: int, shared: bool) -> None:
 
 
 @given(seeds, st.booleans())
-@settings(deadline=None)
 def test_what_is_pruned_keeps_its_paths(seed: int, shared: bool) -> None:
     """Twice in turn: the numbers of nodes are those of the tree that was drafted."""
     chance = Random(seed)
@@ -97,7 +95,6 @@ def test_what_is_pruned_keeps_its_paths(seed: int, shared: bool) -> None:
 
 
 @given(seeds)
-@settings(deadline=None)
 def test_ancestors_are_kept(seed: int) -> None:
     chance = Random(seed)
     tree = random_tree(chance, shared=True)
@@ -111,7 +108,6 @@ def test_ancestors_are_kept(seed: int) -> None:
 
 
 @given(seeds, st.booleans())
-@settings(deadline=None)
 def test_lines_are_nodes_and_their_ancestors(seed: int, shared: bool) -> None:
     chance = Random(seed)
     tree = random_tree(chance, shared=shared)

@@ -93,8 +93,11 @@ def _margin(
 def test_sampled_tokens_follow_the_targets_law(
     exact: dict[str, CausalModel], requests: list[Request], tmp_path: Path
 ) -> None:
-    """The second token, given the likeliest first one: chi-square against the law itself."""
-    prompt, settings = requests[0].prompt_tokens[:20], {"temperature": 1.0, "top_k": 200}
+    """The second token, given the likeliest first one: chi-square against the law itself.
+
+    After this prompt nearly all draw that first token, and eight are likely to follow it.
+    """
+    prompt, settings = requests[1].prompt_tokens[:20], {"temperature": 1.0, "top_k": 200}
     first = int(text_logits(exact["target"], [*prompt, 0], len(prompt))[0].argmax())
     text = [*prompt, first]
     one = SamplingSettings.of([Request(prompt_tokens=prompt, **settings)])  # type: ignore[arg-type]
@@ -115,7 +118,7 @@ def _second_tokens(
     vocabulary: int,
 ) -> np.ndarray:
     counts = np.zeros(vocabulary)
-    for start in range(0, 300, 100):
+    for start in range(0, 200, 100):
         requests = [
             Request(prompt_tokens=prompt, max_new_tokens=2, seed=seed, **settings)  # type: ignore[arg-type]
             for seed in range(start, start + 100)
@@ -123,7 +126,7 @@ def _second_tokens(
         for tokens in run(plan, pair, requests):
             if tokens[0] == first:
                 counts[tokens[1]] += 1
-    assert counts.sum() > 30
+    assert counts.sum() > 150
     return counts
 
 

@@ -29,7 +29,7 @@ NUMBERS = st.lists(st.integers(1, 300), min_size=1, max_size=3, unique=True)
 @pytest.mark.parametrize("kind", PLANS)
 @pytest.mark.parametrize("evidence", PROFILES)
 @given(batches=NUMBERS, prompts=st.lists(st.integers(2, 5000), min_size=1, max_size=3))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_a_cell_is_the_load_alone(
     kind: str, evidence: str, batches: list[int], prompts: list[int]
 ) -> None:

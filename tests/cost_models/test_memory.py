@@ -176,7 +176,7 @@ def test_the_largest_that_fits(limit: int) -> None:
 
 
 @given(memory=st.floats(16e9, 200e9), text=st.integers(10, 4000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_largest_batch_fits_and_one_more_does_not(memory: float, text: int) -> None:
     batch = largest_batch(CHAIN, SHAPES, memory, text)
     assert plan_memory(CHAIN, SHAPES, batch + 1, text).total > memory
@@ -184,7 +184,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(memory: float, text: int) 
 
 
 @given(memory=st.floats(3e9, 60e9), batch=st.integers(1, 64), text=st.integers(100, 4000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_remedies_do_what_they_say(memory: float, batch: int, text: int) -> None:
     need = Need(CHAIN, SHAPES, batch, text, text // 2)
     now = need.memory.total

@@ -289,7 +289,7 @@ def test_lanes_run_side_by_side() -> None:
 
 
 @given(st.integers(1, 16), st.integers(1, 64), st.integers(1, 4000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_longer_chains_take_longer(length: int, batch: int, context: int) -> None:
     device = load_device("a100-sxm-80gb")
     prices = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
@@ -67,7 +67,6 @@ def test_both_folders_share_one_tokenizer(models: Path) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(deadline=None)
 def test_the_tokenizer_round_trips_any_text(text: str) -> None:
     ids = TOKENIZER.encode(text.replace("<|endoftext|>", "")).ids
     assert TOKENIZER.decode(ids) == text.replace("<|endoftext|>", "")

@@ -151,7 +151,7 @@ terms = st.recursive(
 numbers = st.floats(-100, 100) | st.integers(-100, 100)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(terms, st.tuples(numbers, numbers, numbers))
 def test_formulas_compute_what_python_does(term: Term, given_numbers: tuple[float, ...]) -> None:
     text, expected_of = term

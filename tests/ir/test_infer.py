@@ -67,7 +67,7 @@ def test_static_shapes(
     assert found.depth == max(found.depths or (0,))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=4))
 def test_levels_grow_as_counted(levels: list[list[int]]) -> None:
     """Levels of child counts against a tree built by hand, parents before children."""

@@ -49,7 +49,7 @@ def survives(text: str) -> str:
     return "refused" if found else "accepted"
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(min_value=0))
 def test_edited_plans_are_refused_or_accepted(seed: int) -> None:
     survives(mutant(seed))
@@ -60,13 +60,13 @@ def test_edits_are_neither_all_refused_nor_all_accepted() -> None:
     assert all(fates.count(fate) >= 20 for fate in ("unreadable", "refused", "accepted"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet='%@"=()[]{}:,.#ab1 \n-e', max_size=80))
 def test_noise_is_unreadable(noise: str) -> None:
     assert survives(f"plan p\n{noise}\n") in ("unreadable", "refused")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(NAMES), st.integers(min_value=0))
 def test_edited_json_is_refused_or_read(name: str, seed: int) -> None:
     """A leaf or a branch of the document is replaced by another one."""

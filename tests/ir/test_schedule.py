@@ -132,7 +132,7 @@ def _formula(chance: random.Random, levels: int = 3) -> str:
     return f"{name} {sign} {bound}" if chance.random() < 0.7 else f"{bound} {sign} {name}"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(10, 200),
     st.sampled_from([0.05, 0.1, 0.25, 0.5]),

@@ -78,6 +78,7 @@ def test_a_dynamic_tree_is_measured_chosen_and_run(temperature: float, tmp_path:
 def test_a_device_that_knows_no_passes_without_blocks_refuses_their_methods(tmp_path: Path) -> None:
     path = write_problem(tmp_path, prompts=4)
     write_device(tmp_path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "./device.json"}))
+    asked = {"device": "./device.json", "methods": ["autoregressive", "layer_skip"]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | asked))
     (refused,) = (c for c in api.optimize(path).candidates if c.method == "layer_skip")
     assert refused.refusal is not None and "no set of blocks is known" in refused.refusal

@@ -27,10 +27,10 @@ from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
     Family,
     ProblemFacts,
+    Proposer,
     discover_methods,
     gather_facts,
     load_problem,
-    read_without,
 )
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.kv_cache import KVCache  # noqa: E402
@@ -157,8 +157,8 @@ def test_the_search_finds_sets_and_goes_on_where_it_was(
     found = search_blocks(bench, facts, progress=lambda what, *_: told.append(what))
     assert 1 <= len(found) <= module.KEPT and "sets of blocks to leave out" in told
     for name, profile in found.items():
-        model, skips = read_without(name) or ("", Skips())
-        assert model == "target" and {*skips.attentions, *skips.mlps} == {1}
+        skips = Proposer.read(name).skips
+        assert Proposer.read(name).role == "target" and {*skips.attentions, *skips.mlps} == {1}
         assert profile.lengths is not None and max(map(max, profile.lengths)) <= 8
         assert profile.key.skip == skips.words
     (path,) = (bench.problem.profiles / "blocks").glob("*.json")

@@ -15,9 +15,8 @@ from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import Problem
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.who_drafts import (
+    Proposer,
     proposers,
-    read_beam,
-    read_first_layers,
 )
 from tests.planner.checkpoints import write_checkpoint
 
@@ -85,9 +84,9 @@ def measured_profiles(
     found = {}
     for name in proposers(problem, shapes):
         key = acceptance_key(problem, shapes, name)
-        if read_first_layers(name):
+        if Proposer.read(name).layers:
             found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
-        elif read_beam(name):
+        elif Proposer.read(name).beam:
             found[name] = AcceptanceProfile(key, pools=made_up_pools())
     if shapes["target"].num_layers > 2:
         for name in ("target-a1", "target-a1m1"):

@@ -18,7 +18,8 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import measured_here, proposers, read_without
+from specplan.planner.proposer import Proposer
+from specplan.planner.who_drafts import measured_here, proposers
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
 
 CHAIN = """\
@@ -178,7 +179,7 @@ def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path
         "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
         "suffix": "given",
     }  # fmt: skip
-    found = {name for name in facts.profiles if read_without(name) is None}
+    found = {name for name in facts.profiles if not Proposer.read(name).skips}
     assert set(proposers(facts.problem, facts.shapes)) == found
 
 

@@ -19,8 +19,9 @@ from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.dynamic_tree import METHOD, DynamicTreeOptions
 from specplan.planner.profiles import acceptance_key
+from specplan.planner.proposer import Proposer
 from specplan.planner.search import search
-from specplan.planner.who_drafts import beam_of, proposers, read_beam, read_first_layers
+from specplan.planner.who_drafts import proposers
 from tests.planner.example_facts import example_facts, example_problem, made_up_pools, profiles
 from tests.planner.rich_facts import rich_facts
 
@@ -89,9 +90,6 @@ def test_every_draft_model_is_a_proposer_with_every_beam(tmp_path: Path) -> None
     facts = rich_facts(tmp_path)  # with a head, a block drafter and a module of the target's
     assert METHOD.proposers(facts.shapes) == ("draft^2", "draft^4")
     assert set(METHOD.proposers(facts.shapes)) <= set(proposers(facts.problem, facts.shapes))
-    assert read_beam(beam_of("draft", 4)) == ("draft", 4)
-    assert [read_beam(name) for name in ("draft", "target@4", "draft^0", "^2")] == [None] * 4
-    assert read_first_layers("draft^4") is None
     three = replace(facts.shapes["draft"], vocab_size=3)
     assert METHOD.proposers({"draft": three}) == ("draft^2",)
 
@@ -114,7 +112,7 @@ def test_settings_that_emit_no_more_are_left_out(tmp_path: Path) -> None:
     assert {option.beam for option in settings} == {2, 4}
     for option in settings:
         assert option.nodes <= pool_size(option.beam, option.depth)
-        profile = facts.profiles[beam_of("draft", option.beam)]
+        profile = facts.profiles[Proposer("draft", beam=option.beam).name]
         mine = tokens(profile, option.depth, option.nodes)
         for other in settings:
             fewer = other.depth <= option.depth and other.nodes <= option.nodes

@@ -18,7 +18,8 @@ from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.early_exit import METHOD, EarlyExitOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import first_layers, proposers, read_first_layers
+from specplan.planner.proposer import Proposer
+from specplan.planner.who_drafts import proposers
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, example_problem
 
 SAMPLED = """\
@@ -71,7 +72,7 @@ def test_exits_are_parts_of_the_stack(layers: int, exits: tuple[int, ...], tmp_p
         assert [type(choice) for choice in choices] == [Refusal]
         return
     assert all(isinstance(choice, Family) for choice in choices)
-    assert METHOD.proposers(facts.shapes) == tuple(first_layers("target", e) for e in exits)
+    assert METHOD.proposers(facts.shapes) == tuple(Proposer("target", layers=e).name for e in exits)
 
 
 def test_a_round_reads_the_lower_layers_once_per_token_and_the_upper_ones_once(
@@ -100,8 +101,6 @@ def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
 def test_first_layers_are_a_proposer_of_their_own(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     problem, shapes = facts.problem, facts.shapes
-    assert read_first_layers("target@8") == ("target", 8)
-    assert [read_first_layers(name) for name in ("draft", "text", "target@0")] == [None] * 3
     layers = ("target@2", "target@4", "target@8")
     assert proposers(problem, shapes) == ("draft", "draft^2", "draft^4", *layers, "text")
     key = acceptance_key(problem, shapes, "target@8")

@@ -21,13 +21,11 @@ from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
 from specplan.planner.profiles import acceptance_key
+from specplan.planner.proposer import Proposer
 from specplan.planner.search import search
 from specplan.planner.who_drafts import (
-    is_part_of_model,
     leaves_blocks_out,
-    read_without,
     searches_blocks,
-    without,
 )
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, example_problem
 
@@ -120,12 +118,6 @@ def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
 def test_a_model_without_blocks_is_a_proposer_of_its_own(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     problem, shapes = facts.problem, facts.shapes
-    assert read_without("target-a3m4a9") == ("target", SKIPS)
-    assert without("target", SKIPS) == "target-a3m4a9"
-    for name in ("target", "target-", "target-m4a3", "target@4", "Target-a1", "-a1", "text"):
-        assert read_without(name) is None
-    assert is_part_of_model("target-a1") and is_part_of_model("target@4")
-    assert not is_part_of_model("draft")
     key = acceptance_key(problem, shapes, "target-a3m4a9")
     assert key.skip == SKIPS.words and key.how == "best" and key.layers is None
     warm = example_facts(tmp_path, temperature=0.8).problem
@@ -139,7 +131,7 @@ def test_a_given_profile_names_the_set(tmp_path: Path) -> None:
     """On a data sheet, without weights: the named set is priced, and searched for is none."""
     example_facts(tmp_path)
     skips = Skips.of(range(1, 31), range(8, 24))
-    name = without("target", skips)
+    name = Proposer("target", skips=skips).name
     path = tmp_path / "given.json"
     AcceptanceProfile.from_hazards([[0.97]], key=AcceptanceKey(name), trials=1000).save(path)
     assert AcceptanceProfile.load(path).key.proposer == name

@@ -37,7 +37,7 @@ def choices(draw: st.DrawFn) -> tuple[Grid, list[list[str]]]:
 
 
 @given(choices())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_guards_select_the_rounds_of_their_cells(case: tuple[Grid, list[list[str]]]) -> None:
     grid, rows = case
     used = {name: PLANS[name] for row in rows for name in row}
@@ -67,7 +67,6 @@ def test_a_load_that_hovers_at_a_bound_does_not_switch() -> None:
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 10_000))
-@settings(deadline=None)
 def test_no_single_round_is_better(candidates: int, cells: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     costs = rng.uniform(0.5, 2.0, (candidates, cells))

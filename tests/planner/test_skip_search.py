@@ -41,7 +41,7 @@ def subsets(blocks: list[SparedBlock]) -> Iterator[tuple[SparedBlock, ...]]:
         yield from combinations(blocks, size)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(TIMES, LOSSES), min_size=1, max_size=7), st.floats(0.01, 3.0))
 def test_the_integer_programme_is_exhaustive_search(
     figures: list[tuple[float, float]], saving: float

@@ -117,7 +117,6 @@ def test_dead_nodes_are_never_accepted(rule: str) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_shapes_that_differ_by_row_are_as_deep_and_wide_as_the_largest(seed: int) -> None:
     random = Random(seed)
     size = random.randint(0, 9)
@@ -257,13 +256,13 @@ def _equal(rule: str, case: tuple[Any, ...], *functions: str) -> None:
             assert torch.equal(found.bonus, expected.bonus)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(case=_random_trees())
 def test_recursive_equals_reference(case: tuple[Any, ...]) -> None:
     _equal("recursive", case, "accept", "accept_vectorised")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(case=_random_trees(chain=True))
 def test_token_equals_reference_and_recursive(case: tuple[Any, ...]) -> None:
     _equal("token", case, "accept")
@@ -273,13 +272,13 @@ def test_token_equals_reference_and_recursive(case: tuple[Any, ...]) -> None:
     assert torch.equal(token.path, recursive.path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(case=_random_trees())
 def test_greedy_equals_reference(case: tuple[Any, ...]) -> None:
     _equal("greedy", case, "accept", "accept_vectorised")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(case=_random_trees())
 def test_greedy_is_recursive_at_temperature_zero(case: tuple[Any, ...]) -> None:
     tree, target, uniforms = case

@@ -122,7 +122,7 @@ def _path(parents: list[int], node: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(tree=_trees(), shuffle=st.randoms(use_true_random=False))
 def test_tree_paths_equal_plain_forward(
     name: str, tree: tuple[list[int], list[int]], shuffle: Any, tiny: Folder

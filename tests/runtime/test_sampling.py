@@ -23,7 +23,7 @@ class Row:
     top_p: float = 1.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     temperature=st.floats(0.2, 3),
@@ -66,7 +66,7 @@ def test_draw_is_the_inverse_of_the_cumulative_law() -> None:
     assert draw(masses.expand(6, 6), numbers).tolist() == [1, 1, 3, 3, 4, 4]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 40))
 def test_draw_never_gives_an_impossible_token(seed: int, size: int) -> None:
     generator = torch.Generator().manual_seed(seed)

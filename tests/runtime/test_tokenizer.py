@@ -36,7 +36,7 @@ def test_streams_whole_characters(tokenizer: Tokenizer) -> None:
     assert decoder.flush() == ""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_pieces_join_to_the_whole(tokenizer: Tokenizer, data: st.DataObject) -> None:
     """For any tokens, broken bytes included."""

@@ -39,7 +39,7 @@ traces = st.lists(st.lists(st.integers(-1, 4), min_size=1, max_size=40), min_siz
 
 
 @given(traces)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_replay_is_the_plain_loop(rows: list[list[int]]) -> None:
     for tree in (chain(3), expansion(3, 2, 1), independent_chains(3, 4)):
         replay = TraceLaw(rows, lengths=False, name="draft").replay(*tree)
@@ -73,7 +73,7 @@ def test_cut_off_rounds_count_for_what_was_seen() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_independent_ranks_converge_to_the_tree_value(seed: int) -> None:
     law = (0.55, 0.2, 0.1)
     rng = np.random.default_rng(seed)
@@ -86,7 +86,7 @@ def test_independent_ranks_converge_to_the_tree_value(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_intervals_cover(seed: int) -> None:
     """90 % intervals over prompts that differ: loosely, at most 9 misses of 24."""
     rng = np.random.default_rng(seed)
@@ -156,7 +156,7 @@ def test_trials_by_depth_and_depths_beyond_the_measured() -> None:
 
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_tables_of_hazards_are_summed_over_trees(rows: int, seed: int) -> None:
     """The arrays against the plain closed forms, node by node."""
     rng = np.random.default_rng(seed)
@@ -187,7 +187,7 @@ def test_source_lengths() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_source_replay_is_the_plain_loop(row: list[int], limit: int) -> None:
     replay = TraceLaw([row], lengths=True, name="text").replay(*chain(limit))
     ends, start = [], 0

@@ -65,7 +65,7 @@ def test_nothing_accepted_and_everything_accepted_are_not_certain() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_falling_is_the_projection(values: list[float]) -> None:
     fitted = falling(values)
     assert all(a >= b - 1e-12 for a, b in pairwise(fitted))

@@ -31,7 +31,7 @@ def mixed(
 
 
 @given(SHAPES, SHAPES, st.floats(0.7, 1.0), st.sampled_from(TREES))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_it_is_the_integral_over_contexts(
     a: float, b: float, decay: float, tree: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
@@ -82,7 +82,7 @@ def test_simulated_rounds() -> None:
 
 
 @given(st.floats(0.05, 0.95), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_limits(first: float, second: float, third: float) -> None:
     """Contexts that are all alike: a positional vector, with one rank the scalar alpha."""
     rest = (1.0 - first) * 0.9

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sympy
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from specplan.cost_models.break_even import break_even, solve_for, stretches
@@ -39,7 +39,6 @@ def test_draft_latency_of_decoding_speculative_decoding() -> None:
     assert sympy.simplify(solved - stated) == 0
 
 
-@settings(deadline=None)
 @given(st.floats(0.05, 0.95), st.integers(1, 20))
 def test_draft_cost_is_solved_exactly(alpha: float, gamma: int) -> None:
     found = break_even(LEVIATHAN, "draft_cost", acceptance=alpha, length=gamma)
@@ -47,7 +46,6 @@ def test_draft_cost_is_solved_exactly(alpha: float, gamma: int) -> None:
     assert chain_speedup(alpha, gamma, found.edges[0]) == pytest.approx(1.0, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 20), st.floats(0.02, 0.9))
 def test_acceptance_is_bracketed(gamma: int, cost: float) -> None:
     found = break_even(LEVIATHAN, "acceptance", length=gamma, draft_cost=cost)
@@ -58,7 +56,6 @@ def test_acceptance_is_bracketed(gamma: int, cost: float) -> None:
         assert found.edges[0] == pytest.approx(cost)  # corollary 3.9
 
 
-@settings(deadline=None)
 @given(st.floats(0.05, 0.95), st.floats(0.05, 0.9))
 def test_length_is_a_whole_number(alpha: float, cost: float) -> None:
     assume(abs(alpha - cost) > 1e-9)
@@ -116,7 +113,6 @@ def test_load_at_which_a_busier_plan_stops_paying() -> None:
     assert found.solution is not None and found.pays == ((0.0, pytest.approx(2.0)),)
 
 
-@settings(deadline=None)
 @given(st.floats(0.1, 20.0), st.floats(0.5, 20.0))
 def test_stretches_of_a_bump(a: float, width: float) -> None:
     """Both edges of a hill that is wider than the grid."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specplan.cost_models.closed_forms import (
@@ -98,7 +98,6 @@ def test_cost_models_name_no_method_of_the_planner() -> None:
 ALPHAS = st.floats(0.0, 0.999)
 
 
-@settings(deadline=None)
 @given(ALPHAS, st.integers(0, 40), st.floats(0.0, 2.0))
 def test_closed_forms_are_leviathans_expressions(alpha: float, gamma: int, cost: float) -> None:
     law = load_law("leviathan")
@@ -127,7 +126,6 @@ def test_arrays_broadcast() -> None:
     assert found.shape == (3, 2) and found == pytest.approx(np.array(expected))
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6))
 def test_tree_value_of_a_chain_is_the_law_of_positions(hazards: list[float]) -> None:
     chain = expansion(*[1] * len(hazards))
@@ -136,7 +134,6 @@ def test_tree_value_of_a_chain_is_the_law_of_positions(hazards: list[float]) -> 
     assert law.value("tokens", hazards=hazards, length=len(hazards)) == pytest.approx(value)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 5))
 def test_tree_values_are_the_laws_of_trees(widths: list[int], chains: int, depth: int) -> None:
     p = (0.6, 0.2, 0.1)

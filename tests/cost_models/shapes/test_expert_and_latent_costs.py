@@ -88,7 +88,7 @@ def test_latent_attention_is_absorbed_in_decoding_and_expanded_in_prefill() -> N
 
 
 @given(tokens=st.integers(1, 20), context=st.integers(0, 40), chunk=st.integers(1, 12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_chunks_count_pairs_exactly(tokens: int, context: int, chunk: int) -> None:
     """Llama 4: a query at position p sees positions p - p mod C to p."""
     positions = range(context, context + tokens)

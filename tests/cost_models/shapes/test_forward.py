@@ -107,7 +107,7 @@ def test_grouped_queries_read_fewer_keys() -> None:
 
 
 @given(tokens=st.integers(1, 20), context=st.integers(0, 40), window=st.integers(1, 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_window_counts_pairs_exactly(tokens: int, context: int, window: int) -> None:
     pairs = sum(min(context + i, window) for i in range(1, tokens + 1))
     attention = GroupedAttention(32, 8, 128, window=window)

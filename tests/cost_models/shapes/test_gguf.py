@@ -237,7 +237,7 @@ def test_unknown_tensor_type_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_bytes_break_the_reader(data: st.DataObject, tmp_path_factory: Any) -> None:
     """Any damage is an error of ours, or harmless: never another exception."""
     folder = tmp_path_factory.mktemp("gguf", numbered=True)

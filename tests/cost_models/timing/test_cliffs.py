@@ -82,7 +82,7 @@ def test_too_few_rows_have_no_fit() -> None:
 
 
 @given(tokens=st.integers(1, 768), batch=st.integers(1, 4), context=st.integers(128, 1024))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_smooth_devices_are_interpolated(tokens: int, batch: int, context: int) -> None:
     found = SMOOTH.forward_seconds(MODEL, batch, tokens, context)
     assert not found.extrapolated
@@ -101,7 +101,7 @@ SMOOTH = device(smooth)
     share=st.floats(0.01, 0.99),
     edge=st.floats(0.01, 0.99),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_cliffs_are_steps(place: int, step: float, noise: float, share: float, edge: float) -> None:
     """Wherever the kernel changes between two anchors, its time lies in the interval."""
     left, right = TOKENS[place], TOKENS[place + 1]
@@ -138,7 +138,7 @@ def test_batches_step_too() -> None:
 
 
 @given(far=st.floats(1.01, 16.0), further=st.floats(1.1, 4.0))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_outside_it_goes_along_the_fit_and_widens(far: float, further: float) -> None:
     def width(value: Seconds) -> float:
         return math.log(value.high / value.low)

@@ -57,7 +57,7 @@ def test_shipped_devices_load_and_cite_every_figure() -> None:
     context=st.integers(0, 8192),
     more=st.integers(1, 512),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_analytic_time_never_falls(
     name: str, batch: int, tokens: int, context: int, more: int
 ) -> None:

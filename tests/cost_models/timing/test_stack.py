@@ -80,7 +80,7 @@ def test_arrays_are_scalars_on_every_device(name: str) -> None:
     count=st.sampled_from([1, 2, 8]),
     stack=st.sampled_from(list_stacks()),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_more_work_is_never_cheaper(
     batch: int, tokens: int, context: int, more: int, count: int, stack: str
 ) -> None:

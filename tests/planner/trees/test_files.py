@@ -62,7 +62,7 @@ def test_the_same_tree_is_the_same_file(tmp_path: Path) -> None:
         write_growmap(tmp_path / "map.txt", SMALL)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows(ranks=5))
 def test_growmaps_come_back(
     tmp_path_factory: pytest.TempPathFactory, table: list[list[float]]
@@ -98,7 +98,7 @@ def test_no_growmap(tmp_path: Path) -> None:
         read_growmap(path)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows(ranks=5))
 def test_choice_lists_come_back(
     tmp_path_factory: pytest.TempPathFactory, table: list[list[float]]

@@ -40,7 +40,7 @@ def least_of_all(table: AcceptanceTable, times: RoundTimes) -> float:
     return best
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(worthy, verify_seconds, st.floats(0.0, 1.0), st.floats(0.0, 0.5))
 def test_the_choice_is_exact_where_width_costs_nothing(
     table: list[list[float]], verify: list[float], draft: float, overhead: float
@@ -52,7 +52,7 @@ def test_the_choice_is_exact_where_width_costs_nothing(
     assert choice.gap == pytest.approx(0.0, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worthy, verify_seconds, draft_seconds)
 def test_the_bound_holds_where_width_costs(
     table: list[list[float]], verify: list[float], draft: list[float]
@@ -67,7 +67,7 @@ def test_the_bound_holds_where_width_costs(
     assert choice.seconds_per_token == pytest.approx(choice.found.min(), rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ordered_rows(ranks=3), verify_seconds, st.floats(0.05, 1.0), st.floats(0.0, 1.0))
 def test_one_step_of_width_is_decided_exactly_or_bounded(
     table: list[list[float]], verify: list[float], draft: float, more: float

@@ -71,7 +71,7 @@ def law_of(rows: list[list[float]]) -> Children:
     return lambda path: table.get(path, [0.0, 0.0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(nodes_rows, st.integers(1, 5))
 def test_layered_growth_equals_exhaustive_search(rows: list[list[float]], nodes: int) -> None:
     law = law_of(rows)
@@ -84,7 +84,7 @@ def test_layered_growth_equals_exhaustive_search(rows: list[list[float]], nodes:
     assert drafted.tree == best_in_context(law, nodes, 3)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(nodes_rows, st.integers(1, 6), st.integers(1, 3), st.integers(1, 4))
 def test_no_policy_beats_the_best_tree_of_the_context(
     rows: list[list[float]], nodes: int, layers: int, beam: int
@@ -179,7 +179,7 @@ def test_golden_optimal_stop() -> None:
     assert stop.rejection == pytest.approx(0.567037, abs=5e-7)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4), min_size=1, max_size=3),
     st.floats(0.01, 1.0),

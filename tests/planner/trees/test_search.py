@@ -43,7 +43,7 @@ def sharpened(always: bool) -> Any:
     return patch.object(programme, "_SHARPENED", -1 if always else programme._SHARPENED)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows(), st.booleans())
 def test_the_programme_equals_exhaustive_enumeration(
     table: list[list[float]], always: bool
@@ -54,14 +54,14 @@ def test_the_programme_equals_exhaustive_enumeration(
     assert np.allclose(search.values, _enumerated(search.table), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ordered_rows())
 def test_best_first_equals_exhaustive_enumeration(table: list[list[float]]) -> None:
     search = OrderedSearch(AcceptanceTable.of_rows(table), NODES, DEPTH)
     assert np.allclose(search.values, _enumerated(search.table), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows(ranks=6, depths=1), st.integers(1, 24), st.booleans())
 def test_the_programme_equals_the_published_one(
     table: list[list[float]], size: int, always: bool
@@ -75,7 +75,7 @@ def test_the_programme_equals_the_published_one(
     assert np.allclose(search.values, published, rtol=0, atol=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows(ranks=12, depths=4), st.integers(0, 60), st.integers(0, 9))
 def test_a_traced_tree_has_the_value_and_keeps_the_limits(
     table: list[list[float]], nodes: int, depth: int
@@ -102,7 +102,7 @@ def _last_reach(
     return [reach[node] for node in youngest.values() if node not in parents]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ordered_rows(ranks=8, depths=3), st.integers(0, 60), st.integers(0, 8))
 def test_all_three_searches_agree_where_hazards_are_ordered(
     table: list[list[float]], nodes: int, depth: int
@@ -114,7 +114,7 @@ def test_all_three_searches_agree_where_hazards_are_ordered(
     assert ordered.tree(nodes, depth) == best_first_tree(accepted, nodes, depth)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows(ranks=5, depths=2), st.integers(1, 30), st.integers(1, 6))
 def test_values_grow_with_every_limit(table: list[list[float]], nodes: int, depth: int) -> None:
     values = search_trees(AcceptanceTable.of_rows(table), nodes, depth).values
@@ -122,7 +122,7 @@ def test_values_grow_with_every_limit(table: list[list[float]], nodes: int, dept
     assert (values[0] == 1.0).all() and (values[:, 0] == 1.0).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows(ranks=5, depths=2), st.integers(1, 40), st.integers(1, 6), st.integers(0, 20))
 def test_a_larger_search_holds_the_smaller_one(
     table: list[list[float]], nodes: int, depth: int, more: int
@@ -217,7 +217,7 @@ def test_the_widest_levels_may_be_limited() -> None:
     assert OrderedSearch(table, 12, 4).widths(4)[:, 12].tolist() == [1, 2, 3, 0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ordered_rows(ranks=3), st.integers(1, 2))
 def test_limited_levels_equal_exhaustive_enumeration(table: list[list[float]], expand: int) -> None:
     search = OrderedSearch(AcceptanceTable.of_rows(table), NODES, DEPTH, expand)
@@ -231,7 +231,7 @@ def test_limited_levels_equal_exhaustive_enumeration(table: list[list[float]], e
         assert search.values[DEPTH, nodes] == pytest.approx(best, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ordered_rows(ranks=6), st.integers(1, 30), st.integers(1, 6), st.integers(1, 4))
 def test_widths_are_those_of_the_traced_trees(
     table: list[list[float]], nodes: int, depth: int, expand: int

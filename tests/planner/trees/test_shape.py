@@ -105,7 +105,7 @@ rates = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3).map(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(rates, min_size=1, max_size=4), st.integers(0, 6), st.integers(0, 4))
 def test_best_first_equals_exhaustive_enumeration(
     rows: list[list[float]], nodes: int, depth: int
@@ -122,7 +122,7 @@ def test_best_first_equals_exhaustive_enumeration(
     assert tree.value(hazard) == pytest.approx(best, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(rates, min_size=1, max_size=4), st.integers(1, 40), st.integers(1, 8))
 def test_every_prefix_is_the_best_smaller_tree(
     rows: list[list[float]], nodes: int, depth: int
@@ -133,7 +133,7 @@ def test_every_prefix_is_the_best_smaller_tree(
         assert tree_of_paths(paths[:size]) == best_first_tree(hazard, size, depth)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(rates, min_size=1, max_size=4), st.integers(0, 40), st.integers(1, 8))
 def test_levels_are_an_inverse_of_the_tree(rows: list[list[float]], nodes: int, depth: int) -> None:
     tree = best_first_tree(table(rows), nodes, depth)

@@ -1,0 +1,41 @@
+"""Names of what drafts: written and read back, and what reads as no kind but a role."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specplan.ir.blocks import Skips
+from specplan.planner.proposer import Proposer
+
+ROLES = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True)
+LAYERS = st.sets(st.integers(0, 90), max_size=4)
+PROPOSERS = st.one_of(
+    st.builds(Proposer, ROLES),
+    st.builds(lambda role, n: Proposer(role, layers=n), ROLES, st.integers(1, 200)),
+    st.builds(lambda role, n: Proposer(role, beam=n), ROLES, st.integers(1, 64)),
+    st.builds(lambda role, a, m: Proposer(role, skips=Skips.of(a, m)), ROLES, LAYERS, LAYERS),
+)
+
+
+@given(PROPOSERS)
+def test_a_name_reads_as_what_it_was_written_for(proposer: Proposer) -> None:
+    assert Proposer.read(proposer.name) == proposer
+
+
+def test_names() -> None:
+    assert Proposer.read("target@4") == Proposer("target", layers=4)
+    assert Proposer.read("draft^4") == Proposer("draft", beam=4)
+    assert Proposer.read("target-a3m4a9") == Proposer("target", skips=Skips.of([3, 9], [4]))
+    assert Proposer.read("target-a3m4a9").is_part and Proposer.read("target@4").is_part
+    assert Proposer.read("draft^4").is_derived and not Proposer.read("draft^4").is_part
+    assert not Proposer.read("draft").is_derived
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["target", "target-", "target-m4a3", "Target-a1", "-a1", "target@0", "draft^0", "^2", "text"],
+)
+def test_what_reads_as_no_other_kind_is_a_role(name: str) -> None:
+    assert Proposer.read(name) == Proposer(name)
