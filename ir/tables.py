@@ -90,6 +90,13 @@ BUILTIN = Tables(
         Declaration(
             table="rule", name="token", chain_only=True, uniforms_per_node=1, source=_LEVIATHAN
         ),
+        Declaration(
+            table="rule",
+            name="block",
+            chain_only=True,
+            uniforms_per_node=1,
+            source="Sun et al. 2024, arXiv 2403.10444",
+        ),
         Declaration(table="rule", name="recursive", uniforms_per_node=1, source=_SEQUOIA),
         Declaration(
             table="rule",

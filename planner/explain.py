@@ -197,6 +197,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
         "proposer": candidate.proposer,
         "words": candidate.words,
         "positions": own.positions,
+        "parents": None if tree.parents is None else list(tree.parents),
         "by_depth": [
             {
                 "depth": depth,

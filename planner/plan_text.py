@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import dedent, indent
+from types import MappingProxyType
 
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
@@ -18,6 +19,7 @@ def single_round_plan(
     body: str,
     *,
     states: Iterable[str] = (),
+    kept: Mapping[str, str] = MappingProxyType({}),
     reproducible: bool = True,
 ) -> Plan:
     """A plan of one round, `decode`.
@@ -28,12 +30,16 @@ def single_round_plan(
         models: roles beside the target.
         body: the ops of the round, indented by any common amount.
         states: declarations beside those of the caches, `@name = ...` each.
+        kept: by role, further attributes of the cache of a model beside the target.
         reproducible: whether the same request and seed always give the same output.
 
     Returns:
         The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model.
     """
-    head = [_head(facts, name, tuple(models), reproducible), *(f"state {text}" for text in states)]
+    models = tuple(models)
+    caches = [f"{cache_of(role)} = cache {role} {kept.get(role, '')}".rstrip() for role in models]
+    declared = ("@kv = cache target", *caches, *states)
+    head = [_head(facts, name, models, reproducible), *(f"state {text}" for text in declared)]
     return parse_plan("\n".join([*head, *_round(body)]))
 
 
@@ -79,8 +85,6 @@ def _head(facts: ProblemFacts, name: str, models: tuple[str, ...], reproducible:
         f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
         f"context=1..{facts.longest_text}" + ("" if reproducible else " reproducible=false")
     )
-    lines.append("state @kv = cache target")
-    lines += [f"state {cache_of(model)} = cache {model}" for model in models]
     return "\n".join(lines)
 
 

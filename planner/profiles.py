@@ -74,15 +74,16 @@ def _reads_states(shape: ModelShape | None) -> bool:
 def _check(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> None:
     """Refuse what no model of the problem can be."""
     name, layers = proposer.name, 0 if shape is None else shape.num_layers
-    drafts = {draft.name for draft in problem.models.drafts}
+    alone = {draft.name for draft in problem.models.drafts} if not _reads_states(shape) else set()
     if (proposer.layers or 0) >= max(layers, 1):
         what, remedy = f"no model has first layers {name!r}", "fewer layers than it has"
     elif proposer.skips.height > layers:
         what = f"no model has the blocks that {name!r} leaves out"
         remedy = "blocks of the layers that it has, from 0 on"
-    elif proposer.beam is not None and (proposer.role not in drafts or _reads_states(shape)):
-        what = f"no draft model grows trees as {name!r}"
-        remedy = "one that drafts without reading the target's states"
+    elif proposer.budget is not None and proposer.role not in {"target", *alone}:
+        what, remedy = f"no model drafts as {name!r}", "the target or one that runs alone"
+    elif proposer.beam is not None and proposer.role not in alone:
+        what, remedy = f"no draft model grows trees as {name!r}", "one that runs alone"
     else:
         return
     raise UsageError(

@@ -10,12 +10,13 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 _MODEL = r"[a-z][a-z0-9_]*"
 _FIRST_LAYERS = re.compile(rf"({_MODEL})@([1-9][0-9]*)")
 _BEAM = re.compile(rf"({_MODEL})\^([1-9][0-9]*)")
+_BUDGET = re.compile(rf"({_MODEL})~([1-9][0-9]*)")
 _WITHOUT = re.compile(rf"({_MODEL})-(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Proposer:
-    """A model, a source, a part of a model, or a model that grows trees by a beam.
+    """A model, a source, a part of a model, or a model that drafts in a way of its own.
 
     Attributes:
         role: a model by its role in plans (`target`, the name of a draft), or what a source is
@@ -23,12 +24,14 @@ class Proposer:
         layers: its first so many layers, read by its own final norm and head: `target@4`.
         beam: trees in which every node that gets children gets the best so many, and so many nodes
             of a layer do: `draft^4`.
+        budget: it reads at most so many tokens of the text's cache: `target~512`.
         skips: blocks it goes without: `target-a3m4`, the attention of layer 3 and the MLP of 4.
     """
 
     role: str
     layers: int | None = None
     beam: int | None = None
+    budget: int | None = None
     skips: Skips = NO_SKIPS
 
     @classmethod
@@ -38,6 +41,8 @@ class Proposer:
             return cls(found[1], layers=int(found[2]))
         if found := _BEAM.fullmatch(name):
             return cls(found[1], beam=int(found[2]))
+        if found := _BUDGET.fullmatch(name):
+            return cls(found[1], budget=int(found[2]))
         found = _WITHOUT.fullmatch(name)
         skips = Skips.read_short(found[2]) if found else None
         return cls(name) if not found or skips is None else cls(found[1], skips=skips)
@@ -49,12 +54,14 @@ class Proposer:
             return f"{self.role}@{self.layers}"
         if self.beam is not None:
             return f"{self.role}^{self.beam}"
+        if self.budget is not None:
+            return f"{self.role}~{self.budget}"
         return f"{self.role}-{self.skips.short}" if self.skips else self.role
 
     @property
     def is_part(self) -> bool:
-        """Whether it is a model's first layers, or a model without some blocks."""
-        return self.layers is not None or bool(self.skips)
+        """Whether it is a model's first layers, or goes without blocks or most of the text."""
+        return self.layers is not None or self.budget is not None or bool(self.skips)
 
     @property
     def is_derived(self) -> bool:

@@ -15,14 +15,13 @@ _TYPES = {
     "block": "draft-dflash",
     "text": "ngram-simple",
 }
-_OWN_WEIGHTS = ("model", "head", "block")
 
 
 def project(job: Job) -> Emission:
     """`llama_cpp.json`: the options of `llama-server`, and the command."""
     options = _options(job)
     notes = [f"Convert {job.target} to GGUF (convert_hf_to_gguf.py) and set TARGET to that file."]
-    if job.drafting.drafter in _OWN_WEIGHTS:
+    if job.drafting.own_weights:
         hidden = "" if job.drafting.drafter == "model" else f", --target-model-dir {job.target}"
         notes.append(f"Convert {job.draft} likewise{hidden}; set DRAFT to that file.")
     return Emission(
@@ -44,7 +43,7 @@ def _options(job: Job) -> dict[str, str | float]:
     if drafting.drafter == "none":
         return options
     options["spec-type"] = _TYPES[drafting.drafter]
-    if drafting.drafter in _OWN_WEIGHTS:
+    if drafting.own_weights:
         options["spec-draft-model"] = "$DRAFT"
     if drafting.drafter == "text":
         return options | {

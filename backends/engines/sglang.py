@@ -22,7 +22,6 @@ _ALGORITHMS = {
     "past": "NGRAM",
 }
 _STEPWISE = ("model", "head", "modules")
-_OWN_WEIGHTS = ("model", "head", "block")
 _LAUNCH = "python -m sglang.launch_server"
 
 
@@ -69,7 +68,7 @@ def _settings(job: Job) -> dict[str, Any]:
     if drafting.drafter == "none":
         return settings
     settings["speculative-algorithm"] = _ALGORITHMS[drafting.drafter]
-    if drafting.drafter in _OWN_WEIGHTS:
+    if drafting.own_weights:
         settings["speculative-draft-model-path"] = job.draft
     if drafting.drafter in _STEPWISE:
         settings |= {

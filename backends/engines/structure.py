@@ -86,6 +86,11 @@ class Drafting:
     block: tuple[int, int] = (0, 0)
     unusual: tuple[str, ...] = ()
 
+    @property
+    def own_weights(self) -> bool:
+        """Whether the drafter is a checkpoint beside the target's."""
+        return self.drafter in ("model", "head", "block")
+
 
 @dataclass(frozen=True)
 class Structure:

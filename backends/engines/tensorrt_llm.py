@@ -20,7 +20,6 @@ _TYPES = {
     "text": "NGram",
     "past": "SA",
 }
-_OWN_WEIGHTS = ("model", "head", "block")
 _TWO_MODELS = ("model", "text")
 
 
@@ -72,7 +71,7 @@ def _speculative(job: Job) -> dict[str, Any]:
     drafting = job.drafting
     config: dict[str, Any] = {"decoding_type": _TYPES[drafting.drafter]}
     config["max_draft_len"] = drafting.depth
-    if drafting.drafter in _OWN_WEIGHTS:
+    if drafting.own_weights:
         config["speculative_model"] = job.draft
     match drafting.drafter:
         case "text":

@@ -19,7 +19,6 @@ _METHODS = {
     "text": "ngram",
     "past": "suffix",
 }
-_OWN_WEIGHTS = ("model", "head", "block")
 
 
 def project(job: Job) -> Emission:
@@ -60,7 +59,7 @@ def server_settings(job: Job) -> dict[str, Any]:
 def _speculative(job: Job) -> dict[str, Any]:
     drafting = job.drafting
     config: dict[str, Any] = {"method": _METHODS[drafting.drafter]}
-    if drafting.drafter in _OWN_WEIGHTS:
+    if drafting.own_weights:
         config["model"] = job.draft
         if job.devices > 1:
             config["draft_tensor_parallel_size"] = job.devices

@@ -20,6 +20,7 @@ CAPABILITIES = Capabilities(
             "emit",
             "commit",
             "repeat",
+            "segment",
         ]
     ),
     states=frozenset({"cache", "track"}),
@@ -40,7 +41,7 @@ CAPABILITIES = Capabilities(
         ("forward", "attend"): ("ancestors",),
         ("forward", "only"): (None,),
         ("uniform", "key"): ("round",),
-        ("accept", "rule"): ("greedy", "token", "recursive"),
+        ("accept", "rule"): ("greedy", "token", "recursive", "block"),
         ("accept", "at"): (None,),
         ("accept", "law"): ("request",),
         ("commit", "keep"): ("path",),

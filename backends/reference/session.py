@@ -27,6 +27,7 @@ from specplan.ir.ops import (
     Prune,
     Repeat,
     Root,
+    Segment,
     Uniform,
 )
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
@@ -142,7 +143,7 @@ class ReferenceSession:
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results."""
         for op in ops:
-            if self.observer is None or isinstance(op, Repeat):
+            if self.observer is None or isinstance(op, Repeat | Segment):
                 _OPS[type(op)](self, op, scope)
                 continue
             self.observed = Observed()
@@ -246,6 +247,13 @@ class ReferenceSession:
         self.trip = outer
         scope.update(zip(op.results, carried, strict=True))
 
+    def segment(self, op: Segment, scope: Scope) -> None:
+        """Ops one after another: here a segment has no meaning of its own."""
+        inner = dict(scope)
+        self.run(op.body.ops, inner)
+        yielded = (inner[name] for name in op.body.yields)
+        scope.update(zip(op.results, yielded, strict=True))
+
 
 _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Root: ReferenceSession.root,
@@ -259,6 +267,7 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Emit: ReferenceSession.emit,
     Commit: ReferenceSession.commit,
     Repeat: ReferenceSession.repeat,
+    Segment: ReferenceSession.segment,
 }
 
 

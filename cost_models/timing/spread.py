@@ -4,12 +4,13 @@ Two errors are told apart, both as half widths of 90 % intervals:
 
 * drift: the whole machine is some per cent faster or slower at another moment, by clocks, caches
   and neighbours; it falls on all rows alike and no number of runs in one go shows it. Each pass
-  over a cell of the grid, some seconds to minutes, is another moment: what its rows have in common
-  against the other passes is the machine's slowness then;
+  over a cell of the grid, some seconds, is another moment: what its rows have in common against
+  the other passes is the machine's slowness then. A run of requests lasts longer, minutes as a
+  pass over the whole grid does: it is the mean slowness of these that scatters about it;
 * a row's own: its centre is known from few passes, each of few runs.
 
 They are independent, so the interval of a row is their root of the sum of squares about its centre:
-90 % bounds for the mean time per call over a run of many calls at some other moment.
+90 % bounds for the mean time per call over a run of some minutes at some other moment.
 
 Neighbours come in bursts that double a few measurements and leave the others alone. Centres are
 therefore medians, and scales are median absolute deviations, with the factors that make them
@@ -73,21 +74,26 @@ def pass_scatter(cells: Sequence[ArrayLike]) -> float:
 
 
 def drift_half_width(cells: Sequence[ArrayLike]) -> float:
-    """Relative half width of the 90 % interval of the machine's speed at a further moment.
+    """Relative half width of the 90 % interval of the machine's speed in a further run.
 
     Args:
-        cells: of each cell of the grid, seconds [rows, passes], at least two passes. In each pass
-            the machine's slowness is the median over rows of time over the row's median; with
-            s the root mean square of its scales in all C cells, a further moment lies within
-            t(0.95, C (P - 1)) s sqrt(1 + pi / 2 / P) of the centre of P passes.
+        cells: of each cell of the grid, seconds [rows, passes], at least two passes, in the order
+            of passes over the grid. In each pass over a cell the machine's slowness is the median
+            over rows of time over the row's median; s is the root mean square of its scales in all
+            C cells. Two errors are independent: the centre of P passes lies within
+            t(0.95, C (P - 1)) s sqrt(pi / 2 / P) of a cell's own; and the mean of a pass over the
+            grid within t(0.95, P - 1) of its standard deviation, or within
+            t(0.95, C (P - 1)) s / sqrt(C) where that is more, as where moments are independent.
     """
     slowness = [np.median(_relative(cell), axis=0) for cell in cells]
     degrees = sum(len(passes) - 1 for passes in slowness)
     if degrees < LEAST_MOMENTS - 1:
         return UNKNOWN_DRIFT
-    wide = sqrt(float(np.mean([scale(passes) ** 2 for passes in slowness])))
     fewest = min(map(len, slowness))
-    return _student(degrees) * wide * sqrt(1.0 + _MEDIAN**2 / fewest)
+    wide = _student(degrees) * sqrt(float(np.mean([scale(passes) ** 2 for passes in slowness])))
+    whole = np.mean([passes[:fewest] for passes in slowness], axis=0)
+    apart = _student(fewest - 1) * float(np.std(whole, ddof=1))
+    return hypot(max(apart, wide / sqrt(len(slowness))), wide * _MEDIAN / sqrt(fewest))
 
 
 def _relative(cell: ArrayLike) -> NDArray[np.float64]:

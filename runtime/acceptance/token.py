@@ -29,7 +29,7 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     if tree.size == 0:
         return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
     tokens = tree.tokens[:, :, None]
-    drafted = _draft_rows(tree, target)
+    drafted = None if tree.laws is None else tree.node_laws(target)
     mass = target[:, :-1].gather(2, tokens)[:, :, 0]
     odds = torch.ones_like(mass) if drafted is None else drafted.gather(2, tokens)[:, :, 0]
     won = uniforms[:, :-1] * odds < mass
@@ -42,18 +42,6 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     return Judged(
         path=torch.where(nodes < accepted[:, None], nodes, -1), accepted=accepted, bonus=bonus
     )
-
-
-def _draft_rows(tree: DraftedTree, target: Tensor) -> Tensor | None:
-    """The law of each node `[B, N, V]`, one-hot where it is a point; None when all are points."""
-    if tree.laws is None:
-        return None
-    if tree.law_index == tuple(range(tree.size)):
-        return tree.laws[:, : tree.size]
-    index = tree.law_tensor()[:, :, None]
-    rows = tree.laws.gather(1, index.clamp(min=0).expand(-1, -1, target.shape[2]))
-    one_hot = torch.zeros_like(rows).scatter_(2, tree.tokens[:, :, None], 1.0)
-    return torch.where(index < 0, one_hot, rows)
 
 
 def _last_law(

@@ -64,6 +64,18 @@ class DraftedTree:
             return torch.ones_like(self.tokens, dtype=torch.bool)
         return self.live
 
+    def node_laws(self, like: Tensor) -> Tensor:
+        """The law of each node `[B, N, V]`, one-hot where it is a point; `like` is `[B, *, V]`."""
+        shape = (*self.tokens.shape, like.shape[2])
+        points = like.new_zeros(shape).scatter_(2, self.tokens[:, :, None], 1.0)
+        if self.laws is None:
+            return points
+        if self.law_index == tuple(range(self.size)):
+            return self.laws[:, : self.size].to(like.dtype)
+        index = self.law_tensor()[:, :, None]
+        rows = self.laws.gather(1, index.clamp(min=0).expand(shape)).to(like.dtype)
+        return torch.where(index < 0, points, rows)
+
     @property
     def depth(self) -> int:
         """Longest path in edges, of any row."""

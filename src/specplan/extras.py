@@ -7,6 +7,7 @@ from specplan.ir.errors import MissingCapabilityError
 # Modules that each extra brings, by import name (pyproject.toml has the distributions).
 MODULES_OF_EXTRA = {
     "run": ("torch", "transformers", "tokenizers", "psutil", "cpuinfo", "optuna"),
+    "report": ("jinja2", "matplotlib"),
     "nvidia": ("pynvml",),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir"),
     "triton": ("triton",),

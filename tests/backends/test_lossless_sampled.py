@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
@@ -47,6 +49,17 @@ def test_trees_have_the_targets_law(
     narrow = [plan for plan in trees if _widest(plan) <= VOCABULARY]
     assert narrow
     for plan in narrow[:2]:
+        assert p_value(plan, small_pair, exact_law) > 1e-4
+
+
+def test_chains_judged_as_a_block_have_the_targets_law(
+    small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
+) -> None:
+    texts = [print_plan(plan) for _, plan in every_kind(tmp_path, 0.8, 4)]
+    chains = [text for text in texts if "rule=token" in text]
+    assert len(chains) >= 4
+    for text in chains[:4]:
+        plan = parse_plan(text.replace("rule=token", "rule=block"))
         assert p_value(plan, small_pair, exact_law) > 1e-4
 
 

@@ -251,3 +251,15 @@ def test_goodput_at_a_load(folder: Path, bundle: Path, tmp_path: Path) -> None:
     assert result.at_load is not None and result.at_load.goodput.mean == served["goodput"]["mean"]
     assert "At 3 requests/s, modelled" in result.explain()
     assert package.explain(tmp_path / "bundle") == result.explain()
+
+
+@pytest.mark.parametrize("ending", [".html", ".md"])
+def test_a_report_of_a_bundle(bundle: Path, tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / f"report{ending}"
+    done = specplan_here("report", str(bundle), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "Chosen: " in out.read_text()
+    plan = str(bundle / "plan.json")  # no result of a bench run
+    wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", plan)
+    assert wrong.returncode == 2

@@ -14,10 +14,8 @@ from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import Problem
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import (
-    Proposer,
-    proposers,
-)
+from specplan.planner.proposer import Proposer
+from specplan.planner.who_drafts import proposers
 from tests.planner.checkpoints import write_checkpoint
 
 HAZARDS = ((0.6, 0.2, 0.1), (0.65, 0.15, 0.05), (0.5, 0.2, 0.1))

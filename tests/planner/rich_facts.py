@@ -67,6 +67,8 @@ def drafter_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
     given: dict[str, Any] = {"temperature": temperature}
     keys = {name: AcceptanceKey(name, how="best", **given) for name in ("head", "flash", "mtp")}
     keys["suffix"] = AcceptanceKey("suffix", how="given", **given)
+    for name in ("target~512", "draft~256"):
+        keys[name] = AcceptanceKey(name, how="draw" if temperature else "best", **given)
     rates = {"suffix": [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]}
     return {
         name: AcceptanceProfile.from_hazards(rates.get(name, HAZARDS), key=key, trials=1000)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner import PLAIN, SearchResult, search
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, workload
 
@@ -77,6 +77,51 @@ def test_magicdec_short_contexts(tmp_path: Path, batch: int, measured: float) ->
         SEVEN_BILLION | LONG, TINY_LLAMA | LONG,
     )  # fmt: skip
     assert result.chosen is result.plain, f"measured {measured}"
+
+
+FEW_HEADS = [
+    (4000, 32, 0.90), (4000, 64, 0.81), (4000, 128, 0.76), (4000, 256, 0.76),
+    (8000, 32, 0.95), (8000, 128, 0.93),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("context, batch, measured", FEW_HEADS)
+def test_magicdec_self_drafting_with_few_key_value_heads(
+    tmp_path: Path, context: int, batch: int, measured: float
+) -> None:
+    """Llama-3.1-8B reading 512 tokens of its cache, on eight A100; chains of 2 emit 2.5."""
+    result = self_drafting(tmp_path, LLAMA_31_8B, 0.838, batch, context)
+    assert result.chosen is result.plain, f"measured {measured}"
+
+
+def test_magicdec_self_drafting_pays_with_a_large_cache(tmp_path: Path) -> None:
+    """Llama-2-7B-32K has four times the keys: 1.43 times as fast at 8000 tokens and batch 64."""
+    result = self_drafting(tmp_path, SEVEN_BILLION | LONG, 0.83, 64, 8000, 1024)
+    assert result.chosen is not result.plain
+    assert result.speedup.low > 1.1
+
+
+def self_drafting(
+    folder: Path,
+    target: dict[str, object],
+    accepted: float,
+    batch: int,
+    context: int,
+    output_tokens: int = 64,
+) -> SearchResult:
+    """The search over chains by the target that reads 512 cached tokens."""
+    key = AcceptanceKey("target~512")
+    facts = example_facts(
+        folder,
+        target=target,
+        draft=LLAMA_32_1B | {"vocab_size": target.get("vocab_size", 32000)},
+        given={key.proposer: AcceptanceProfile.from_hazards([[accepted]], key=key)},
+        device="8xa100-sxm-80gb@magicdec",
+        backend="none",
+        methods=[PLAIN, "sparse_cache"],
+        workload=workload(batch_sizes=[batch], prompt_tokens=context, output_tokens=output_tokens),
+    )
+    return search(facts)
 
 
 def test_magicdec_longer_contexts_do_pay(tmp_path: Path) -> None:

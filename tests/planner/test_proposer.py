@@ -15,6 +15,7 @@ PROPOSERS = st.one_of(
     st.builds(Proposer, ROLES),
     st.builds(lambda role, n: Proposer(role, layers=n), ROLES, st.integers(1, 200)),
     st.builds(lambda role, n: Proposer(role, beam=n), ROLES, st.integers(1, 64)),
+    st.builds(lambda role, n: Proposer(role, budget=n), ROLES, st.integers(1, 8192)),
     st.builds(lambda role, a, m: Proposer(role, skips=Skips.of(a, m)), ROLES, LAYERS, LAYERS),
 )
 
@@ -28,6 +29,7 @@ def test_names() -> None:
     assert Proposer.read("target@4") == Proposer("target", layers=4)
     assert Proposer.read("draft^4") == Proposer("draft", beam=4)
     assert Proposer.read("target-a3m4a9") == Proposer("target", skips=Skips.of([3, 9], [4]))
+    assert Proposer.read("target~512") == Proposer("target", budget=512)
     assert Proposer.read("target-a3m4a9").is_part and Proposer.read("target@4").is_part
     assert Proposer.read("draft^4").is_derived and not Proposer.read("draft^4").is_part
     assert not Proposer.read("draft").is_derived
@@ -35,7 +37,18 @@ def test_names() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["target", "target-", "target-m4a3", "Target-a1", "-a1", "target@0", "draft^0", "^2", "text"],
+    [
+        "target",
+        "target-",
+        "target-m4a3",
+        "Target-a1",
+        "-a1",
+        "target@0",
+        "draft^0",
+        "^2",
+        "target~0",
+        "text",
+    ],
 )
 def test_what_reads_as_no_other_kind_is_a_role(name: str) -> None:
     assert Proposer.read(name) == Proposer(name)

@@ -73,7 +73,7 @@ def test_schedules_are_made_of_rounds_that_run(tmp_path: Path) -> None:
 
 def test_a_shape_that_does_not_run_is_refused_too(tmp_path: Path) -> None:
     found = found_with(rich_facts(tmp_path), replace(CAPABILITIES, shapes=_no_loops))
-    chains = [c for c in found.candidates if c.words.startswith("chain of 4 by draft")]
+    chains = [c for c in found.candidates if c.words == "chain of 4 by draft"]
     assert chains and all("no loops today" in str(c.refusal) for c in chains)
 
 

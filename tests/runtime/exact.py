@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
+from math import prod
 from typing import Any
 
 import torch
@@ -51,11 +53,12 @@ class Scenario:
     bonus: int
 
 
-def scenarios(case: Case) -> list[Scenario]:
-    """All outcomes of one round."""
+def scenarios(case: Case, *, as_a_block: bool = False) -> list[Scenario]:
+    """All outcomes of one round; judged node by node, or a chain as a whole."""
     found = []
     for weight, tokens in _drafts(case, ()):
-        for judged in _judge(case, tokens, -1, (), {}):
+        ways = _judge_block(case, tokens) if as_a_block else _judge(case, tokens, -1, (), {})
+        for judged in ways:
             found.append(_scenario(case, weight, tokens, *judged))
     return found
 
@@ -133,6 +136,39 @@ def _judge(case: Case, tokens: Any, here: int, path: Any, used: Any) -> Iterator
     for bonus, mass in enumerate(residual):
         if mass:
             yield weight, path, residual, used, bonus
+
+
+def _judge_block(case: Case, tokens: Any) -> Iterator[Any]:
+    """Ways to judge a chain by arXiv 2403.10444: all nodes throw coins, the last success counts."""
+    size = next((node for node in range(len(tokens)) if node in case.dead), len(tokens))
+    target = [case.target(tokens[:place]) for place in range(size + 1)]
+    draft = [_proposal(case, tokens, node) for node in range(size)]
+    reached, coins = [Fraction(1)], []
+    for node in range(size):
+        ratio = target[node][tokens[node]] / draft[node][tokens[node]]
+        reached.append(min(reached[-1] * ratio, Fraction(1)))
+    surplus = [
+        [max(Fraction(0), at * p - q) for p, q in zip(target[place], draft[place], strict=True)]
+        for place, at in enumerate(reached[:-1])
+    ]
+    for place in range(1, size + 1):
+        left = sum(surplus[place]) if place < size else Fraction(0)
+        whole = left + 1 - reached[place]
+        coins.append(reached[place] if place == size else left / whole if whole else Fraction(1))
+    for thrown in product((False, True), repeat=size):
+        weight = prod((c if won else 1 - c for c, won in zip(coins, thrown, strict=True)), start=1)
+        kept = max((node + 1 for node, won in enumerate(thrown) if won), default=0)
+        residual = target[kept] if kept == size else surplus[kept]
+        if not weight:
+            continue
+        law = normalise(residual)
+        used = {
+            node: coin * (1 - EDGE) if won else coin + (1 - coin) * EDGE
+            for node, (coin, won) in enumerate(zip(coins, thrown, strict=True))
+        }
+        for bonus, mass in enumerate(law):
+            if mass:
+                yield weight, tuple(range(kept)), law, used, bonus
 
 
 def run(rule: Any, case: Case, found: list[Scenario], dtype: torch.dtype = torch.float64) -> Any:

@@ -50,7 +50,7 @@ def _random_laws(seed: int, vocabulary: int = 3, zeros: bool = False) -> Laws:
 
 
 def _check(rule: str, case: Case, length: int) -> list[Any]:
-    found = scenarios(case)
+    found = scenarios(case, as_a_block=rule == "block")
     assert sum(item.weight for item in found) == 1
     assert emitted_law(case, found, length) == target_law(case.target, length)
     for form in ("accept_reference", "accept", "accept_vectorised"):
@@ -66,7 +66,7 @@ CHAIN = (-1, 0, 1)
 TREE = (-1, -1, 0, 0, 1)
 
 
-@pytest.mark.parametrize("rule", ["token", "recursive"])
+@pytest.mark.parametrize("rule", ["token", "recursive", "block"])
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_drawn_chain_is_lossless(rule: str, seed: int, zeros: bool) -> None:
@@ -74,16 +74,41 @@ def test_drawn_chain_is_lossless(rule: str, seed: int, zeros: bool) -> None:
     _check(rule, case, 4)
 
 
-@pytest.mark.parametrize("rule", ["token", "recursive"])
+@pytest.mark.parametrize("rule", ["token", "recursive", "block"])
 def test_point_chain_is_lossless(rule: str) -> None:
     points = {0: 2, 1: 0, 2: 1}
     _check(rule, Case(CHAIN, _random_laws(4), _random_laws(5), points=points), 4)
 
 
-@pytest.mark.parametrize("rule", ["token", "recursive"])
+@pytest.mark.parametrize("rule", ["token", "recursive", "block"])
 def test_chain_half_drawn_is_lossless(rule: str) -> None:
     case = Case(CHAIN, _random_laws(4), _random_laws(5), points={1: 0})
     _check(rule, case, 4)
+
+
+def _mean_accepted(found: list[Any]) -> Fraction:
+    return sum((item.weight * len(item.path) for item in found), Fraction(0))
+
+
+def test_two_tokens_judged_as_a_block() -> None:
+    """p = (1/3, 2/3) and q = (2/3, 1/3) at every context: 10/9 token by token, 11/9 as a block."""
+    target = _constant((Fraction(1, 3), Fraction(2, 3)))
+    case = Case((-1, 0), target, _constant((Fraction(2, 3), Fraction(1, 3))))
+    assert _mean_accepted(_check("token", case, 3)) == Fraction(10, 9)
+    assert _mean_accepted(_check("block", case, 3)) == Fraction(11, 9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_block_keeps_no_fewer_and_no_more_than_the_joint_laws_share(seed: int) -> None:
+    """token <= block <= sum over lengths of sum min(p(x), q(x)), arXiv 2403.10444."""
+    case = Case(CHAIN, _random_laws(seed), _random_laws(seed + 90))
+    block = _mean_accepted(scenarios(case, as_a_block=True))
+    bound = Fraction(0)
+    for length in range(1, len(CHAIN) + 1):
+        target, draft = (target_law(laws, length) for laws in (case.target, case.draft))
+        shared = (min(mass, draft.get(x, Fraction(0))) for x, mass in target.items())
+        bound += sum(shared, Fraction(0))
+    assert _mean_accepted(scenarios(case)) <= block <= bound
 
 
 @pytest.mark.parametrize("distinct", [False, True])
@@ -109,7 +134,7 @@ def test_more_children_than_support_is_lossless() -> None:
     assert accepted_chance(found) == 1
 
 
-@pytest.mark.parametrize("rule", ["token", "recursive"])
+@pytest.mark.parametrize("rule", ["token", "recursive", "block"])
 def test_dead_nodes_are_never_accepted(rule: str) -> None:
     case = Case(CHAIN, _random_laws(1), _random_laws(2), dead=(1,))
     found = _check(rule, case, 4)
@@ -264,6 +289,12 @@ def test_recursive_equals_reference(case: tuple[Any, ...]) -> None:
 
 @settings(max_examples=100)
 @given(case=_random_trees(chain=True))
+def test_block_equals_reference(case: tuple[Any, ...]) -> None:
+    _equal("block", case, "accept")
+
+
+@settings(max_examples=100)
+@given(case=_random_trees(chain=True))
 def test_token_equals_reference_and_recursive(case: tuple[Any, ...]) -> None:
     _equal("token", case, "accept")
     tree, target, uniforms = case
@@ -306,8 +337,8 @@ def test_rows_do_not_depend_on_batch_mates() -> None:
 
 
 def test_registry_is_the_folder() -> None:
-    assert sorted(RULES) == ["greedy", "recursive", "token"]
-    assert [RULES[name].TARGET for name in sorted(RULES)] == ["logits", "law", "law"]
+    assert sorted(RULES) == ["block", "greedy", "recursive", "token"]
+    assert [RULES[name].TARGET for name in sorted(RULES)] == ["law", "logits", "law", "law"]
 
 
 def test_draw_distinct_and_rule_agree_on_the_draft_law() -> None:

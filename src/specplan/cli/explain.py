@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from specplan.cli.laws import print_law
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
-
-if TYPE_CHECKING:
-    from specplan.ir.plan import Plan
 
 
 def explain(
@@ -44,30 +41,13 @@ def explain(
             where="specplan explain",
             remedy="Give the folder of a bundle, a problem file, or --law NAME.",
         )
+    from specplan.cli.planned import planned
     from specplan.ir.printer import print_plan
     from specplan.planner.explain_words import explain_words
 
-    plan, report = _planned(path) if path.is_file() else _bundled(path)
+    plan, report = planned(path)
     if json:
         print_json(report if candidates else report["explanation"])
         return
     print(print_plan(plan))
     print("\n".join(explain_words(report["explanation"])))
-
-
-def _bundled(folder: Path) -> tuple[Plan, dict[str, Any]]:
-    """The plan of a bundle and its report."""
-    from specplan.backends.bundle import load_bundle
-
-    opened = load_bundle(folder)
-    return opened.plan, opened.report
-
-
-def _planned(problem: Path) -> tuple[Plan, dict[str, Any]]:
-    """The plan of a problem and what a bundle would report of it."""
-    from specplan import api
-    from specplan.progress import terminal_progress
-
-    with terminal_progress() as progress:
-        result = api.optimize(problem, progress=progress)
-    return result.plan, result.search.as_dict() | {"explanation": result.explanation()}

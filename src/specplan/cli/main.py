@@ -109,6 +109,7 @@ def _add_commands() -> None:
         methods,
         optimize,
         profile,
+        report,
         run,
         schema,
     )
@@ -117,6 +118,7 @@ def _add_commands() -> None:
     app.command("run")(run.run)
     app.command("bench")(bench.bench)
     app.command("explain")(explain.explain)
+    app.command("report")(report.report)
     app.command("emit")(emit.emit)
     app.add_typer(profile.profile, name="profile")
     app.add_typer(importing.importing, name="import")

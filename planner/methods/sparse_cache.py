@@ -1,0 +1,106 @@
+"""A drafter that reads a small part of a long text's cache; the target verifies with all of it.
+
+At long contexts and large batches a pass spends its time reading the cache, so that a drafter with
+a fixed budget of cached tokens costs a small part of a pass of the target, the more so the longer
+the text (MagicDec, arXiv 2408.11049; TriForce, arXiv 2404.11912). The target itself drafts through
+a view of its own cache, which keeps the first tokens and the latest ones; a draft model keeps such
+a cache of its own. The budget and what is accepted under it are named by a given acceptance
+profile: `target~512`, `draft~512`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.proposer import Proposer
+
+LENGTHS = tuple(range(1, 9))
+POLICY = "policy=sink_recent(sink=16)"
+"""Which tokens a cache keeps: the first ones, as many as MagicDec keeps, and the latest ones."""
+
+
+@dataclass(frozen=True)
+class SparseCacheOptions(Options):
+    """Who drafts with how much of a cache, and how far.
+
+    Attributes:
+        drafter: `target` or the name of a draft model.
+        budget: tokens that the drafter's cache keeps, sinks included.
+        length: drafted tokens.
+    """
+
+    drafter: str
+    budget: int
+    length: int
+
+    @property
+    def words(self) -> str:
+        """`chain of 3 by target with 512 cached tokens`."""
+        return f"chain of {self.length} by {self.drafter} with {self.budget} cached tokens"
+
+
+class SparseCache(Method[SparseCacheOptions]):
+    """Drafting with a part of the cache."""
+
+    name: ClassVar[str] = "sparse_cache"
+    summary: ClassVar[str] = "the target or a draft model drafts a chain, reading few cached tokens"
+    paper: ClassVar[str] = "Chen et al. 2024, arXiv 2408.11049; Sun et al. 2024, arXiv 2404.11912"
+    runnable: ClassVar[bool] = False
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[SparseCacheOptions] | Refusal]:
+        """Per drafter and budget whose acceptance is given, chains of 1 to 8 tokens."""
+        named = (Proposer.read(name) for name in facts.profiles)
+        families = [_family(found) for found in named if found.budget is not None]
+        return families or [Refusal("any", _UNKNOWN)]
+
+    def plan(self, facts: ProblemFacts, options: SparseCacheOptions) -> Plan:
+        """Draft one token at a time on the small cache, then verify on the whole one."""
+        drafter, own = options.drafter, options.drafter == "target"
+        draw = "" if facts.greedy else "\n    %u = uniform 1 stream=draft"
+        how = "" if facts.greedy else " how=draw by=%u"
+        cache = "@part pending=1 write=scratch" if own else f"{cache_of(drafter)} pending=2"
+        body = f"""%t0 = root
+%c = repeat {options.length} (%t = %t0) {{
+    %f = pick %t of=newest
+    %q = forward {drafter} %f cache={cache}{draw}
+    %n = grow %t at=%f rows=%q{how}
+    yield %n
+}}
+{judge("%c", options.length, rule=None if facts.greedy else "token")}
+{"refresh @part" if own else f"commit {cache_of(drafter)} %e"}"""
+        kept = f"{POLICY} budget={options.budget}"
+        if own:
+            view = f"@part = cache target view=@kv {kept}"
+            return single_round_plan(facts, self.name, (), body, states=[view])
+        return single_round_plan(facts, self.name, (drafter,), body, kept={drafter: kept})
+
+    def proposer(self, options: SparseCacheOptions) -> str | None:
+        """The drafter with this budget."""
+        return Proposer(options.drafter, budget=options.budget).name
+
+
+_UNKNOWN = (
+    "no drafter with few cached tokens is known: give a ready profile as acceptance.target~512 "
+    "(the target that reads 512 tokens of its cache), or of a draft model"
+)
+
+
+def _family(proposer: Proposer) -> Family[SparseCacheOptions]:
+    assert proposer.budget is not None
+    role, budget = proposer.role, proposer.budget
+    domains = {
+        "drafter": Domain((role,), "who drafts"),
+        "budget": Domain((budget,), "tokens that its cache keeps"),
+        "length": Domain(LENGTHS, "drafted tokens"),
+    }
+    settings = tuple(SparseCacheOptions(role, budget, length) for length in LENGTHS)
+    return Family(f"chain by {proposer.name}", domains, settings)
+
+
+METHOD = SparseCache()

@@ -1,0 +1,55 @@
+"""`specplan report`: a decision as a page to read, send and keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from specplan.ir.errors import UsageError
+
+
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR|PROBLEM",
+            help="A bundle that `specplan optimize` wrote, or a problem file.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Where to: .html, or .md for Markdown.")
+    ] = Path("report.html"),
+    bench: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What `specplan bench --json` printed of it."),
+    ] = None,
+) -> None:
+    """Write a report of a decision: one file that needs no network."""
+    from specplan.cli.planned import planned
+    from specplan.report import write_report
+
+    plan, data = planned(source)
+    measured = None if bench is None else _measured(bench)
+    write_report(out, plan, data, source=str(source), bench=measured)
+    print(f"Report: {out}")
+
+
+def _measured(path: Path) -> dict[str, Any]:
+    """What a bench run printed.
+
+    Raises:
+        UsageError: the file holds something else.
+    """
+    from specplan.ir.files import read_json
+
+    found = read_json(path, "bench result")
+    if not isinstance(found, dict) or "lines" not in found:
+        raise UsageError(
+            "this is no result of a bench run",
+            where=str(path),
+            remedy="Write it with `specplan bench DIR --json`.",
+        )
+    return found

@@ -1,0 +1,131 @@
+"""What a report says, section by section, made from a bundle's report alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
+from specplan.planner.explain_break_even import break_even_words, law_words
+from specplan.planner.explain_words import summary_words
+from specplan.planner.number_words import about, bytes_words, seconds_words, short
+
+MOST_CANDIDATES = 400
+"""Rows of the table of candidates, best first."""
+
+
+def content(
+    plan: Plan,
+    report: Mapping[str, Any],
+    source: str,
+    bench: Mapping[str, Any] | None,
+    *,
+    charts: bool,
+) -> dict[str, Any]:
+    """Everything that the templates show.
+
+    Args:
+        plan: the chosen plan.
+        report: as a bundle holds it, `explanation` included.
+        source: the bundle or problem, as commands name it.
+        bench: what `specplan bench --json` measured of it.
+        charts: draw pictures too, as SVG; Markdown has none.
+    """
+    told = report["explanation"]
+    decision, *more = summary_words(told)
+    found: dict[str, Any] = {
+        "title": plan.name,
+        "device": report["device"]["name"],
+        "objective": told["objective"],
+        "decision": decision,
+        "more": more,
+        "loads": [_load(figures) for figures in told["chosen"]["by_batch"]],
+        "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],
+        "time": [_time(entry) for entry in told["time"]["chosen"]],
+        "acceptance": told["acceptance"],
+        "break_even": [*law_words(told), *break_even_words(told)],
+        "candidates": list(_candidates(report)),
+        "refused": told["refused"],
+        "assumptions": told["assumptions"],
+        "plan": print_plan(plan),
+        "source": source,
+        "about": about,
+        "short": short,
+        "charts": {},
+    }
+    if charts:
+        from specplan.report.charts import speed_chart, time_chart, tree_chart
+
+        found["charts"] = {
+            "speed": speed_chart(told),
+            "time": time_chart(told),
+            "trees": [tree_chart(part) for part in told["acceptance"] if part.get("parents")],
+        }
+    return found
+
+
+def _load(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of what is predicted."""
+    return {
+        "batch": figures["batch"],
+        "prompt_tokens": figures["prompt_tokens"],
+        "tokens_per_second": about(figures["tokens_per_second"], short),
+        "tokens_per_round": about(figures["tokens_per_round"], short),
+        "round": about(figures["seconds_per_round"], seconds_words),
+        "ttft": about(figures["ttft"], seconds_words),
+        "memory": about(figures["memory_bytes"], bytes_words),
+        "extrapolated": figures["extrapolated"],
+    }
+
+
+def _time(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the time of a round goes at one load."""
+    whole = sum(part["seconds"]["mean"] for part in entry["parts"])
+    return {
+        "batch": entry["batch"],
+        "prompt_tokens": entry["prompt_tokens"],
+        "parts": [
+            {
+                "name": " ".join(filter(None, (part["op"], part["model"]))),
+                "times": part["times"],
+                "width": part["width"],
+                "seconds": about(part["seconds"], seconds_words),
+                "share": part["seconds"]["mean"] / whole if whole else 0.0,
+            }
+            for part in entry["parts"]
+        ],
+    }
+
+
+def _contender(line: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of what `specplan bench` measured."""
+    return {
+        "name": line["name"],
+        "tokens_per_second": short(line["tokens_per_second"]),
+        "quartiles": f"{short(line['low'])} to {short(line['high'])}",
+        "against_plain": short(line["against_baseline"]),
+        "predicted": "" if line["predicted"] is None else about(line["predicted"], short),
+        "error": "" if line["error"] is None else f"{line['error']:+.1%}",
+    }
+
+
+def _candidates(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Candidates with a price, fastest first at the first load."""
+    priced = [item for item in report["candidates"] if item["estimates"]]
+    for item in sorted(priced, key=_seconds_per_token)[:MOST_CANDIDATES]:
+        first = item["estimates"][0]
+        yield {
+            "method": item["method"],
+            "words": item["words"],
+            "chosen": item is report["candidates"][report["chosen"]],
+            "seconds_per_token": _seconds_per_token(item),
+            "tokens_per_round": first["tokens_per_round"]["mean"],
+            "seconds_per_round": first["seconds_per_round"]["median"],
+            "memory_bytes": first["memory_bytes"]["mean"],
+            "refusal": item["refusal"] or item["unsupported"] or "",
+        }
+
+
+def _seconds_per_token(item: Mapping[str, Any]) -> float:
+    return float(item["estimates"][0]["seconds_per_token"]["median"])

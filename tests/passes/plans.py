@@ -1,0 +1,42 @@
+"""The worked plans of the language, and what their rounds do step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specplan.ir.infer import infer_round
+from specplan.ir.ops import Uniform
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan, Round
+from specplan.ir.types import NodesType, TreeType
+
+FOLDER = Path(__file__).parent.parent / "ir" / "plans"
+PATHS = sorted(FOLDER.glob("*.plan"))
+
+
+def read(name: str) -> Plan:
+    """A worked plan by name."""
+    return parse_plan((FOLDER / f"{name}.plan").read_text())
+
+
+def written(round_body: str, *, head: str = "", assume: str = "") -> Plan:
+    """A plan of one round over a target, a draft and their caches."""
+    return parse_plan(
+        f"plan example\nmodel target\nmodel draft\n{assume}\nstate @kv = cache target\n"
+        f"state @dkv = cache draft\n{head}\nround decode {{\n{round_body}\n}}\n"
+    )
+
+
+def steps(plan: Plan, item: Round) -> list[tuple[object, ...]]:
+    """What runs, in order: keywords, sizes of trees and nodes, and the numbers that are drawn."""
+    found: list[tuple[object, ...]] = []
+    for step in infer_round(plan, item).steps:
+        op = step.op
+        drawn = (op.stream, op.offset + step.trip * op.count) if isinstance(op, Uniform) else ()
+        sizes = [
+            (held.nodes, held.parents) if isinstance(held, TreeType) else (held.width, held.indices)
+            for held in step.gives
+            if isinstance(held, TreeType | NodesType)
+        ]
+        found.append((op.keyword, tuple(sizes), drawn))
+    return found

@@ -1,0 +1,146 @@
+"""Drafting on few cached tokens: plans, choices, prices, and whose acceptance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.clock import Clock
+from specplan.cost_models.demands import ForwardDemand, round_demands
+from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.pricing import round_cost
+from specplan.cost_models.shapes.forward import forward_cost
+from specplan.ir.capabilities import refusals
+from specplan.ir.errors import UsageError
+from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Family, Refusal
+from specplan.planner.methods.sparse_cache import METHOD, SparseCacheOptions
+from specplan.planner.profiles import acceptance_key
+from specplan.planner.search import search
+from tests.planner.example_facts import example_facts, workload
+
+SELF = """\
+%t0 = root
+%c = repeat 4 (%t = %t0) {
+  %f = pick %t of=newest
+  %q = forward target %f cache=@part pending=1 write=scratch
+  %u = uniform 1 stream=draft
+  %n = grow %t at=%f rows=%q how=draw by=%u
+  yield %n
+}
+%l = forward target %c cache=@kv pending=1
+%v = uniform 5 stream=accept
+%a = accept %c target=%l rule=token by=%v
+%e = emit %a
+commit @kv %e
+refresh @part"""
+GIVEN = {
+    name: AcceptanceProfile.from_hazards([[accepted]], key=AcceptanceKey(name), trials=1000)
+    for name, accepted in (("target~512", 0.84), ("draft~256", 0.7))
+}
+
+
+def facts_of(folder: Path, **changes: object) -> ProblemFacts:
+    """Two drafters with small caches, on a data sheet."""
+    return example_facts(folder, given=GIVEN, backend="none", **changes)  # type: ignore[arg-type]
+
+
+def inside(plan: Plan) -> str:
+    """The ops of the round."""
+    text = print_plan(plan).split("round decode {\n")[1].rsplit("}", 1)[0].rstrip()
+    return "\n".join(line.removeprefix("  ") for line in text.split("\n"))
+
+
+def test_the_target_drafts_through_a_view_of_its_cache(tmp_path: Path) -> None:
+    """As the worked example of the op set, `tests/ir/plans/self_draft_view.plan`."""
+    facts = example_facts(tmp_path, temperature=0.8)
+    plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 4))
+    assert inside(plan) == SELF
+    text = print_plan(plan)
+    assert "state @part = cache target view=@kv policy=sink_recent(sink=16) budget=512" in text
+    assert plan.models_run == ("target",)
+
+
+def test_a_draft_model_keeps_a_small_cache_of_its_own(tmp_path: Path) -> None:
+    plan = METHOD.plan(example_facts(tmp_path), SparseCacheOptions("draft", 256, 2))
+    text = print_plan(plan)
+    assert "state @draft_kv = cache draft policy=sink_recent(sink=16) budget=256" in text
+    assert "forward draft %f cache=@draft_kv pending=2" in text
+    assert inside(plan).endswith("commit @draft_kv %e")
+
+
+def test_families_are_the_drafters_whose_acceptance_is_given(tmp_path: Path) -> None:
+    found = METHOD.choices(facts_of(tmp_path))
+    assert [choice.name for choice in found] == ["chain by target~512", "chain by draft~256"]
+    (first, _) = found
+    assert isinstance(first, Family)
+    assert [options.length for options in first.settings] == list(range(1, 9))
+    assert first.settings[2].words == "chain of 3 by target with 512 cached tokens"
+    assert METHOD.proposer(first.settings[2]) == "target~512"
+    (refused,) = METHOD.choices(example_facts(tmp_path))
+    assert isinstance(refused, Refusal) and "acceptance.target~512" in refused.reason
+
+
+@pytest.mark.parametrize("context", [100, 8000])
+def test_drafting_reads_the_budget_and_verifying_everything(tmp_path: Path, context: int) -> None:
+    facts = facts_of(tmp_path)
+    plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2))
+    demands = round_demands(plan, plan.rounds[0])
+    forwards = [step for step in demands.steps if isinstance(step, ForwardDemand)]
+    assert [step.budget for step in forwards] == [512.0, 512.0, None]
+    found = round_cost(demands, Clock(facts.device, facts.shapes, 1, context), {})
+    drafts = [
+        forward_cost(facts.target, 1, 1, min(context, 512) + step.drafted_before, 1)
+        for step in forwards[:2]
+    ]
+    whole = forward_cost(facts.target, 1, 3, context, 3)
+    assert found.kv_bytes == sum(draft.kv_bytes for draft in drafts) + whole.kv_bytes
+
+
+def test_the_view_takes_memory_of_its_own_but_no_weights(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path)
+    plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2))
+    found = price_plan(
+        plan, facts.device, facts.shapes, facts.profiles["target~512"],
+        batch=2, prompt_tokens=2000, output_tokens=32,
+    )  # fmt: skip
+    assert isinstance(found, Estimate)
+    sizes = {part.name: part.bytes for part in found.memory.parts}
+    assert [name for name in sizes if name.startswith("weights")] == ["weights of target"]
+    assert 0 < sizes["cache @part"] < 0.3 * sizes["cache @kv"]
+
+
+def test_it_pays_the_more_the_longer_the_text(tmp_path: Path) -> None:
+    gains = []
+    for context in (500, 3000):
+        asked = workload(batch_sizes=[16], prompt_tokens=context)
+        result = search(facts_of(tmp_path, workload=asked, methods=["sparse_cache"]))
+        best = next(c for c in result.candidates if c.proposer == "target~512" and c.priced)
+        gains.append(result.plain.estimates[0].seconds_per_token.median
+                     / best.estimates[0].seconds_per_token.median)  # fmt: skip
+    assert gains[0] < gains[1]
+
+
+def test_no_backend_of_this_package_keeps_a_part_of_a_cache(tmp_path: Path) -> None:
+    plan = METHOD.plan(facts_of(tmp_path), SparseCacheOptions("target", 512, 2))
+    assert any("whole caches only" in refusal.reason for refusal in refusals(plan, CAPABILITIES))
+    assert "runnable" not in METHOD.status
+
+
+@pytest.mark.parametrize("name", ["other~512", "text~64"])
+def test_who_has_no_cache_is_refused(tmp_path: Path, name: str) -> None:
+    facts = example_facts(tmp_path)
+    with pytest.raises(UsageError, match=f"no model drafts as '{name}'") as caught:
+        acceptance_key(facts.problem, facts.shapes, name)
+    assert caught.value.where == f"acceptance.{name}"
+
+
+def test_profiles_are_of_single_draws(tmp_path: Path) -> None:
+    cold, warm = example_facts(tmp_path), example_facts(tmp_path, temperature=0.8)
+    assert acceptance_key(cold.problem, cold.shapes, "target~512").how == "best"
+    assert acceptance_key(warm.problem, warm.shapes, "target~512").how == "draw"
