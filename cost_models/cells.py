@@ -18,20 +18,32 @@ def grid(*axes: Sequence[float]) -> tuple[Any, ...]:
     return tuple(axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
 
 
-def cell(value: T, index: int) -> T:
-    """One cell of a value: of an array its entry, of a dataclass or a tuple that of its parts."""
-    found: Any = value
+def split(value: T, count: int) -> list[T]:
+    """One value per cell: of an array its entries, of a dataclass or a tuple those of its parts."""
+    found = _split(value, count)
+    return [value] * count if found is None else found
+
+
+def _split(value: Any, count: int) -> list[Any] | None:
+    """As `split`; None where no part is an array."""
     if isinstance(value, np.ndarray):
-        found = value[index].item()
-    elif isinstance(value, tuple):
-        found = tuple(cell(part, index) for part in value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = {item.name: getattr(value, item.name) for item in fields(value)}
-        changed = {name: cell(part, index) for name, part in parts.items()}
-        if any(changed[name] is not part for name, part in parts.items()):
-            found = replace(value, **changed)
-    result: T = found
-    return result
+        return value.tolist()
+    if isinstance(value, tuple):
+        columns = [_split(part, count) for part in value]
+        if all(column is None for column in columns):
+            return None
+        filled = (
+            [part] * count if column is None else column
+            for part, column in zip(value, columns, strict=True)
+        )
+        return list(zip(*filled, strict=True))
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {item.name: _split(getattr(value, item.name), count) for item in fields(value)}
+        changed = {name: column for name, column in parts.items() if column is not None}
+        rows = zip(*changed.values(), strict=True)
+        made = [replace(value, **dict(zip(changed, row, strict=True))) for row in rows]
+        return made if changed else None
+    return None
 
 
 def each(key: Quantity, function: Callable[[int], T]) -> T:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.cells import cell, chosen, each
+from specplan.cost_models.cells import chosen, each, split
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.drafting import Drafting, read_drafting
@@ -78,7 +78,7 @@ class Estimate:
         """One estimate of plain numbers for each cell."""
         if not isinstance(self.batch, np.ndarray):
             return (self,)
-        return tuple(cell(self, index) for index in range(len(self.batch)))
+        return tuple(split(self, len(self.batch)))
 
 
 @dataclass

@@ -52,9 +52,9 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         "loads": loads_data(result),
         "pareto": pareto_data(result),
         "left_out": [list(load) for load in result.left_out],
-        "chosen": _summary(result, result.chosen),
-        "plain": _summary(result, result.plain),
-        "best_drafting": None if rival is None else _summary(result, rival),
+        "chosen": _by_batch(result, result.chosen),
+        "plain": _by_batch(result, result.plain),
+        "best_drafting": None if rival is None else _by_batch(result, rival),
         "runners_up": [_summary(result, candidate) for candidate in _runners_up(result)],
         "candidates": {
             "priced": sum(candidate.priced for candidate in result.candidates),
@@ -145,8 +145,13 @@ def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "refusal": candidate.refusal,
         "speedup": interval_data(speedup(candidate, result.plain, objective)),
         "at_load": None if served is None else served.as_dict(),
-        "by_batch": [_figures(estimate) for estimate in candidate.estimates],
     }
+
+
+def _by_batch(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
+    """The summary, and what is estimated at every load."""
+    figures = [_figures(estimate) for estimate in candidate.estimates]
+    return _summary(result, candidate) | {"by_batch": figures}
 
 
 def _figures(estimate: Estimate) -> dict[str, Any]:

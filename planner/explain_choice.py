@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from specplan.cost_models.cells import split
 from specplan.planner.as_data import interval_data
-from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import gains
 from specplan.planner.number_words import about, short
 from specplan.planner.search import SearchResult
@@ -37,18 +37,26 @@ def confidence_data(result: SearchResult) -> dict[str, Any]:
 
 def loads_data(result: SearchResult) -> list[dict[str, Any]]:
     """The best plan of each load alone; nothing where there is one load."""
-    if len(result.plain.estimates) == 1:
+    plain, count = result.plain.estimate, len(result.best_of_each)
+    if count == 1:
         return []
-    return [_load(result, index, best) for index, best in enumerate(result.best_of_each)]
-
-
-def _load(result: SearchResult, index: int, best: Candidate | None) -> dict[str, Any]:
-    plain = result.plain.estimates[index]
-    found: dict[str, Any] = {"batch": plain.batch, "prompt_tokens": plain.prompt_tokens}
-    if best is None:
-        return {**found, "method": None, "words": None, "speedup": None}
-    gain = gains(best.estimates[index], plain)
-    return {**found, "method": best.method, "words": best.words, "speedup": interval_data(gain)}
+    assert plain is not None, "plain decoding has a price"
+    by_candidate = {
+        id(best): split(gains(best.estimate, plain), count)
+        for best in result.best_of_each
+        if best is not None and best.estimate is not None
+    }
+    loads = zip(split((plain.batch, plain.prompt_tokens), count), result.best_of_each, strict=True)
+    return [
+        {
+            "batch": batch,
+            "prompt_tokens": prompt,
+            "method": None if best is None else best.method,
+            "words": None if best is None else best.words,
+            "speedup": None if best is None else interval_data(by_candidate[id(best)][place]),
+        }
+        for place, ((batch, prompt), best) in enumerate(loads)
+    ]
 
 
 def pareto_data(result: SearchResult) -> list[dict[str, Any]]:

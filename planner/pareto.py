@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.cells import cell
+from specplan.cost_models.cells import split
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.intervals import Interval
 from specplan.planner.candidates import Candidate
@@ -60,7 +60,7 @@ def pareto_front(candidates: Iterable[Candidate]) -> tuple[Point, ...]:
 
 
 def _point(candidate: Candidate, index: int, batch: Floats, prompt: Floats) -> Point:
-    speed = cell(_speed(candidate), index)
+    speed = split(_speed(candidate), len(batch))[index]
     requests = int(batch[index])
     return Point(candidate, requests, int(prompt[index]), speed * (1.0 / requests), speed)
 

@@ -203,13 +203,9 @@ def _least_seconds(times: RoundTimes, shape: tuple[int, int], below: int, width:
 
 def _seconds_per_token(search: OrderedSearch, times: RoundTimes) -> Array:
     """Of the best tree of every size and depth, [depth, nodes], as it is grown."""
-    seconds = np.full((search.depth + 1, search.nodes + 1), np.inf)
-    verify = _verify_seconds(times, search.nodes)
-    for depth in range(1, search.depth + 1):
-        drafted = times.draft_of(search.widths(depth)).sum(axis=0)
-        most = search.size(depth)
-        taken = verify + drafted + times.overhead
-        seconds[depth, 1 : most + 1] = taken[1 : most + 1]
+    drafted = times.draft_of(search.all_widths).sum(axis=1)
+    taken = _verify_seconds(times, search.nodes) + drafted + times.overhead
+    seconds = np.where(search.exists, taken, np.inf)
     return np.asarray(seconds / search.values, dtype=np.float64)
 
 

@@ -140,6 +140,21 @@ class OrderedSearch:
     def _widths(self) -> dict[int, NDArray[np.intp]]:
         return {}
 
+    @cached_property
+    def all_widths(self) -> NDArray[np.int32]:
+        """`widths` of every depth at once, [depth, level, nodes], zero below a tree's levels."""
+        found = np.zeros((self.depth + 1, self.depth, self.nodes + 1), dtype=np.int32)
+        for depth in range(1, self.depth + 1):
+            found[depth, :depth] = self.widths(depth)
+        return found
+
+    @cached_property
+    def exists(self) -> NDArray[np.bool_]:
+        """Whether some tree of at most so many levels has so many nodes, [depth, nodes]."""
+        sizes = [0, *(self.size(depth) for depth in range(1, self.depth + 1))]
+        nodes = np.arange(self.nodes + 1)
+        return np.asarray((nodes >= 1) & (nodes <= np.array(sizes)[:, None]))
+
     def _counted_widths(self, depth: int) -> NDArray[np.intp]:
         levels = self.levels[:depth]
         widths = np.zeros((depth, self.nodes + 1), dtype=np.intp)

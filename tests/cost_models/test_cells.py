@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.cells import cell, each, grid
+from specplan.cost_models.cells import each, grid, split
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.timing.device import load_device
@@ -87,11 +87,11 @@ def test_functions_of_a_column_run_once_per_value() -> None:
     found = each(np.array([4, 1, 4, 4]), interval)
     assert seen == [1, 4]
     assert found.mean.tolist() == [4.0, 1.0, 4.0, 4.0]  # type: ignore[attr-defined]
-    assert cell(found, 1) == Interval(1.0, 0.5, 2.0)
+    assert split(found, 4)[1] == Interval(1.0, 0.5, 2.0)
     assert each(3, interval) == Interval(3.0, 1.5, 6.0)
 
 
 def test_what_is_the_same_everywhere_stays_as_it_is() -> None:
     seconds = Seconds.exact(1.0)
-    assert cell(seconds, 5) is seconds
-    assert cell((np.array([1, 2]), seconds), 1) == (2, seconds)
+    assert all(part is seconds for part in split(seconds, 5))
+    assert split((np.array([1, 2]), seconds), 2) == [(1, seconds), (2, seconds)]
