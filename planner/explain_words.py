@@ -46,7 +46,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 
 def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
-    yield _verdict(explanation)
+    yield verdict_words(explanation)
     yield from confidence_words(explanation)
     yield from load_words(explanation)
     yield from _figures(explanation)
@@ -60,7 +60,8 @@ def _others(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield f"Taken for granted: {'; '.join(explanation['assumptions'])}."
 
 
-def _verdict(explanation: Mapping[str, Any]) -> str:
+def verdict_words(explanation: Mapping[str, Any]) -> str:
+    """The decision in one sentence."""
     chosen, rival = explanation["chosen"], explanation["best_drafting"]
     times = _times(explanation["speedup"])
     match explanation["verdict"]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _INK = "#010203"
 _SERIES = {"#010a01": "--chosen", "#010a02": "--plain", "#010a03": "--rival"}
 """Colours that stand for those of the page: matplotlib knows no variables of CSS."""
-_PARTS = 6
-"""Parts of a round with a colour of their own."""
+_PARTS, _BARS = 6, 12
+"""Parts of a round with a colour of their own, and most loads with a bar."""
 
 
 def speed_chart(told: Mapping[str, Any]) -> str:
@@ -29,32 +29,34 @@ def speed_chart(told: Mapping[str, Any]) -> str:
     """
     lengths = sorted({figures["prompt_tokens"] for figures in told["chosen"]["by_batch"]})
     figure, axes = _axes(len(lengths))
-    edges = _edges(told)
+    edges = _edges(told, lengths)
     for place, length in zip(axes, lengths, strict=True):
-        for entry, colour in zip(_series(told), _SERIES, strict=False):
+        for (label, entry), colour in zip(_series(told).items(), _SERIES, strict=False):
             rows = [row for row in entry["by_batch"] if row["prompt_tokens"] == length]
             batches = [row["batch"] for row in rows]
             speeds = [row["tokens_per_second"] for row in rows]
-            place.plot(batches, [s["mean"] for s in speeds], "o-", color=colour, label=_name(entry))
+            place.plot(batches, [s["mean"] for s in speeds], "o-", color=colour, label=label)
             lows, highs = ([s[end] for s in speeds] for end in ("low", "high"))
             place.fill_between(batches, lows, highs, color=colour, alpha=0.15, linewidth=0)
         for edge in edges.get(length, ()):
             place.axvline(edge, color=_INK, linestyle=":", linewidth=1)
         place.set_xscale("log", base=2)
         place.set_yscale("log")
-        place.set_xlabel(f"requests in a batch, prompts of {length} tokens")
+        place.set_title(f"prompts of {length} tokens", fontsize=9, color=_INK)
+        place.set_xlabel("requests in a batch")
         place.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
         place.yaxis.set_major_formatter(lambda value, _: short(value))
         place.yaxis.set_minor_formatter(lambda value, _: "")
-    axes[0].set_ylabel("tokens per second")
+        place.set_ylabel("tokens per second")
     axes[0].legend(frameon=False, fontsize=8, labelcolor=_INK)
     return _svg(figure, "Tokens per second by batch size, with 90 % intervals")
 
 
 def time_chart(told: Mapping[str, Any]) -> str:
-    """Where the time of a round goes, one bar per load."""
-    entries = told["time"]["chosen"]
-    figure, (place,) = _axes(1, height=0.6 + 0.45 * len(entries))
+    """Where the time of a round goes, one bar per load, or per some of many."""
+    every = told["time"]["chosen"]
+    entries = every[:: -(-len(every) // _BARS)]
+    figure, (place,) = _axes(1, height=1.4 + 0.4 * len(entries))
     names = _largest(entries)
     labels = [f"batch {entry['batch']}, {entry['prompt_tokens']} tokens" for entry in entries]
     left = [0.0] * len(entries)
@@ -79,7 +81,7 @@ def tree_chart(part: Mapping[str, Any]) -> str:
     parents: Sequence[int] = part["parents"]
     places = _places(parents)
     depth = -min(y for _, y in places.values())
-    figure, (place,) = _axes(1, height=0.6 + 0.35 * depth)
+    figure, (place,) = _axes(1, height=0.8 + 0.4 * depth)
     for node, parent in enumerate(parents):
         (x, y), (above, top) = places[node], places[parent]
         place.plot([above, x], [top, y], color=_INK, linewidth=0.7, zorder=1)
@@ -117,28 +119,26 @@ def _leaves_in_order(children: Mapping[int, Sequence[int]]) -> list[int]:
     return found
 
 
-def _series(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The chosen plan, plain decoding, and the best that drafts: each once."""
-    found = [told["chosen"], told["plain"], told["best_drafting"]]
-    kept: list[Mapping[str, Any]] = []
-    for entry in found:
-        if entry is not None and _name(entry) not in map(_name, kept):
-            kept.append(entry)
-    return kept
+def _series(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What is drawn: the chosen plan, plain decoding, and the best that drafts where neither is."""
+    plain, rival = told["plain"], told["best_drafting"]
+    if told["chosen"]["method"] == plain["method"]:
+        return {"plain decoding, chosen": plain} | ({"best that drafts": rival} if rival else {})
+    return {"chosen plan": told["chosen"], "plain decoding": plain}
 
 
-def _name(entry: Mapping[str, Any]) -> str:
-    return f"{entry['method']}, {entry['words']}"
+def _edges(told: Mapping[str, Any], lengths: Sequence[int]) -> dict[int, list[float]]:
+    """Batch sizes at which a plan that drafts stops or begins to pay.
 
-
-def _edges(told: Mapping[str, Any]) -> dict[int, list[float]]:
-    """Batch sizes at which a plan that drafts stops or begins to pay, by length of prompts."""
+    By length of prompts: they are known for the mean length, and stand with the nearest one.
+    """
     found: dict[int, list[float]] = {}
     for part in told["break_even"]:
         for point in part["points"]:
             if point["unknown"] == "batch":
                 edges = [edge for stretch in point["pays"] for edge in stretch if edge is not None]
-                found.setdefault(point["prompt_tokens"], []).extend(e["mean"] for e in edges)
+                near = min(lengths, key=lambda length: abs(length - point["prompt_tokens"]))
+                found.setdefault(near, []).extend(edge["mean"] for edge in edges)
     return found
 
 
@@ -163,11 +163,12 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _axes(count: int, height: float = 2.8) -> tuple[Figure, list[Axes]]:
-    """Side by side, in the ink of the page."""
+    """Two in a row, in the ink of the page; `height` of a row in inches."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(3.2 * count, 6.4), height), layout="constrained")
-    axes = [figure.add_subplot(1, count, place + 1) for place in range(count)]
+    rows, columns = -(-count // 2), min(count, 2)
+    figure = Figure(figsize=(7.2, height * rows), layout="constrained")
+    axes = [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
     for place in axes:
         place.set_facecolor("none")
         place.tick_params(colors=_INK, which="both", labelsize=8)
@@ -176,6 +177,8 @@ def _axes(count: int, height: float = 2.8) -> tuple[Figure, list[Axes]]:
             spine.set_visible(side in ("left", "bottom"))
         place.xaxis.label.set_color(_INK)
         place.yaxis.label.set_color(_INK)
+        place.xaxis.label.set_size(9)
+        place.yaxis.label.set_size(9)
     return figure, axes
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.planner.explain_break_even import break_even_words, law_words
-from specplan.planner.explain_words import summary_words
+from specplan.planner.explain_choice import confidence_words, pareto_words
+from specplan.planner.explain_load import load_words
+from specplan.planner.explain_words import verdict_words
 from specplan.planner.number_words import about, bytes_words, seconds_words, short
 
 MOST_CANDIDATES = 400
@@ -33,14 +35,14 @@ def content(
         charts: draw pictures too, as SVG; Markdown has none.
     """
     told = report["explanation"]
-    decision, *more = summary_words(told)
     found: dict[str, Any] = {
         "title": plan.name,
         "device": report["device"]["name"],
         "objective": told["objective"],
-        "decision": decision,
-        "more": more,
+        "decision": verdict_words(told),
+        "more": [*confidence_words(told), *load_words(told), *pareto_words(told)],
         "loads": [_load(figures) for figures in told["chosen"]["by_batch"]],
+        "best": [_best(load) for load in told["loads"]],
         "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],
         "time": [_time(entry) for entry in told["time"]["chosen"]],
         "acceptance": told["acceptance"],
@@ -76,6 +78,17 @@ def _load(figures: Mapping[str, Any]) -> dict[str, Any]:
         "ttft": about(figures["ttft"], seconds_words),
         "memory": about(figures["memory_bytes"], bytes_words),
         "extrapolated": figures["extrapolated"],
+    }
+
+
+def _best(load: Mapping[str, Any]) -> dict[str, Any]:
+    """The best plan of one load alone."""
+    plan = load["method"] and f"{load['method']}, {load['words']}"
+    return {
+        "batch": load["batch"],
+        "prompt_tokens": load["prompt_tokens"],
+        "plan": plan or "none keeps the limits",
+        "speedup": "" if load["speedup"] is None else about(load["speedup"], short),
     }
 
 
