@@ -38,6 +38,7 @@ def speed_chart(told: Mapping[str, Any]) -> str:
             place.plot(batches, [s["mean"] for s in speeds], "o-", color=colour, label=label)
             lows, highs = ([s[end] for s in speeds] for end in ("low", "high"))
             place.fill_between(batches, lows, highs, color=colour, alpha=0.15, linewidth=0)
+            place.vlines(batches, lows, highs, color=colour, alpha=0.4, linewidth=1)
         for edge in edges.get(length, ()):
             place.axvline(edge, color=_INK, linestyle=":", linewidth=1)
         place.set_xscale("log", base=2)

@@ -62,9 +62,15 @@ def content(
         found["charts"] = {
             "speed": speed_chart(told),
             "time": time_chart(told),
-            "trees": [tree_chart(part) for part in told["acceptance"] if part.get("parents")],
+            "trees": [tree_chart(part) for part in told["acceptance"] if _branches(part)],
         }
     return found
+
+
+def _branches(part: Mapping[str, Any]) -> bool:
+    """Whether there is a static tree to draw, and not a mere chain."""
+    parents = part.get("parents") or ()
+    return len(set(parents)) < len(parents)
 
 
 def _load(figures: Mapping[str, Any]) -> dict[str, Any]:
