@@ -27,7 +27,7 @@ def split(value: T, count: int) -> list[T]:
 def _split(value: Any, count: int) -> list[Any] | None:
     """As `split`; None where no part is an array."""
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return list(value.tolist())
     if isinstance(value, tuple):
         columns = [_split(part, count) for part in value]
         if all(column is None for column in columns):

@@ -178,8 +178,8 @@ def _axes(count: int, height: float = 2.8) -> tuple[Figure, list[Axes]]:
             spine.set_visible(side in ("left", "bottom"))
         place.xaxis.label.set_color(_INK)
         place.yaxis.label.set_color(_INK)
-        place.xaxis.label.set_size(9)
-        place.yaxis.label.set_size(9)
+        place.xaxis.label.set_fontsize(9)
+        place.yaxis.label.set_fontsize(9)
     return figure, axes
 
 
