@@ -30,7 +30,7 @@ from specplan.ir.plan import Plan, Round
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import NodesType, TreeType, Type
 from specplan.ir.values import Entry, Range, Value
-from specplan.passes.values import read_by, with_values
+from specplan.passes.values import read_by, with_body, with_rounds, with_values
 
 WITHOUT_EFFECT = (
     Root, Grow, Lookup, Place, Relabel, Graft, Pick, Prune, Mix, Measure, Compute, Uniform, Load,
@@ -44,8 +44,7 @@ def canonicalise(plan: Plan) -> Plan:
     `repeat 0`, `graft` of one tree and `prune` to all nodes give what they were given. A plan made
     for temperature 0 alone judges by `rule=greedy`, and one drawn child is the best one.
     """
-    rounds = tuple(_round(plan, item) for item in plan.rounds)
-    return plan if rounds == plan.rounds else dataclasses.replace(plan, rounds=rounds)
+    return with_rounds(plan, lambda item: _round(plan, item))
 
 
 def _round(plan: Plan, item: Round) -> Round:
@@ -88,8 +87,7 @@ def _each(ops: Iterable[Op], change: Callable[[Op], Op]) -> Iterator[Op]:
     """Ops changed one by one, in regions too."""
     for op in ops:
         if isinstance(op, Repeat | When | Segment):
-            body = dataclasses.replace(op.body, ops=tuple(_each(op.body.ops, change)))
-            yield dataclasses.replace(op, body=body)
+            yield with_body(op, _each(op.body.ops, change))
         else:
             yield change(op)
 
@@ -103,8 +101,7 @@ def _shortened(
         if given is not None:
             names.update((name, names.get(v, v)) for name, v in zip(op.results, given, strict=True))
         elif isinstance(op, Repeat | When | Segment):
-            body = dataclasses.replace(op.body, ops=tuple(_shortened(op.body.ops, types, names)))
-            yield dataclasses.replace(op, body=body)
+            yield with_body(op, _shortened(op.body.ops, types, names))
         else:
             yield op
 
@@ -128,7 +125,6 @@ def _needed(ops: Iterable[Op], read: set[Value]) -> Iterator[Op]:
     """Ops that have an effect or define what is read."""
     for op in ops:
         if isinstance(op, Repeat | When | Segment):
-            body = dataclasses.replace(op.body, ops=tuple(_needed(op.body.ops, read)))
-            yield dataclasses.replace(op, body=body)
+            yield with_body(op, _needed(op.body.ops, read))
         elif not isinstance(op, WITHOUT_EFFECT) or not read.isdisjoint(op.results):
             yield op

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from specplan.ir.ops import Accept, Commit, Emit, Op, Region, Segment
 from specplan.ir.plan import Plan, Round
 from specplan.ir.values import Value
-from specplan.passes.values import FreshNames, read_by, with_values
+from specplan.passes.values import FreshNames, read_by, with_rounds, with_values
 
 
 def fuse(plan: Plan) -> Plan:
@@ -17,13 +17,11 @@ def fuse(plan: Plan) -> Plan:
     The three read a few numbers per request and move a few rows of caches: one kernel does what
     would be many launches.
     """
-    rounds = tuple(_round(item) for item in plan.rounds)
-    return plan if rounds == plan.rounds else dataclasses.replace(plan, rounds=rounds)
+    return with_rounds(plan, _round)
 
 
 def _round(item: Round) -> Round:
-    ops = tuple(_fused(item.ops, FreshNames(item)))
-    return item if ops == item.ops else dataclasses.replace(item, ops=ops)
+    return dataclasses.replace(item, ops=tuple(_fused(item.ops, FreshNames(item))))
 
 
 def _fused(ops: Sequence[Op], fresh: FreshNames) -> Iterator[Op]:

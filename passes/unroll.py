@@ -11,7 +11,7 @@ from specplan.ir.ops import Forward, Op, Repeat, Segment, Uniform, When
 from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.types import TreeType, Type
 from specplan.ir.values import Value
-from specplan.passes.values import FreshNames, defined, with_values
+from specplan.passes.values import FreshNames, defined, with_body, with_rounds, with_values
 
 Names: TypeAlias = dict[Value, Value]
 
@@ -22,8 +22,7 @@ def unroll(plan: Plan) -> Plan:
     A copy draws the numbers that its trip drew. Only the first one catches up text: after it,
     nothing is pending but what a forward is told to run again.
     """
-    rounds = tuple(_round(plan, item) for item in plan.rounds)
-    return plan if rounds == plan.rounds else dataclasses.replace(plan, rounds=rounds)
+    return with_rounds(plan, lambda item: _round(plan, item))
 
 
 def _round(plan: Plan, item: Round) -> Round:
@@ -86,9 +85,8 @@ class _Copy:
             inside = dataclasses.replace(self, later=False)
         inner = dict(names)
         body = tuple(inside.of(op.body.ops, inner))
-        shell = dataclasses.replace(op, body=dataclasses.replace(op.body, ops=()))
-        shell = with_values(shell, lambda value: inner.get(value, value))
-        return dataclasses.replace(shell, body=dataclasses.replace(shell.body, ops=body))
+        shell = with_values(with_body(op, ()), lambda value: inner.get(value, value))
+        return with_body(shell, body)
 
     def _op(self, op: Op) -> Op:
         if isinstance(op, Uniform):

@@ -1,4 +1,4 @@
-"""Values of ops, replaced wherever they stand."""
+"""What passes share: values, regions and rounds replaced, and names that are free."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from specplan.ir.ops import Op, Region, Repeat, Segment, When
-from specplan.ir.plan import Round, walk
+from specplan.ir.ops import Op, Region, RegionOp, Repeat, Segment, When
+from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.scope import operands
 from specplan.ir.values import Value
 
@@ -23,6 +23,17 @@ def with_values(item: T, named: Callable[[Value], Value]) -> T:
     """
     found: T = _replaced(item, named)
     return found
+
+
+def with_rounds(plan: Plan, change: Callable[[Round], Round]) -> Plan:
+    """The plan with every round changed; the same object when none was."""
+    rounds = tuple(change(item) for item in plan.rounds)
+    return plan if rounds == plan.rounds else dataclasses.replace(plan, rounds=rounds)
+
+
+def with_body(op: RegionOp, ops: Iterable[Op]) -> RegionOp:
+    """The op with other ops in its region."""
+    return dataclasses.replace(op, body=dataclasses.replace(op.body, ops=tuple(ops)))
 
 
 def defined(ops: Iterable[Op]) -> Iterator[Value]:

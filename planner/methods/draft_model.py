@@ -16,7 +16,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.growing import TREE_DOMAINS, TreeOptions, tree_text
 from specplan.planner.method import Domain, Family, Method, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
 from specplan.planner.trees import StaticTree, chain
 from specplan.planner.worthwhile_trees import worthwhile_trees
 
@@ -49,7 +49,8 @@ class DraftModel(Method[DraftModelOptions]):
         """The draft model grows the shape, the target judges it."""
         tree = options.tree
         if tree.is_chain:
-            drafted, rule = _chain(options.draft, len(tree), facts.greedy), "token"
+            forward = f"{options.draft} %f cache={cache_of(options.draft)} pending=2"
+            drafted, rule = drafted_chain(len(tree), forward, drawn=not facts.greedy), "token"
         else:
             drafted, rule = _tree(options.draft, tree, facts.greedy), "recursive"
         body = (
@@ -84,19 +85,6 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
 
 def _options(draft: str, tree: StaticTree) -> DraftModelOptions:
     return DraftModelOptions(draft, tree.parents, tree.ranks)
-
-
-def _chain(draft: str, length: int, greedy: bool) -> str:
-    """A chain of `length` tokens as `%c`, grown one token a trip."""
-    draw = "" if greedy else "\n    %u = uniform 1 stream=draft"
-    how = "" if greedy else " how=draw by=%u"
-    return f"""%t0 = root
-%c = repeat {length} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward {draft} %f cache={cache_of(draft)} pending=2{draw}
-    %n = grow %t at=%f rows=%q{how}
-    yield %n
-}}"""
 
 
 def _tree(draft: str, tree: StaticTree, greedy: bool) -> str:

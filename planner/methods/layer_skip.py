@@ -18,7 +18,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import judge, single_round_plan
+from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
 from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import MOST_SKIPPED_DRAFT, leaves_blocks_out
 
@@ -60,18 +60,10 @@ class LayerSkip(Method[LayerSkipOptions]):
 
     def plan(self, facts: ProblemFacts, options: LayerSkipOptions) -> Plan:
         """Draft one token at a time into scratch, then run the whole stack over all of them."""
-        draw = "" if facts.greedy else "\n    %u = uniform 1 stream=draft"
-        how = "" if facts.greedy else " how=draw by=%u"
         rule = None if facts.greedy else "token"
-        drafter = f"cache=@kv pending=1 skip={print_atom(options.skip)} write=scratch"
-        body = f"""%t0 = root
-%c = repeat {options.length} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward target %f {drafter}{draw}
-    %n = grow %t at=%f rows=%q{how}
-    yield %n
-}}
-{judge("%c", options.length, rule=rule)}"""
+        forward = f"target %f cache=@kv pending=1 skip={print_atom(options.skip)} write=scratch"
+        drafted = drafted_chain(options.length, forward, drawn=not facts.greedy)
+        body = f"{drafted}\n{judge('%c', options.length, rule=rule)}"
         return single_round_plan(facts, self.name, (), body)
 
     def proposer(self, options: LayerSkipOptions) -> str | None:

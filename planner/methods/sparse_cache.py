@@ -17,7 +17,7 @@ from typing import ClassVar
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
 from specplan.planner.proposer import Proposer
 
 LENGTHS = tuple(range(1, 9))
@@ -62,18 +62,12 @@ class SparseCache(Method[SparseCacheOptions]):
     def plan(self, facts: ProblemFacts, options: SparseCacheOptions) -> Plan:
         """Draft one token at a time on the small cache, then verify on the whole one."""
         drafter, own = options.drafter, options.drafter == "target"
-        draw = "" if facts.greedy else "\n    %u = uniform 1 stream=draft"
-        how = "" if facts.greedy else " how=draw by=%u"
+        rule = None if facts.greedy else "token"
         cache = "@part pending=1 write=scratch" if own else f"{cache_of(drafter)} pending=2"
-        body = f"""%t0 = root
-%c = repeat {options.length} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward {drafter} %f cache={cache}{draw}
-    %n = grow %t at=%f rows=%q{how}
-    yield %n
-}}
-{judge("%c", options.length, rule=None if facts.greedy else "token")}
-{"refresh @part" if own else f"commit {cache_of(drafter)} %e"}"""
+        forward = f"{drafter} %f cache={cache}"
+        end = "refresh @part" if own else f"commit {cache_of(drafter)} %e"
+        drafted = drafted_chain(options.length, forward, drawn=not facts.greedy)
+        body = f"{drafted}\n{judge('%c', options.length, rule=rule)}\n{end}"
         kept = f"{POLICY} budget={options.budget}"
         if own:
             view = f"@part = cache target view=@kv {kept}"

@@ -123,7 +123,7 @@ class OrderedSearch:
         return np.argsort(-np.concatenate([level.reach for level in levels]), kind="stable")
 
     def widths(self, depth: int) -> NDArray[np.intp]:
-        """Nodes with children per depth, of the best tree of every size; remembered.
+        """Nodes with children per depth, of the best tree of every size.
 
         Args:
             depth: most levels of the trees.
@@ -132,13 +132,17 @@ class OrderedSearch:
             [depth, nodes]: row k counts the nodes of depth k (the root: 0) that get children,
             which is how many of depth k + 1 have rank 0.
         """
-        if depth not in self._widths:
-            self._widths[depth] = self._counted_widths(depth)
-        return self._widths[depth]
-
-    @cached_property
-    def _widths(self) -> dict[int, NDArray[np.intp]]:
-        return {}
+        levels = self.levels[:depth]
+        widths = np.zeros((depth, self.nodes + 1), dtype=np.intp)
+        if not levels or not self.nodes:
+            return widths
+        order = self._best_first(levels)[: self.nodes]
+        depths = np.repeat(np.arange(len(levels)), [len(level.index) for level in levels])[order]
+        first = (np.concatenate([level.index % level.ranks for level in levels]) == 0)[order]
+        counted = np.cumsum((depths == np.arange(len(levels))[:, None]) & first, axis=1)
+        widths[: len(levels), 1 : 1 + len(order)] = counted
+        widths[: len(levels), 1 + len(order) :] = counted[:, -1:]
+        return widths
 
     @cached_property
     def all_widths(self) -> NDArray[np.int32]:
@@ -154,19 +158,6 @@ class OrderedSearch:
         sizes = [0, *(self.size(depth) for depth in range(1, self.depth + 1))]
         nodes = np.arange(self.nodes + 1)
         return np.asarray((nodes >= 1) & (nodes <= np.array(sizes)[:, None]))
-
-    def _counted_widths(self, depth: int) -> NDArray[np.intp]:
-        levels = self.levels[:depth]
-        widths = np.zeros((depth, self.nodes + 1), dtype=np.intp)
-        if not levels or not self.nodes:
-            return widths
-        order = self._best_first(levels)[: self.nodes]
-        depths = np.repeat(np.arange(len(levels)), [len(level.index) for level in levels])[order]
-        first = (np.concatenate([level.index % level.ranks for level in levels]) == 0)[order]
-        counted = np.cumsum((depths == np.arange(len(levels))[:, None]) & first, axis=1)
-        widths[: len(levels), 1 : 1 + len(order)] = counted
-        widths[: len(levels), 1 + len(order) :] = counted[:, -1:]
-        return widths
 
 
 def _only_largest(reach: Array, count: int) -> Array:
