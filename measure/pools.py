@@ -114,7 +114,7 @@ class _Pools:
         count = len(self.positions)
         above = self.scores[-1].gather(1, chosen)
         self.scores.append((above[:, :, None] + own.view(count, beam, beam)).flatten(1))
-        self.tokens.append(tokens.view(count, beam * beam))
+        self.tokens.append(tokens.reshape(count, beam * beam))
         parents = torch.arange(beam, device=chosen.device).repeat_interleave(beam)
         self.parents.append(parents.expand(count, -1))
 

@@ -221,3 +221,16 @@ def test_a_text_that_is_never_met_has_no_places(pair: dict[str, CausalModel]) ->
     for _ in range(4):
         text.append(int(text_logits(pair["draft"], [*text, 0], len(text))[0].argmin()))
     assert pool_places(pair["draft"], text, len(PROMPT), 2, LAYERS) == [(1,)] * 4
+
+
+def test_equal_logits_take_the_lower_token_first(tmp_path: Path) -> None:
+    save_pair(tmp_path)
+    model = load_pair(tmp_path)["draft"]
+    head = model._head.weight.data
+    head[1::2] = head[:-1:2]  # every token but the last has a twin
+    text = written(model, 0.0, 12, 0)
+    found = list(pool_places(model, text, len(PROMPT), 2, LAYERS))
+    assert found
+    twin = Drafter(model, text[: len(PROMPT)])
+    tokens, _ = twin.children(())
+    assert (tokens[0] // 2, tokens[0] % 2, tokens[1]) == (tokens[1] // 2, 0, tokens[0] + 1)
