@@ -21,7 +21,7 @@ from specplan.measure.contenders import Contender, plan_timer, stock_timer
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.progress import Progress, silent
 from specplan.measure.stock import stock_runners
-from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
+from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, groups_of
 from specplan.planner import PLAIN
 
 STOCK = "transformers.generate"
@@ -127,14 +127,7 @@ def compare(
     """
     if PLAIN not in plans:
         raise NothingToCompareError("no autoregressive plan to compare with", where="bench")
-    prompts = bench.prompts(BENCH)[:limit]
-    groups = [prompts[i : i + batch] for i in range(0, len(prompts) - batch + 1, batch)]
-    if not groups:
-        raise NothingToCompareError(
-            f"{len(prompts)} prompts do not fill a batch of {batch}",
-            where="workload.prompts",
-            remedy="Give more prompts, or bench a smaller batch.",
-        )
+    groups = groups_of(bench.prompts(BENCH)[:limit], batch)
     contenders = [
         Contender(name, plan_timer(bench, plan), forecast)
         for name, (plan, forecast) in plans.items()

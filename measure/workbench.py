@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from specplan.backends.registry import get_backend
-from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
 from specplan.ir.plan import Plan
 from specplan.planner import Problem, Prompt, read_prompts
 from specplan.runtime import require_torch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from specplan.runtime.models import CausalModel
     from specplan.runtime.tokenizer import Tokenizer
 
+PromptT = TypeVar("PromptT")
 PROFILE, BENCH = "profile", "bench"
 """Splits of the prompts: acceptance is measured on one, speed on the other."""
 
@@ -88,29 +89,12 @@ class Workbench:
         return executable
 
     def prompts(self, split: str) -> list[TokenPrompt]:
-        """The workload's prompts of its task and of a split, as tokens.
-
-        Where the file marks no splits, every other prompt belongs to each.
+        """The workload's prompts of its task and of a split, as tokens; see `chosen_prompts`.
 
         Raises:
             UsageError: no prompts are given, or none is left.
         """
-        path, task = self.problem.workload.prompts, self.problem.workload.task
-        if path is None:
-            raise UsageError(
-                "measuring needs prompts",
-                where="workload.prompts",
-                remedy="Name a JSON Lines file with one text per line.",
-            )
-        every = [p for p in read_prompts(path) if not task or p.task in ("", task)]
-        chosen = _split(every, split)
-        if not chosen:
-            raise UsageError(
-                f'no prompt of task "{task}" is in the split "{split}"',
-                where=f"workload.prompts ({path})",
-                remedy="Give more prompts, or leave workload.task out.",
-            )
-        longest = self.prompt_tokens
+        chosen, longest = chosen_prompts(self.problem, split), self.prompt_tokens
         return [TokenPrompt(p.id, tuple(self.tokenizer.encode(p.text)[-longest:])) for p in chosen]
 
     def fingerprint(self, *more: Any) -> str:
@@ -122,6 +106,48 @@ class Workbench:
         ]
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def chosen_prompts(problem: Problem, split: str) -> list[Prompt]:
+    """The prompts of a problem's task and of a split.
+
+    Where the file marks no splits, every other prompt belongs to each.
+
+    Raises:
+        UsageError: no prompts are given, or none is left.
+    """
+    path, task = problem.workload.prompts, problem.workload.task
+    if path is None:
+        raise UsageError(
+            "measuring needs prompts",
+            where="workload.prompts",
+            remedy="Name a JSON Lines file with one text per line.",
+        )
+    every = [p for p in read_prompts(path) if not task or p.task in ("", task)]
+    chosen = _split(every, split)
+    if not chosen:
+        raise UsageError(
+            f'no prompt of task "{task}" is in the split "{split}"',
+            where=f"workload.prompts ({path})",
+            remedy="Give more prompts, or leave workload.task out.",
+        )
+    return chosen
+
+
+def groups_of(prompts: Sequence[PromptT], batch: int) -> list[Sequence[PromptT]]:
+    """Whole batches of prompts, in their order.
+
+    Raises:
+        NothingToCompareError: there are fewer prompts than `batch`.
+    """
+    groups = [prompts[i : i + batch] for i in range(0, len(prompts) - batch + 1, batch)]
+    if not groups:
+        raise NothingToCompareError(
+            f"{len(prompts)} prompts do not fill a batch of {batch}",
+            where="workload.prompts",
+            remedy="Give more prompts, or bench a smaller batch.",
+        )
+    return groups
 
 
 def _split(prompts: Sequence[Prompt], split: str) -> list[Prompt]:

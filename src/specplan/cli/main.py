@@ -100,6 +100,7 @@ def _fail(message: str, exit_code: int) -> None:
 def _add_commands() -> None:
     from specplan.cli import (
         bench,
+        check,
         devices,
         emit,
         engines,
@@ -117,6 +118,7 @@ def _add_commands() -> None:
     app.command("optimize")(optimize.optimize)
     app.command("run")(run.run)
     app.command("bench")(bench.bench)
+    app.add_typer(check.check, name="check")
     app.command("explain")(explain.explain)
     app.command("report")(report.report)
     app.command("emit")(emit.emit)

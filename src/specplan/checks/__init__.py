@@ -1,0 +1,1 @@
+"""`specplan check`: what became worse between two versions, bundles or profiles."""

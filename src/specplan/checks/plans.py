@@ -1,0 +1,195 @@
+"""Recorded problems planned again: what a change of specplan changes in plans and prices.
+
+A record is a folder with `problem.yaml`, the files that it names and `answer.json`, the plan and
+the prices that were right when it was recorded (`recording.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from difflib import unified_diff
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from specplan.checks.findings import Finding, Findings, Metric, Status
+from specplan.checks.side import AskedError, Side
+from specplan.checks.worker import Answer, answer_of
+from specplan.ir.errors import NothingToCompareError, SpecplanError, UsageError
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.progress import Progress, silent
+
+PROBLEM, ANSWER = "problem.yaml", "answer.json"
+SCHEMA_VERSION = 1
+MOVED = 1e-3
+"""Part by which a price may move before it is told."""
+
+
+def records(folder: Path) -> list[Path]:
+    """The records in a folder, or the folder itself where it is one.
+
+    Raises:
+        NothingToCompareError: there is none.
+    """
+    found = sorted(path.parent for path in [*folder.glob(PROBLEM), *folder.glob(f"*/{PROBLEM}")])
+    if not found:
+        raise NothingToCompareError(
+            "there is no recorded problem",
+            where=str(folder),
+            remedy="Record one with `specplan check record PROBLEM.yaml --out DIR/NAME`.",
+        )
+    return found
+
+
+def check_plans(
+    folder: Path,
+    *,
+    base_python: Path | None = None,
+    moved: float = MOVED,
+    changes_allowed: bool = False,
+    progress: Progress = silent,
+) -> Findings:
+    """Plan all recorded problems anew, and compare.
+
+    Args:
+        folder: with records.
+        base_python: of an environment with another version of specplan, which plans them too and
+            is compared with; None to compare with the recorded answers.
+        moved: part by which a price may move.
+        changes_allowed: a changed plan or price is told and is no regression.
+        progress: told of every record.
+
+    Raises:
+        NothingToCompareError: there is no record.
+        UsageError: the other environment cannot be asked, or an answer is broken.
+    """
+    found, items = records(folder), []
+    with nullcontext() if base_python is None else Side(base_python) as side:
+        for index, record in enumerate(found):
+            progress("planning recorded problems", index, len(found))
+            start = perf_counter()
+            finding = _check(record, side, moved, changes_allowed)
+            items.append(replace(finding, seconds=perf_counter() - start))
+    progress("planning recorded problems", len(found), len(found))
+    return Findings("plans", tuple(items))
+
+
+def update(folder: Path, progress: Progress = silent) -> list[Path]:
+    """Plan all recorded problems and record these answers as the right ones.
+
+    Raises:
+        NothingToCompareError: there is no record.
+        SpecplanError: a problem cannot be planned.
+    """
+    found = records(folder)
+    for index, record in enumerate(found):
+        progress("planning recorded problems", index, len(found))
+        write_answer(record, answer_of(str(record / PROBLEM)))
+    progress("planning recorded problems", len(found), len(found))
+    return found
+
+
+def write_answer(record: Path, answer: Answer) -> None:
+    """Store what is right for a record, the plan line by line, to be read."""
+    lines = answer | {"plan": answer["plan"].splitlines()}
+    write_json_atomic(record / ANSWER, {"schema_version": SCHEMA_VERSION, "answer": lines})
+
+
+def read_answer(record: Path) -> Answer | None:
+    """What was right when a record was made; None where nothing was stored.
+
+    Raises:
+        UsageError: the file is broken or of another version.
+    """
+    path = record / ANSWER
+    if not path.is_file():
+        return None
+    document = read_json(path, "recorded answer")
+    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"not a recorded answer of version {SCHEMA_VERSION}",
+            where=str(path),
+            remedy="Record it anew with `specplan check plans DIR --update`.",
+        )
+    answer: Answer = document["answer"]
+    return answer | {"plan": "".join(f"{line}\n" for line in answer["plan"])}
+
+
+def difference(base: Answer, head: Answer, moved: float = MOVED) -> str:
+    """What differs between two answers, to be read; empty when nothing worth telling does.
+
+    Args:
+        base: an answer of `worker.answer_of`.
+        head: another.
+        moved: part by which a price may move.
+    """
+    plan = unified_diff(
+        base["plan"].splitlines(), head["plan"].splitlines(), "base", "head", lineterm=""
+    )
+    return "\n".join([*plan, *_settings(base["prices"], head["prices"]),
+                      *_prices(base["prices"], head["prices"], moved)])  # fmt: skip
+
+
+def _settings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]:
+    """Best settings that are others now, as lines of a diff."""
+    for name in dict.fromkeys([*base, *head]):
+        words = [side[name]["words"] if name in side else None for side in (base, head)]
+        if words[0] != words[1]:
+            yield from (
+                f"{sign}{'chosen' if name == 'chosen' else 'best of ' + name}: {word}"
+                for sign, word in zip("-+", words, strict=True)
+                if word is not None
+            )
+
+
+def _prices(base: Mapping[str, Any], head: Mapping[str, Any], moved: float) -> Iterator[str]:
+    """Prices that moved, one line each: old, new, and by how much."""
+    for name in (name for name in base if name in head):
+        for load, old in base[name]["loads"].items():
+            new = head[name]["loads"].get(load)
+            if new is None:
+                yield f"-{name}, {load}: no price any more"
+                continue
+            for what, value in old.items():
+                if abs(new[what] - value) > moved * abs(value):
+                    change = new[what] / value - 1.0 if value else float("inf")
+                    yield (
+                        f"!{name}, {load}, {what}: {value:.6g} -> {new[what]:.6g} ({change:+.2%})"
+                    )
+
+
+def _check(record: Path, side: Side | None, moved: float, changes_allowed: bool) -> Finding:
+    """One record; what cannot be planned is told, and is worse where it could be before."""
+    problem, name = str((record / PROBLEM).resolve()), record.name
+    try:
+        head = answer_of(problem)
+    except SpecplanError as error:
+        return Finding(name, "regressed", f"cannot be planned: {error}")
+    metrics = tuple(
+        Metric(f"{load}, seconds per token", price["seconds per token"], "s/token")
+        for load, price in head["prices"]["chosen"]["loads"].items()
+    )
+    try:
+        base = read_answer(record) if side is None else side.ask("plan", problem=problem)
+    except AskedError as error:
+        return Finding(name, "noted", f"the base cannot plan it: {error.what}", metrics=metrics)
+    if base is None:
+        return Finding(name, "noted", "no answer is recorded yet", metrics=metrics)
+    told = difference(base, head, moved)
+    data = {"base": base, "head": head}
+    if not told:
+        words = f"same plan, prices within {moved:.2%}: {head['prices']['chosen']['words']}"
+        return Finding(name, "ok", words, metrics=metrics, data=data)
+    status: Status = "noted" if changes_allowed else "regressed"
+    return Finding(name, status, _summary(base, head, told), told, metrics, data=data)
+
+
+def _summary(base: Answer, head: Answer, told: str) -> str:
+    moved = sum(line.startswith("!") for line in told.splitlines())
+    parts = ["another plan"] if base["plan"] != head["plan"] else []
+    parts += [f"{moved} prices moved"] if moved else []
+    old, new = (answer["prices"]["chosen"]["words"] for answer in (base, head))
+    change = f" ({old} -> {new})" if old != new else f" ({new})"
+    return (" and ".join(parts) or "other best settings") + change

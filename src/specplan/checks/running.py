@@ -1,0 +1,122 @@
+"""What is raced: bundles that run groups of prompts, here or in another environment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specplan.backends.bundle import Bundle, load_bundle
+from specplan.contest import problem_of
+
+if TYPE_CHECKING:
+    from specplan.checks.side import Side
+    from specplan.ir.plan import Plan
+    from specplan.measure.interleave import Run
+    from specplan.measure.workbench import Workbench
+    from specplan.planner.problem import Problem
+
+OUTPUT_TOKENS = 32
+"""Emitted per prompt and run at most: short runs make close pairs, and many of them."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What every run does.
+
+    Attributes:
+        batch: prompts that run together.
+        output_tokens: emitted per prompt; None for those of the problem, 32 at most.
+        prompts: JSON Lines of prompts; None for those of the head's problem.
+        limit: use only so many prompts.
+    """
+
+    batch: int = 1
+    output_tokens: int | None = None
+    prompts: Path | None = None
+    limit: int | None = None
+
+    def problem(self, bundle: Bundle) -> Problem:
+        """A bundle's problem with these prompts and outputs."""
+        problem = problem_of(bundle, self.prompts)
+        tokens = self.output_tokens or min(problem.workload.output_tokens or 128, OUTPUT_TOKENS)
+        workload = problem.workload.model_copy(update={"output_tokens": tokens})
+        return problem.model_copy(update={"workload": workload})
+
+
+ONE = Load()
+"""One prompt at a time."""
+
+
+def opened(bundle: Bundle | Path | str) -> Bundle:
+    """A bundle whose checkpoints are those that it was made for.
+
+    Raises:
+        UsageError: it is no bundle, or something has changed.
+    """
+    found = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    found.check_models()
+    return found
+
+
+def run_here(bench: Workbench, plan: Plan, load: Load) -> Run:
+    """Runs of a plan in this process.
+
+    Raises:
+        NothingToCompareError: there are fewer prompts than a batch has.
+    """
+    from specplan.measure.contenders import plan_timer
+    from specplan.measure.interleave import Turn
+    from specplan.measure.workbench import BENCH, groups_of
+
+    groups = groups_of(bench.prompts(BENCH)[: load.limit], load.batch)
+    timer = plan_timer(bench, plan)
+
+    def run(group: int) -> Turn:
+        outcome = timer(groups[group])
+        digest = hashlib.sha256(json.dumps(outcome.outputs).encode()).hexdigest()
+        return Turn(outcome.seconds, sum(map(len, outcome.outputs)), digest)
+
+    return run
+
+
+def run_there(side: Side, bundle: Path, head: Problem, load: Load) -> Run:
+    """Runs of a bundle in another environment, which opens it now.
+
+    Args:
+        side: the environment.
+        bundle: a folder that its version of specplan can read.
+        head: whose prompts, outputs and seed count.
+        load: of every run.
+
+    Raises:
+        AskedError: it cannot open it.
+        NothingToCompareError: there are fewer prompts than a batch has.
+    """
+    from specplan.measure.interleave import Turn
+    from specplan.measure.workbench import BENCH, chosen_prompts, groups_of
+
+    texts = [prompt.text for prompt in chosen_prompts(head, BENCH)][: load.limit]
+    groups = groups_of(texts, load.batch)
+    side.ask("open", bundle=str(bundle.resolve()))
+    tokens, seed = head.workload.output_tokens, head.seed
+
+    def run(group: int) -> Turn:
+        prompts = list(groups[group])
+        return Turn(**side.ask("run", prompts=prompts, output_tokens=tokens, seed=seed))
+
+    return run
+
+
+def count_groups(problem: Problem, load: Load) -> int:
+    """How many groups of prompts there are.
+
+    Raises:
+        NothingToCompareError: there are fewer prompts than a batch has.
+        UsageError: there are no prompts at all.
+    """
+    from specplan.measure.workbench import BENCH, chosen_prompts, groups_of
+
+    return len(groups_of(chosen_prompts(problem, BENCH)[: load.limit], load.batch))

@@ -1,0 +1,157 @@
+"""Recorded problems planned again: here, by another process, and after something changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specplan.checks.plans import ANSWER, PROBLEM, check_plans, difference, records, update
+from specplan.checks.recording import record
+from specplan.checks.side import Side
+from specplan.checks.worker import answer_of
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
+from specplan.planner.facts import gather_facts
+from specplan.planner.loading import load_problem
+from specplan.planner.profiles import acceptance_key
+from tests.planner.checkpoints import write_checkpoint, write_prompts
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+OWN = REPOSITORY / "examples/ci/plans"
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two checkpoints with weights, and an acceptance profile that belongs to their digests."""
+    folder = tmp_path_factory.mktemp("problem")
+    for name, layers in (("target", 12), ("draft", 1)):
+        write_checkpoint(folder / name, num_hidden_layers=layers, dtype="float32")
+    write_prompts(folder / "prompts.jsonl")
+    data: dict[str, Any] = {
+        "schema_version": 1,
+        "models": {
+            "target": {"path": "target"},
+            "drafts": [{"name": "draft", "path": "draft"}],
+        },
+        "sources": [],
+        "methods": ["draft_model"],
+        "device": "h200",
+        "workload": {"batch_sizes": [1, 4], "prompt_tokens": 40, "output_tokens": 32},
+        "objective": "throughput",
+        "limits": {"ttft": 1.0},
+    }
+    path = folder / "problem.yaml"
+    path.write_text(yaml.safe_dump(data))
+    checked = load_problem(path)
+    key = acceptance_key(checked, gather_facts(checked).shapes, "draft")
+    assert len(key.target_digest) == len(key.proposer_digest) == 64
+    profile = AcceptanceProfile.from_hazards([[0.95, 0.02], [0.9, 0.02]], key=key, trials=900)
+    profile.save(folder / "draft.json")
+    data["acceptance"] = {"draft": "draft.json"}
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+@pytest.fixture(scope="module")
+def recorded(problem: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one record, "pair"."""
+    folder = tmp_path_factory.mktemp("records")
+    record(problem, folder / "pair")
+    return folder
+
+
+def test_a_record_needs_no_weights_and_is_planned_alike(problem: Path, recorded: Path) -> None:
+    files = {path.name for path in (recorded / "pair").rglob("*") if path.is_file()}
+    assert files == {PROBLEM, ANSWER, "config.json", "draft.json"}
+    copied = yaml.safe_load((recorded / "pair" / PROBLEM).read_text())
+    assert copied["limits"] == {"ttft": 1.0} and copied["objective"] == "throughput"
+    assert not difference(answer_of(str(problem)), answer_of(str(recorded / "pair" / PROBLEM)))
+    found = check_plans(recorded)
+    assert [(item.name, item.status) for item in found.items] == [("pair", "ok")]
+    assert {metric.unit for metric in found.items[0].metrics} == {"s/token"}
+    assert records(recorded / "pair") == [recorded / "pair"]
+
+
+def test_what_changed_is_told_and_can_be_recorded(recorded: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(recorded, tmp_path / "records")
+    path = folder / "pair/acceptance/draft.json"
+    profile = json.loads(path.read_text())
+    profile["hazards"] = [[0.4, 0.1], [0.3, 0.1]]
+    path.write_text(json.dumps(profile))
+    (item,) = check_plans(folder).items
+    assert item.status == "regressed" and item.summary.startswith("another plan and ")
+    assert "+++ head" in item.details and "\n+best of draft_model: " in item.details
+    (moved,) = [
+        line
+        for line in item.details.splitlines()
+        if line.startswith("!chosen, batch 1, prompt 40, seconds per token")
+    ]
+    old, new = (float(word) for word in moved.split(": ")[1].split(" (")[0].split(" -> "))
+    assert new > 1.1 * old and f"({new / old - 1:+.2%})"[:4] in moved
+    assert check_plans(folder, changes_allowed=True).items[0].status == "noted"
+    assert update(folder) == [folder / "pair"]
+    assert check_plans(folder).items[0].status == "ok"
+
+
+def test_a_price_counts_from_the_threshold_on() -> None:
+    def answer(price: float) -> dict[str, Any]:
+        loads = {"batch 1, prompt 9": {"seconds per token": price, "bytes": 0.0}}
+        return {"plan": "plan x\n", "prices": {"chosen": {"words": "x", "loads": loads}}}
+
+    assert difference(answer(1.0), answer(1.0009)) == ""
+    told = difference(answer(1.0), answer(0.99))
+    assert told == "!chosen, batch 1, prompt 9, seconds per token: 1 -> 0.99 (-1.00%)"
+    assert difference(answer(1.0), answer(0.99), moved=0.02) == ""
+    less = answer(1.0)
+    less["prices"]["chosen"]["loads"] = {}
+    assert "no price any more" in difference(answer(1.0), less)
+
+
+def test_another_environment_plans_the_same_problems(recorded: Path, tmp_path: Path) -> None:
+    """This one twice: the answers cross a process, and stored ones are not read."""
+    folder = shutil.copytree(recorded, tmp_path / "records")
+    (folder / "pair" / ANSWER).unlink()
+    assert check_plans(folder).items[0].status == "noted"
+    broken = shutil.copytree(folder / "pair", folder / "worse")
+    (broken / "target/config.json").unlink()
+    found = check_plans(folder, base_python=Path(sys.executable))
+    assert [item.status for item in found.items] == ["ok", "regressed"]
+    assert "config.json" in found.items[1].summary
+
+
+def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be started"):
+        Side(tmp_path / "python")
+    with pytest.raises(UsageError, match="without an answer"):
+        Side(Path("/bin/true"))
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec "{sys._base_executable}" -S "$@"\n')  # type: ignore[attr-defined]
+    bare.chmod(0o755)
+    with pytest.raises(MissingCapabilityError, match="no specplan"):
+        Side(bare)
+
+
+def test_what_is_no_record_is_refused(problem: Path, tmp_path: Path) -> None:
+    with pytest.raises(NothingToCompareError, match="no recorded problem"):
+        check_plans(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").write_text("")
+    with pytest.raises(UsageError, match="not empty"):
+        record(problem, tmp_path / "other")
+    folder = shutil.copytree(OWN / "tree-7b-a100", tmp_path / "tree")
+    (folder / ANSWER).write_text('{"schema_version": 99}')
+    with pytest.raises(UsageError, match="--update"):
+        check_plans(folder)
+
+
+def test_our_own_records_hold() -> None:
+    """A deliberate change of a price: `specplan check plans examples/ci/plans --update`."""
+    found = check_plans(OWN)
+    assert {item.name: item.details for item in found.items if item.status != "ok"} == {}
+    assert len(found.items) >= 4
