@@ -24,7 +24,7 @@ TO_SOURCE := sed -E 's,$(LINT_SITE)/specplan/(ir|cost_models|passes|planner|runt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help setup quickstart test lint format clean
+.PHONY: help setup quickstart test check lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,9 @@ quickstart: $(STAMP) ## Optimise, run and benchmark the reference models
 
 test: $(STAMP) ## Run the tests, a file per core at a time (ARGS="tests/ir -k parse")
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+
+check: $(STAMP) ## Plan recorded problems anew, and compare (ARGS="--base-python PATH" or --update)
+	$(BIN)/specplan check plans examples/ci/plans $(ARGS)
 
 lint: $(STAMP) ## Check style, format, types and the import contracts
 	$(BIN)/ruff check .

@@ -146,7 +146,7 @@ class Evidence:
             ratio=math.exp(np.median(self.log_ratios)) if self.log_ratios else 1.0,
             low=math.exp(self.low),
             high=math.exp(self.high),
-            odds=math.exp(min(odds, 700.0)),
+            odds=math.exp(min(max(odds, -700.0), 700.0)),
             pairs=len(self.log_ratios),
         )
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
         profile_device,
     )
     from specplan.backends.bundle import Bundle, load_bundle
+    from specplan.checks.acceptance import check_acceptance
+    from specplan.checks.plans import check_plans
+    from specplan.checks.speed import check_speed
     from specplan.decoder import Decoder, Settings
     from specplan.emitting import emit
     from specplan.importing import import_acceptance
@@ -52,6 +55,9 @@ _HOMES = {
         "profile_device",
     ),
     "backends.bundle": ("Bundle", "load_bundle"),
+    "checks.acceptance": ("check_acceptance",),
+    "checks.plans": ("check_plans",),
+    "checks.speed": ("check_speed",),
     "decoder": ("Decoder", "Settings"),
     "emitting": ("emit",),
     "importing": ("import_acceptance",),
@@ -85,6 +91,9 @@ __all__ = [
     "UsageError",
     "__version__",
     "bench",
+    "check_acceptance",
+    "check_plans",
+    "check_speed",
     "emit",
     "explain",
     "generate",

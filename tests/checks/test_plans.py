@@ -155,3 +155,21 @@ def test_our_own_records_hold() -> None:
     found = check_plans(OWN)
     assert {item.name: item.details for item in found.items if item.status != "ok"} == {}
     assert len(found.items) >= 4
+
+
+def test_measured_devices_and_acceptance_are_recorded_as_measured(tmp_path: Path) -> None:
+    """Tables know models by digests, and these are others without the weights."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests.measure.problems import write_problem
+
+    path = write_problem(tmp_path, prompts=4, output_tokens=2)
+    data = json.loads(path.read_text()) | {"methods": ["prompt_lookup"]}
+    data["models"]["drafts"] = []
+    path.write_text(json.dumps(data))
+    answer = record(path, tmp_path / "records/measured")
+    assert set(answer["prices"]) >= {"autoregressive", "chosen", "prompt_lookup"}
+    files = {file.name for file in (tmp_path / "records/measured").rglob("*") if file.is_file()}
+    assert files == {PROBLEM, ANSWER, "config.json", "device.json", "text.json"}
+    shutil.rmtree(tmp_path / "target")
+    assert [item.status for item in check_plans(tmp_path / "records").items] == ["ok"]

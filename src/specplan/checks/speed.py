@@ -198,9 +198,10 @@ def words(judged: Judgement, rule: Rule, seconds: float) -> str:
     low = f"{judged.low:.3f}" if judged.low > 0.0 else "?"
     high = f"{judged.high:.3f}" if judged.high < float("inf") else "?"
     ratio = f"{judged.ratio:.3f} times the base's time ({low} to {high}, {1 - 2 * rule.error:.0%})"
+    asked = f"slower by {100.0 * rule.slowdown:.3g}%"
     if judged.verdict == "undecided":
-        return f"undecided whether slower by {rule.slowdown:.1%}: {ratio}, {seen}"
-    verdict = f"not slower by {rule.slowdown:.1%}"
+        return f"undecided whether {asked}: {ratio}, {seen}"
+    verdict = f"not {asked}"
     if judged.verdict == "slower":
         verdict = "slower than the base"
     if not judged.sure:
