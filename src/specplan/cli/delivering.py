@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,7 +80,7 @@ def deliver(findings: Findings, to: Destinations, remedy: str) -> None:
     """
     from specplan.checks import outputs
 
-    texts = (
+    texts: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (to.markdown, lambda: outputs.markdown(findings)),
         (to.junit, lambda: outputs.junit(findings)),
         (to.benchmark, lambda: _json(outputs.benchmark_json(findings))),
