@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 
 from specplan.backends.base import Backend
 from specplan.ir.capabilities import Capabilities
@@ -27,6 +28,16 @@ def backend_capabilities(name: str) -> Capabilities:
     found = importlib.import_module(_CAPABILITIES[name]).CAPABILITIES
     assert isinstance(found, Capabilities)
     return found
+
+
+def backends_by_rule(rules: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Names of the backends that run each acceptance rule."""
+    limits = {name: backend_capabilities(name).limits for name in backend_names()}
+    allowed = {name: limit.get(("accept", "rule")) for name, limit in limits.items()}
+    return {
+        rule: tuple(name for name, known in allowed.items() if known is None or rule in known)
+        for rule in rules
+    }
 
 
 def get_backend(name: str) -> Backend:

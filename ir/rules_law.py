@@ -52,7 +52,7 @@ def _changes_law(plan: Plan, path: PathType, tables: Tables) -> Iterator[str]:
         yield f"law {law.name} is not the target's"
     if rule.lossless == "greedy" and hottest > 0:
         yield f"rule {rule.name} keeps the law at temperature 0 only, not at {hottest}"
-    if rule.lossless == "always" and path.dropped_draws:
+    if rule.lossless == "always" and rule.reads_laws and path.dropped_draws:
         yield "drawn nodes were dropped by a choice that looked at them"
 
 
@@ -86,6 +86,9 @@ def rule_fits(types: RoundTypes, tables: Tables) -> Iterator[Finding]:
             yield op, f"rule {rule.name} {takes}"
         if rule.chain_only and not tree.is_chain:
             yield op, f"rule {rule.name} judges chains, and %{op.tree} may branch"
+        if rule.children and tree.laws - set(rule.children):
+            ways = " or ".join(rule.children)
+            yield op, f"rule {rule.name} judges children of how={ways}, and %{op.tree} has others"
         if rule.uniforms_per_node is not None:
             needed = rule.uniforms_per_node * _judged(op, step.gives, tree) + 1
             given = step.reads[op.by] if op.by is not None else None

@@ -8,36 +8,13 @@ touch a cache or remember anything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from specplan.ir.coerce import CoercionError, coerce
-from specplan.ir.values import Atom, Entry, Span
+from specplan.ir.declaration import Declaration, Table
+from specplan.ir.rule_entries import RULE_ENTRIES
+from specplan.ir.values import Entry, Span, print_atom
 
-Table: TypeAlias = Literal["rule", "law", "measure", "source", "policy", "value"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Declaration:
-    """One entry.
-
-    `parameters` maps each name to its default, or to the type of what must be given. `lossless`
-    says at which sampling temperatures a rule keeps the target's law. `chain_only` rules judge
-    trees in which no node has two children; `needs_rows` those that read the target's rows.
-    `uniforms_per_node` is None where none are drawn; otherwise a tree of n nodes takes that many
-    per node and one more. `of` is what a measure is taken of, empty for anything. `source` is the
-    paper.
-    """
-
-    table: Table
-    name: str
-    parameters: tuple[tuple[str, Atom | type], ...] = ()
-    lossless: Literal["always", "greedy", "never"] = "always"
-    chain_only: bool = False
-    needs_rows: bool = True
-    uniforms_per_node: int | None = None
-    of: Literal["rows", "tree", "path", "cache", ""] = ""
-    source: str = ""
+__all__ = ["BUILTIN", "Declaration", "Table", "Tables"]
 
 
 class Tables:
@@ -72,53 +49,23 @@ class Tables:
                 continue
             default = known[key]
             try:
-                coerce(default if isinstance(default, type) else type(default), atom)
+                value = coerce(default if isinstance(default, type) else type(default), atom)
             except CoercionError as error:
                 yield f"{table} {entry.name} {key}: {error}"
+                continue
+            allowed = dict(found.ranges).get(key)
+            if allowed is not None and value not in allowed:
+                limits = print_atom(allowed)
+                yield f"{table} {entry.name} {key}: {print_atom(atom)} is not within {limits}"
         given = dict(entry.arguments)
         for key, default in found.parameters:
             if isinstance(default, type) and key not in given:
                 yield f"{table} {entry.name} needs '{key}='"
 
 
-_LEVIATHAN = "Leviathan et al. 2022, arXiv 2211.17192"
-_SEQUOIA = "Chen et al. 2024, arXiv 2402.12374"
-
 BUILTIN = Tables(
     (
-        Declaration(table="rule", name="greedy", lossless="greedy", source=_LEVIATHAN),
-        Declaration(
-            table="rule", name="token", chain_only=True, uniforms_per_node=1, source=_LEVIATHAN
-        ),
-        Declaration(
-            table="rule",
-            name="block",
-            chain_only=True,
-            uniforms_per_node=1,
-            source="Sun et al. 2024, arXiv 2403.10444",
-        ),
-        Declaration(table="rule", name="recursive", uniforms_per_node=1, source=_SEQUOIA),
-        Declaration(
-            table="rule",
-            name="typical",
-            parameters=(("epsilon", 0.09), ("delta", 0.3)),
-            lossless="never",
-            source="Cai et al. 2024, arXiv 2401.10774",
-        ),
-        Declaration(
-            table="rule",
-            name="rollback",
-            parameters=(("threshold", 5.0),),
-            lossless="never",
-            source="Kim et al. 2023, arXiv 2302.07863",
-        ),
-        Declaration(
-            table="rule",
-            name="all",
-            lossless="never",
-            needs_rows=False,
-            source="Ghazvininejad et al. 2019, arXiv 1904.09324",
-        ),
+        *RULE_ENTRIES,
         Declaration(table="law", name="request"),
         Declaration(
             table="law",

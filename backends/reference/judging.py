@@ -9,6 +9,7 @@ from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.caches import CacheUse, TrackUse
 from specplan.backends.reference.values import Path, Rows, Tree
 from specplan.ir.ops import Accept
+from specplan.ir.tables import BUILTIN
 from specplan.ir.types import ROOT
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.sampling import law
@@ -36,7 +37,10 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
         law_index=tree.law_index,
         distinct=tree.distinct,
     )
-    judged = rule.accept(drafted, rows, by if by is None else by[:, : tree.size + 1])
+    declared = BUILTIN.find("rule", op.rule.name)
+    assert declared is not None
+    drawn = by if by is None else by[:, : tree.size + 1]
+    judged = rule.accept(drafted, rows, drawn, **declared.arguments(op.rule))
     paths, accepted = judged.path.tolist(), judged.accepted.tolist()
     bonuses, tokens = judged.bonus.tolist(), tree.tokens.tolist()
     nodes = [path[:count] for path, count in zip(paths, accepted, strict=True)]

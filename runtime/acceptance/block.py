@@ -44,6 +44,9 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     return Judged(path=path, accepted=accepted, bonus=draw(last, uniforms[:, -1]))
 
 
+accept_vectorised = accept
+
+
 def _reached(tree: DraftedTree, target: Tensor, drafted: Tensor) -> Tensor:
     """P(i) of the root and of every node, `[B, N + 1]`."""
     tokens = tree.tokens[:, :, None]

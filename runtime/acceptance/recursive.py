@@ -17,8 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
-from specplan.runtime.sampling import draw
+from specplan.runtime.acceptance._walks import descend, descend_reference
+from specplan.runtime.acceptance.tree import DraftedTree, Judged
 
 TARGET = "law"
 """What `target` holds."""
@@ -41,23 +41,12 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
 
 def accept_vectorised(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept` in tensor ops; loops over depth and siblings, never over the batch."""
-    if tree.size == 0:
-        return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
-    parents = tree.parent_tensor()
-    here = torch.full_like(tree.tokens[:, :1], -1)
-    going = torch.ones_like(here, dtype=torch.bool)
-    residual = target[:, 0]
-    steps = []
-    for _ in range(tree.depth):
-        children = (parents == here) & going
-        chosen, residual = _judge_children(tree, children, residual, uniforms)
-        going = chosen >= 0
-        here = torch.where(going, chosen, here)
-        steps.append(chosen)
-        law = target.gather(1, (here + 1)[:, :, None].expand(-1, -1, target.shape[2]))[:, 0]
-        residual = torch.where(going, law, residual)
-    path = torch.cat(steps, 1)
-    return Judged(path=path, accepted=(path >= 0).sum(1), bonus=draw(residual, uniforms[:, -1]))
+    return descend(
+        tree,
+        target,
+        uniforms,
+        lambda children, law: _judge_children(tree, children, law, uniforms),
+    )
 
 
 def _judge_children(
@@ -132,37 +121,22 @@ def _reject(residual: Tensor, proposal: Tensor) -> Tensor:
 
 def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept` as in the papers, one child at a time."""
-    paths, bonuses = [], []
-    parents, law_rows = tree.parent_lists(), tree.law_lists()
-    tokens, numbers = tree.tokens.tolist(), uniforms.tolist()
+    law_rows, tokens, numbers = tree.law_lists(), tree.tokens.tolist(), uniforms.tolist()
     live = None if tree.live is None else tree.live.tolist()
-    for row, row_parents in enumerate(parents):
-        path: list[int] = []
-        here = -1
-        while True:
-            residual = target[row, here + 1]
-            children = [node for node, parent in enumerate(row_parents) if parent == here]
-            chosen = None
-            for node in children:
-                if live is not None and not live[row][node]:
-                    continue
-                earlier = [
-                    s for s in children if s < node and law_rows[row][s] == law_rows[row][node]
-                ]
-                gone = [tokens[row][sibling] for sibling in earlier]
-                token = tokens[row][node]
-                proposal = _walk_proposal(tree, row, law_rows[row][node], token, gone, residual)
-                if numbers[row][node] * float(proposal[token]) < float(residual[token]):
-                    chosen = node
-                    break
-                residual = _reject(residual, proposal)
-            if chosen is None:
-                break
-            path.append(chosen)
-            here = chosen
-        paths.append(path)
-        bonuses.append(int(draw(residual, uniforms[row, -1])))
-    return judged_of(paths, bonuses, tree.depth, tree.tokens)
+
+    def judge(row: int, children: list[int], residual: Tensor) -> tuple[int | None, Tensor]:
+        for node in children:
+            if live is not None and not live[row][node]:
+                continue
+            law_row, token = law_rows[row][node], tokens[row][node]
+            gone = [tokens[row][s] for s in children if s < node and law_rows[row][s] == law_row]
+            proposal = _walk_proposal(tree, row, law_row, token, gone, residual)
+            if numbers[row][node] * float(proposal[token]) < float(residual[token]):
+                return node, residual
+            residual = _reject(residual, proposal)
+        return None, residual
+
+    return descend_reference(tree, target, uniforms, judge)
 
 
 def _walk_proposal(

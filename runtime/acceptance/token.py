@@ -26,13 +26,21 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
         target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
         uniforms: `[B, N + 1]`; number i judges node i, the last draws the bonus.
     """
+    return judge_chain(tree, target, uniforms, 1.0)
+
+
+accept_vectorised = accept
+
+
+def judge_chain(tree: DraftedTree, target: Tensor, uniforms: Tensor, lenience: float) -> Judged:
+    """`accept`, with every q(x) times `lenience` where it is compared with p(x)."""
     if tree.size == 0:
         return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
     tokens = tree.tokens[:, :, None]
     drafted = None if tree.laws is None else tree.node_laws(target)
     mass = target[:, :-1].gather(2, tokens)[:, :, 0]
     odds = torch.ones_like(mass) if drafted is None else drafted.gather(2, tokens)[:, :, 0]
-    won = uniforms[:, :-1] * odds < mass
+    won = uniforms[:, :-1] * odds * lenience < mass
     live = tree.live_mask()
     accepted = (won & live).long().cumprod(1).sum(1)
     rejected = (live & ~won).gather(1, accepted[:, None].clamp(max=tree.size - 1))[:, 0]
@@ -63,6 +71,13 @@ def _last_law(
 
 def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept` as in the paper, one token at a time."""
+    return judge_chain_reference(tree, target, uniforms, 1.0)
+
+
+def judge_chain_reference(
+    tree: DraftedTree, target: Tensor, uniforms: Tensor, lenience: float
+) -> Judged:
+    """`judge_chain`, one token at a time."""
     paths, bonuses = [], []
     law_rows, live = tree.law_lists(), tree.live_mask()
     for row in range(tree.tokens.shape[0]):
@@ -76,7 +91,7 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
             proposal[token] = 1.0
             if tree.laws is not None and law_rows[row][node] >= 0:
                 proposal = tree.laws[row, law_rows[row][node]]
-            if uniforms[row, node] * proposal[token] < law[token]:
+            if uniforms[row, node] * proposal[token] * lenience < law[token]:
                 path.append(node)
                 law = target[row, node + 1]
                 continue

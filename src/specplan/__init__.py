@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         SpecplanError,
         UsageError,
     )
+    from specplan.ir.rule_entries import list_rules
     from specplan.planner import Problem, load_problem
     from specplan.result import Result
 
@@ -70,6 +71,7 @@ _HOMES = {
         "SpecplanError",
         "UsageError",
     ),
+    "ir.rule_entries": ("list_rules",),
     "planner": ("Problem", "load_problem"),
     "result": ("Result",),
 }
@@ -101,6 +103,7 @@ __all__ = [
     "list_devices",
     "list_laws",
     "list_methods",
+    "list_rules",
     "load_bundle",
     "load_problem",
     "optimize",

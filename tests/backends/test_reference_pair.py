@@ -11,14 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import chisquare
 
+from specplan.ir import check_plan, parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.rule_entries import LOSSLESS
 from specplan.measure.teacher import text_logits
+from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, draw, law
 from specplan.runtime.tokenizer import load_tokenizer
+from specplan.runtime.uniforms import uniforms
 from tests.backends.kinds import every_kind
 from tests.backends.pairs import in_batches, load_pair, plain, run
 
@@ -93,7 +98,77 @@ def _margin(
 def test_sampled_tokens_follow_the_targets_law(
     exact: dict[str, CausalModel], requests: list[Request], tmp_path: Path
 ) -> None:
-    """The second token, given the likeliest first one: chi-square against the law itself.
+    """The second token, given the likeliest first one: chi-square against the law itself."""
+    prompt, settings, first, expected = _after_the_first(exact, requests)
+    for name, plan in every_kind(tmp_path, 0.8, 1, LAYERS):
+        counts = _second_tokens(plan, exact, prompt, first, settings, len(expected))
+        assert counts[expected == 0].sum() == 0, name
+        assert _p_value(counts, expected) > 1e-4, name
+
+
+BUSH = """plan bush
+model target
+model draft
+state @kv = cache target
+state @dkv = cache draft
+round decode {
+  %t0 = root
+  %q = forward draft %t0 cache=@dkv pending=3
+  %u = uniform 3 stream=draft
+  %c = grow %t0 at=%t0 rows=%q children=3 how=draw by=%u
+  %l = forward target %c cache=@kv pending=1
+  %v = uniform 4 stream=accept
+  %a = accept %c target=%l rule=RULE by=%v
+  %e = emit %a
+  commit @kv %e
+  commit @dkv %e
+}
+"""
+
+
+@pytest.mark.parametrize("rule", ["k_seq", "gumbel"])
+def test_siblings_judged_by_other_rules_follow_the_targets_law(
+    rule: str, exact: dict[str, CausalModel], requests: list[Request]
+) -> None:
+    plan = check_plan(parse_plan(BUSH.replace("RULE", rule)))
+    prompt, settings, first, expected = _after_the_first(exact, requests)
+    counts = _second_tokens(plan, exact, prompt, first, settings, len(expected))
+    assert counts[expected == 0].sum() == 0
+    assert _p_value(counts, expected) > 1e-4
+
+
+@pytest.mark.parametrize("rule", [item.name for item in LOSSLESS if item.lossless == "always"])
+def test_every_lossless_rule_keeps_the_law_of_the_pair(
+    rule: str, exact: dict[str, CausalModel], requests: list[Request]
+) -> None:
+    """The first token emitted after a prompt, for 1500 seeds: chi-square against the law itself.
+
+    Chains of one and trees of three independent draws from the draft's law there.
+    """
+    text, seeds = [*requests[1].prompt_tokens[:20], 0], list(range(1500))
+    one = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=1.0, top_k=50)])
+    p, q = (law(text_logits(exact[name], text, 20)[None], one)[0, 0] for name in exact)
+    count = 1 if rule in ("token", "block") else 3
+    drawn = draw(q.expand(1500, count, -1), uniforms(seeds, "draft", [20] * 1500, 0, count))
+    laws, nodes = q.expand(1500, 1, -1), (-1,) * count
+    tree = DraftedTree(drawn, nodes, None, laws, (0,) * count, distinct=False)
+    numbers = uniforms(seeds, "accept", [20] * 1500, 0, count + 1)
+    judged = RULES[rule].accept_vectorised(tree, p.expand(1500, count + 1, -1), numbers)
+    kept = drawn.gather(1, judged.path[:, :1].clamp(min=0))[:, 0]
+    emitted = torch.where(judged.accepted > 0, kept, judged.bonus)
+    counts = emitted.bincount(minlength=len(p)).numpy()
+    assert 0 < int(judged.accepted.sum()) < 1500
+    assert counts[p.numpy() == 0].sum() == 0
+    assert _p_value(counts, p.double().numpy()) > 1e-4
+
+
+Settings = dict[str, float]
+
+
+def _after_the_first(
+    exact: dict[str, CausalModel], requests: list[Request]
+) -> tuple[tuple[int, ...], Settings, int, np.ndarray]:
+    """Prompt, settings, the likeliest first token, and the law of the second one after it.
 
     After this prompt nearly all draw that first token, and eight are likely to follow it.
     """
@@ -102,11 +177,7 @@ def test_sampled_tokens_follow_the_targets_law(
     text = [*prompt, first]
     one = SamplingSettings.of([Request(prompt_tokens=prompt, **settings)])  # type: ignore[arg-type]
     logits = text_logits(exact["target"], [*text, 0], len(text))
-    expected = law(logits[None], one)[0, 0].double().numpy()
-    for name, plan in every_kind(tmp_path, 0.8, 1, LAYERS):
-        counts = _second_tokens(plan, exact, prompt, first, settings, len(expected))
-        assert counts[expected == 0].sum() == 0, name
-        assert _p_value(counts, expected) > 1e-4, name
+    return prompt, settings, first, law(logits[None], one)[0, 0].double().numpy()
 
 
 def _second_tokens(
@@ -114,7 +185,7 @@ def _second_tokens(
     pair: dict[str, CausalModel],
     prompt: tuple[int, ...],
     first: int,
-    settings: dict[str, float],
+    settings: Settings,
     vocabulary: int,
 ) -> np.ndarray:
     counts = np.zeros(vocabulary)

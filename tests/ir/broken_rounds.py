@@ -167,6 +167,11 @@ LAWS = {
     "rule_for_chains_of_bounded_width": Broken(
         "growing_tree", {"children=16 keep=16": "children=16 keep=1", "rule=recursive":
         "rule=token"}, "law", "accept %c"),
+    "rule_for_independent_draws": Broken(
+        "static_tree", {"rule=recursive": "rule=k_seq"}, "law", "accept %t3",
+        {"rule=recursive": "rule=k_seq", "children=3 how=draw_distinct": "children=3 how=draw",
+        "children=[2, 1] how=draw_distinct": "children=[2, 1] how=draw",
+        "children=2 how=draw_distinct": "children=2 how=draw"}),
     "uniforms_too_few": Broken(
         "draft_chain", {"uniform 5 ": "uniform 4 "}, "law", "accept %c",
         {"uniform 5 ": "uniform 6 "}),

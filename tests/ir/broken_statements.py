@@ -92,9 +92,12 @@ NAMES_AND_TYPES = {
     "text_is_not_updated": Broken(
         "token_recycling", {"update @adj": "update @text"}, "declared", "`update @text"),
     "rule_unknown": Broken(
-        "autoregressive", {"target=%l": "target=%l rule=lenient"}, "entry", "rule=lenient",
+        "autoregressive", {"target=%l": "target=%l rule=hopeful"}, "entry", "rule=hopeful",
         {"target=%l": "target=%l rule=greedy"}),
     "rule_parameter_unknown": Broken("heads", {"epsilon=": "epsilom="}, "entry", "epsilom="),
+    "rule_parameter_out_of_range": Broken(
+        "heads", {"epsilon=0.09": "epsilon=1.5"}, "entry", "epsilon=1.5",
+        {"epsilon=0.09": "epsilon=1.0"}),
     "rule_parameter_of_another_kind": Broken(
         "heads", {"epsilon=0.09": "epsilon=small"}, "entry", "epsilon=small",
         {"epsilon=0.09": "epsilon=1"}),

@@ -58,11 +58,17 @@ def test_a_rule_broken_in_every_trip_is_reported_once() -> None:
 
 
 def test_tables_are_open() -> None:
-    text = text_of("autoregressive").replace("target=%l", "target=%l rule=lenient(by=0.5)")
-    lenient = Declaration(table="rule", name="lenient", parameters=(("by", float),))
+    text = text_of("autoregressive").replace("target=%l", "target=%l rule=hopeful(by=0.5)")
+    hopeful = Declaration(table="rule", name="hopeful", parameters=(("by", float),))
     assert [item.rule for item in verify_plan(parse_plan(text))] == ["entry"]
-    assert verify_plan(parse_plan(text), BUILTIN.extended(lenient)) == ()
+    assert verify_plan(parse_plan(text), BUILTIN.extended(hopeful)) == ()
     assert [item.rule for item in verify_plan(parse_plan(text), BUILTIN)] == ["entry"]
+
+
+@pytest.mark.parametrize("rule", ["deterministic", "naive", "gumbel"])
+def test_rules_that_read_no_laws_judge_what_is_left_of_drawn_trees(rule: str) -> None:
+    text = BROKEN["draws_pruned"].text.replace("rule=recursive", f"rule={rule}")
+    assert verify_plan(parse_plan(text)) == ()
 
 
 def test_later_layers_of_a_deeper_stack_are_the_last_ones() -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
-from math import prod
 from typing import Any
 
 import torch
@@ -53,24 +51,21 @@ class Scenario:
     bonus: int
 
 
-def scenarios(case: Case, *, as_a_block: bool = False) -> list[Scenario]:
-    """All outcomes of one round; judged node by node, or a chain as a whole."""
+Way = tuple[Fraction, tuple[int, ...], int, dict[int, Fraction]]
+"""One way to judge a draft: its weight, the accepted nodes, the bonus, and the uniforms that lead
+there by number."""
+Ways = Callable[[Case, tuple[int, ...]], Iterator[Way]]
+"""From a case and its drafted tokens to all ways in which a rule judges them."""
+
+
+def scenarios(case: Case, ways: Ways) -> list[Scenario]:
+    """All outcomes of one round, judged by a rule."""
     found = []
     for weight, tokens in _drafts(case, ()):
-        ways = _judge_block(case, tokens) if as_a_block else _judge(case, tokens, -1, (), {})
-        for judged in ways:
-            found.append(_scenario(case, weight, tokens, *judged))
+        for more, path, bonus, used in ways(case, tokens):
+            uniforms = [used.get(node, Fraction(1, 3)) for node in range(len(case.parents) + 1)]
+            found.append(Scenario(weight * more, tokens, tuple(uniforms), path, bonus))
     return found
-
-
-def _scenario(
-    case: Case, weight: Fraction, tokens: Any, more: Any, path: Any, law: Any, used: Any, bonus: int
-) -> Scenario:
-    count = len(case.parents)
-    below = sum(law[:bonus], Fraction(0))
-    uniforms = [used.get(node, Fraction(1, 3)) for node in range(count)]
-    last = below + law[bonus] / 2
-    return Scenario(weight * more * law[bonus], tokens, (*uniforms, last), path, bonus)
 
 
 def path_tokens(case: Case, tokens: tuple[int, ...], node: int) -> tuple[int, ...]:
@@ -80,7 +75,7 @@ def path_tokens(case: Case, tokens: tuple[int, ...], node: int) -> tuple[int, ..
     return (*path_tokens(case, tokens, case.parents[node]), tokens[node])
 
 
-def _proposal(case: Case, tokens: tuple[int, ...], node: int) -> Law:
+def proposal(case: Case, tokens: tuple[int, ...], node: int) -> Law:
     """The law of `node`'s token given the nodes before it."""
     law = list(case.draft(path_tokens(case, tokens, case.parents[node])))
     if node in case.points:
@@ -107,72 +102,14 @@ def _drafts(case: Case, tokens: tuple[int, ...]) -> Iterator[tuple[Fraction, tup
     if len(tokens) == len(case.parents):
         yield Fraction(1), tokens
         return
-    for token, mass in enumerate(_proposal(case, tokens, len(tokens))):
+    for token, mass in enumerate(proposal(case, tokens, len(tokens))):
         if mass:
             for weight, whole in _drafts(case, (*tokens, token)):
                 yield mass * weight, whole
 
 
-def _judge(case: Case, tokens: Any, here: int, path: Any, used: Any) -> Iterator[Any]:
-    """Ways to judge: (weight, path, law of the bonus, uniforms used, bonus)."""
-    residual = case.target(path_tokens(case, tokens, here))
-    weight = Fraction(1)
-    for node, parent in enumerate(case.parents):
-        if parent != here or node in case.dead:
-            continue
-        proposal = _proposal(case, tokens, node)
-        chance = min(Fraction(1), residual[tokens[node]] / proposal[tokens[node]])
-        if chance > 0:
-            inside = {**used, node: chance * (1 - EDGE)}
-            for more, *rest in _judge(case, tokens, node, (*path, node), inside):
-                yield weight * chance * more, *rest
-        if chance == 1:
-            return
-        used = {**used, node: chance + (1 - chance) * EDGE}
-        weight *= 1 - chance
-        residual = normalise(
-            [max(Fraction(0), r - d) for r, d in zip(residual, proposal, strict=True)]
-        )
-    for bonus, mass in enumerate(residual):
-        if mass:
-            yield weight, path, residual, used, bonus
-
-
-def _judge_block(case: Case, tokens: Any) -> Iterator[Any]:
-    """Ways to judge a chain by arXiv 2403.10444: all nodes throw coins, the last success counts."""
-    size = next((node for node in range(len(tokens)) if node in case.dead), len(tokens))
-    target = [case.target(tokens[:place]) for place in range(size + 1)]
-    draft = [_proposal(case, tokens, node) for node in range(size)]
-    reached, coins = [Fraction(1)], []
-    for node in range(size):
-        ratio = target[node][tokens[node]] / draft[node][tokens[node]]
-        reached.append(min(reached[-1] * ratio, Fraction(1)))
-    surplus = [
-        [max(Fraction(0), at * p - q) for p, q in zip(target[place], draft[place], strict=True)]
-        for place, at in enumerate(reached[:-1])
-    ]
-    for place in range(1, size + 1):
-        left = sum(surplus[place]) if place < size else Fraction(0)
-        whole = left + 1 - reached[place]
-        coins.append(reached[place] if place == size else left / whole if whole else Fraction(1))
-    for thrown in product((False, True), repeat=size):
-        weight = prod((c if won else 1 - c for c, won in zip(coins, thrown, strict=True)), start=1)
-        kept = max((node + 1 for node, won in enumerate(thrown) if won), default=0)
-        residual = target[kept] if kept == size else surplus[kept]
-        if not weight:
-            continue
-        law = normalise(residual)
-        used = {
-            node: coin * (1 - EDGE) if won else coin + (1 - coin) * EDGE
-            for node, (coin, won) in enumerate(zip(coins, thrown, strict=True))
-        }
-        for bonus, mass in enumerate(law):
-            if mass:
-                yield weight, tuple(range(kept)), law, used, bonus
-
-
-def run(rule: Any, case: Case, found: list[Scenario], dtype: torch.dtype = torch.float64) -> Any:
-    """Run a rule's `accept` on all scenarios as one batch."""
+def run(rule: Any, case: Case, found: list[Scenario], target: str = "law") -> Any:
+    """Run a rule's `accept` on all scenarios as one batch; it takes laws, or "logits"."""
     tokens = torch.tensor([item.tokens for item in found])
     nodes = range(-1, len(case.parents))
 
@@ -185,7 +122,7 @@ def run(rule: Any, case: Case, found: list[Scenario], dtype: torch.dtype = torch
                 ]
                 for item in found
             ],
-            dtype=dtype,
+            dtype=torch.float64,
         )
 
     drawn = len(case.points) < len(case.parents)
@@ -204,7 +141,8 @@ def run(rule: Any, case: Case, found: list[Scenario], dtype: torch.dtype = torch
     uniforms = torch.tensor(
         [[float(number) for number in item.uniforms] for item in found], dtype=torch.float64
     )
-    return rule(tree, rows(case.target), uniforms)
+    judged = rows(case.target)
+    return rule(tree, judged.log() if target == "logits" else judged, uniforms)
 
 
 def emitted_law(case: Case, found: list[Scenario], length: int) -> dict[tuple[int, ...], Fraction]:
@@ -235,3 +173,17 @@ def target_law(target: Laws, length: int) -> dict[tuple[int, ...], Fraction]:
 def accepted_chance(found: list[Scenario], depth: int = 1) -> Fraction:
     """Probability that at least `depth` nodes are accepted."""
     return sum((item.weight for item in found if len(item.path) >= depth), Fraction(0))
+
+
+def mean_accepted(found: list[Scenario]) -> Fraction:
+    """Accepted nodes per round."""
+    return sum((item.weight * len(item.path) for item in found), Fraction(0))
+
+
+def total_variation(
+    one: dict[tuple[int, ...], Fraction], other: dict[tuple[int, ...], Fraction]
+) -> Fraction:
+    """Half the sum of what two laws of texts differ by."""
+    texts = one.keys() | other.keys()
+    apart = (abs(one.get(x, Fraction(0)) - other.get(x, Fraction(0))) for x in texts)
+    return sum(apart, Fraction(0)) / 2

@@ -1,48 +1,87 @@
-"""`specplan methods`: what the search may choose from."""
+"""`specplan methods`: what the search may choose from, and by which rules tokens are accepted."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json, print_table
 
+if TYPE_CHECKING:
+    from specplan.planner.method import Method
+    from specplan.planner.method_words import Engines
+
 
 def methods(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all methods as the page docs/methods.md.")
     ] = False,
+    rules: Annotated[
+        bool,
+        typer.Option("--rules", help="Acceptance rules alone; with --markdown, docs/rules.md."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the drafting methods: what is priced, emitted and runnable, and by which engines."""
+    """List the drafting methods (priced, emitted, runnable, engines), and the acceptance rules."""
     from specplan import api
     from specplan.backends.engines.registry import engines_by_draft
-    from specplan.planner.method_words import (
-        drafts_from,
-        method_as_dict,
-        methods_page,
-        output_words,
-    )
+    from specplan.backends.registry import backends_by_rule
+    from specplan.ir.rule_entries import list_rules
+    from specplan.ir.rule_words import rule_as_dict, rules_page
+    from specplan.planner.method_words import method_as_dict, methods_page
 
     found, engines = api.list_methods(), engines_by_draft()
+    known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
     if markdown:
-        print(methods_page(found, engines), end="")
+        print(rules_page(known, runners) if rules else methods_page(found, engines), end="")
     elif json:
-        print_json({"methods": [method_as_dict(method, engines) for method in found]})
+        listed = [] if rules else [method_as_dict(method, engines) for method in found]
+        document = {} if rules else {"methods": listed}
+        print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in known]})
     else:
-        print_table(
-            ("method", "drafts from", "output", "status", "engines", "what it does"),
-            [
-                (
-                    method.name,
-                    drafts_from(method),
-                    output_words(method),
-                    ", ".join(method.status),
-                    ", ".join(engines.get((method.drafter, method.shape), ())) or "-",
-                    method.summary,
-                )
-                for method in found
-            ],
-        )
+        if not rules:
+            _print_methods(found, engines)
+        _print_rules(runners)
+
+
+def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
+    from specplan.planner.method_words import drafts_from, output_words
+
+    print_table(
+        ("method", "drafts from", "output", "status", "engines", "what it does"),
+        [
+            (
+                method.name,
+                drafts_from(method),
+                output_words(method),
+                ", ".join(method.status),
+                ", ".join(engines.get((method.drafter, method.shape), ())) or "-",
+                method.summary,
+            )
+            for method in found
+        ],
+    )
+
+
+def _print_rules(runners: dict[str, tuple[str, ...]]) -> None:
+    from specplan.ir.rule_entries import list_rules
+    from specplan.ir.rule_words import judges_words, keeps_words, needs
+
+    print_table(
+        ("rule", "judges", "keeps the law", "needs", "runs on", "what it does", "source"),
+        [
+            (
+                rule.name,
+                judges_words(rule),
+                keeps_words(rule),
+                ", ".join(needs(rule)) or "-",
+                ", ".join(runners[rule.name]) or "-",
+                rule.summary,
+                rule.source,
+            )
+            for rule in list_rules()
+        ],
+    )

@@ -1,0 +1,108 @@
+"""The acceptance rules as the page `docs/rules.md`, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specplan.ir.declaration import Declaration
+from specplan.ir.values import print_atom
+
+_HEAD = """# Acceptance rules
+
+Which drafted tokens are emitted, and what follows them: the entries of `rule=` in the op `accept`
+of the [plan language](plan_language.md#entries). Each is one file of `runtime/acceptance/`, a pure
+function of the drafted tree, the target's rows and uniforms: it calls no model, touches no cache
+and remembers nothing. Its docstring has the rule in formulas, what it needs, and known mistakes of
+the source. This page is written by `specplan methods --rules --markdown`; a test holds it to the
+code.
+
+- **keeps the law**: at which temperatures the emitted text follows the target's own law. Those
+  that always do are held to it by exact enumeration, on chains and trees.
+- **needs**: the target's rows; uniforms, one per node and one more; the laws that tokens were drawn
+  from, which are kept for every drawn node. A rule that does not read them keeps the target's law
+  for any tree, however its nodes were chosen.
+- **loses**: total variation between the law of the first emitted token and the target's, by exact
+  enumeration, for one drafted token and default parameters: with the target at p = (.5, .3, .15,
+  .05) and the draft at q = (.25, .25, .4, .1), and with the two exchanged. The draft's own law is
+  .3 away.
+- **runs on**: backends that run it.
+
+| rule | what it does | parameters | judges | keeps the law | needs | loses | runs on | source |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+_FOOT = """
+What is priced: an estimate takes the tokens per round from the acceptance profile, which was
+measured with the rules that the methods write (`greedy` at temperature 0, else `recursive`, which
+is `token` on chains). A plan edited to another rule is priced as if judged by those: too low for
+`block` and the lossy rules, too high for `naive`, `deterministic` and `gumbel` on drawn tokens. The
+time of `accept` itself is that of the rule where a device was measured with it; a data sheet has
+one for all rules, and a device that was measured with other rules leaves the plan unpriced.
+"""
+
+_KEEPS = {"always": "always", "greedy": "at temperature 0", "never": "never"}
+
+Runners = Mapping[str, Sequence[str]]
+"""Names of the backends that run each rule."""
+
+
+def rules_page(rules: Sequence[Declaration], runners: Runners) -> str:
+    """The page, one row per rule."""
+    rows = (f"| {' | '.join(_row(rule, runners))} |\n" for rule in rules)
+    return _HEAD + "".join(rows) + _FOOT
+
+
+def rule_as_dict(rule: Declaration, runners: Runners) -> dict[str, Any]:
+    """What a rule declares, ready for JSON."""
+    loss = None if rule.loss is None else list(rule.loss)
+    return {
+        "name": rule.name,
+        "summary": rule.summary,
+        "paper": rule.source,
+        "lossless": rule.lossless != "never",
+        "keeps_the_law": keeps_words(rule),
+        "judges": judges_words(rule),
+        "needs": list(needs(rule)),
+        "parameters": {name: default for name, default in rule.parameters},
+        "loss": loss,
+        "backends": list(runners.get(rule.name, ())),
+    }
+
+
+def keeps_words(rule: Declaration) -> str:
+    """At which temperatures the output follows the target's law."""
+    return _KEEPS[rule.lossless]
+
+
+def judges_words(rule: Declaration) -> str:
+    """Which trees it judges."""
+    ways = "".join(f" of independent draws (how={way})" for way in rule.children)
+    return ("chains" if rule.chain_only else "trees") + ways
+
+
+def needs(rule: Declaration) -> tuple[str, ...]:
+    """What it must be given beside the drafted tree."""
+    found = []
+    if rule.needs_rows:
+        found.append("target rows")
+    if rule.reads_laws:
+        found.append("draft laws")
+    if rule.uniforms_per_node is not None:
+        found.append("uniforms")
+    return tuple(found)
+
+
+def _row(rule: Declaration, runners: Runners) -> tuple[str, ...]:
+    given = ((name, default) for name, default in rule.parameters if not isinstance(default, type))
+    return (
+        f"`{rule.name}`",
+        rule.summary,
+        ", ".join(f"`{name}={print_atom(default)}`" for name, default in given) or "-",
+        judges_words(rule),
+        keeps_words(rule),
+        ", ".join(needs(rule)) or "-",
+        "-" if rule.loss is None else "{:g}, {:g}".format(*rule.loss),
+        ", ".join(runners.get(rule.name, ())) or "-",
+        rule.source,
+    )

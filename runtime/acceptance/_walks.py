@@ -1,0 +1,199 @@
+"""Ways down a tree that several rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
+from specplan.runtime.sampling import draw
+
+_HOST_NODES = 512
+"""Up to this many nodes on the CPU, a walk on the host beats tensor ops."""
+
+Choice = Callable[[int, int], int]
+"""(batch row, node or -1 for the root) -> the token that the target chooses after it."""
+
+
+def follow(tree: DraftedTree, choices: Tensor) -> Judged:
+    """The path that spells the target's choices; among siblings with one token, the earliest.
+
+    Args:
+        tree: the drafted nodes.
+        choices: tokens `[B, N + 1]`, column 0 after the root and column i + 1 after node i.
+    """
+    if choices.device.type == "cpu" and tree.tokens.numel() <= _HOST_NODES:
+        chosen = choices.tolist()
+        return follow_reference(tree, lambda row, node: chosen[row][node + 1])
+    return follow_vectorised(tree, choices)
+
+
+def follow_reference(tree: DraftedTree, choice: Choice) -> Judged:
+    """`follow` as a walk down the tree, row by row."""
+    tokens = tree.tokens.tolist()
+    live = None if tree.live is None else tree.live.tolist()
+    paths, bonuses = [], []
+    for row, parents in enumerate(tree.parent_lists()):
+        path: list[int] = []
+        here, wanted = -1, choice(row, -1)
+        # Parents precede children, so one pass over the nodes walks the whole path.
+        for node, parent in enumerate(parents):
+            if parent == here and tokens[row][node] == wanted:
+                if live is not None and not live[row][node]:
+                    continue
+                path.append(node)
+                here, wanted = node, choice(row, node)
+        paths.append(path)
+        bonuses.append(wanted)
+    return judged_of(paths, bonuses, tree.depth, tree.tokens)
+
+
+def follow_vectorised(tree: DraftedTree, choices: Tensor) -> Judged:
+    """`follow` in tensor ops, a loop over depth and never over the batch."""
+    parents, live = tree.parent_tensor(), tree.live_mask()
+    here = torch.full_like(choices[:, :1], -1)
+    steps = []
+    accepted = torch.zeros_like(choices[:, 0])
+    going = torch.ones_like(here, dtype=torch.bool)
+    for _ in range(tree.depth):
+        wanted = choices.gather(1, here + 1)
+        hit = (parents == here) & live & (tree.tokens == wanted) & going
+        going = hit.any(1, keepdim=True)
+        found = hit.to(torch.uint8).argmax(1, keepdim=True)
+        here = torch.where(going, found, here)
+        steps.append(torch.where(going, found, -1))
+        accepted = accepted + going[:, 0]
+    path = torch.cat([tree.tokens[:, :0], *steps], 1)
+    return Judged(path=path, accepted=accepted, bonus=choices.gather(1, here + 1)[:, 0])
+
+
+def descend(
+    tree: DraftedTree,
+    target: Tensor,
+    uniforms: Tensor,
+    judge: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+) -> Judged:
+    """Judge the children of the node reached, level by level; the bonus is drawn where it ends.
+
+    Args:
+        tree: the drafted nodes.
+        target: laws `[B, N + 1, V]`.
+        uniforms: `[B, N + 1]`; the last draws the bonus.
+        judge: from children `[B, N]` and the target's law at their parent `[B, V]` to the accepted
+            child `[B, 1]` or -1, and what is left of the law when none is `[B, V]`.
+    """
+    if tree.size == 0:
+        return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
+    parents = tree.parent_tensor()
+    here = torch.full_like(tree.tokens[:, :1], -1)
+    going = torch.ones_like(here, dtype=torch.bool)
+    residual = target[:, 0]
+    steps = []
+    for _ in range(tree.depth):
+        children = (parents == here) & going
+        chosen, residual = judge(children, residual)
+        going = chosen >= 0
+        here = torch.where(going, chosen, here)
+        steps.append(chosen)
+        law = target.gather(1, (here + 1)[:, :, None].expand(-1, -1, target.shape[2]))[:, 0]
+        residual = torch.where(going, law, residual)
+    path = torch.cat(steps, 1)
+    return Judged(path=path, accepted=(path >= 0).sum(1), bonus=draw(residual, uniforms[:, -1]))
+
+
+def descend_reference(
+    tree: DraftedTree,
+    target: Tensor,
+    uniforms: Tensor,
+    judge: Callable[[int, list[int], Tensor], tuple[int | None, Tensor]],
+) -> Judged:
+    """`descend` row by row; `judge` takes the row, its children that may be dead, and the law."""
+    paths, bonuses = [], []
+    for row, parents in enumerate(tree.parent_lists()):
+        path: list[int] = []
+        while True:
+            here = path[-1] if path else -1
+            children = [node for node, parent in enumerate(parents) if parent == here]
+            chosen, residual = judge(row, children, target[row, here + 1])
+            if chosen is None:
+                break
+            path.append(chosen)
+        paths.append(path)
+        bonuses.append(int(draw(residual, uniforms[row, -1])))
+    return judged_of(paths, bonuses, tree.depth, tree.tokens)
+
+
+def node_depths(tree: DraftedTree) -> Tensor:
+    """Edges from the root to the root (0) and to every node, int64 `[B, N + 1]`."""
+    above = tree.parent_tensor() + 1
+    depths = tree.tokens.new_zeros(tree.tokens.shape[0], tree.size + 1)
+    for _ in range(tree.depth):
+        depths = torch.cat([depths[:, :1], depths.gather(1, above) + 1], 1)
+    return depths
+
+
+def of_nodes(tree: DraftedTree, rows: Tensor) -> Tensor:
+    """What the rows `[B, N + 1, V]` of their parents say of the nodes' tokens, `[B, N]`."""
+    places = (tree.parent_tensor() + 1) * rows.shape[2] + tree.tokens
+    return rows.flatten(1).gather(1, places)
+
+
+def deepest(tree: DraftedTree, passed: Tensor, scores: Tensor, choices: Tensor) -> Judged:
+    """The longest path of nodes that all passed; among equals the best scored, then the earliest.
+
+    Args:
+        tree: the drafted nodes.
+        passed: bool `[B, N]`.
+        scores: `[B, N]`; those of a path add up.
+        choices: the bonus after the root and after every node, `[B, N + 1]`.
+    """
+    if tree.size == 0:
+        return judged_without_nodes(tree, choices[:, 0])
+    parents = tree.parent_tensor()
+    own, passes = scores.double().clamp(min=-1e30), passed & tree.live_mask()
+    root = torch.zeros_like(own[:, :1])
+    stands, total = passes, own
+    for _ in range(tree.depth - 1):
+        stands = passes & torch.cat([root == 0, stands], 1).gather(1, parents + 1)
+        total = own + torch.cat([root, total], 1).gather(1, parents + 1)
+    depths = node_depths(tree)[:, 1:].where(stands, 0)
+    length = depths.amax(1, keepdim=True)
+    longest = stands & (depths == length)
+    best = total.where(longest, -torch.inf).argmax(1, keepdim=True)
+    node = best.where(length > 0, -1)
+    steps = [node]
+    for _ in range(tree.depth - 1):
+        above = parents.gather(1, steps[-1].clamp(min=0))
+        steps.append(above.where(steps[-1] >= 0, -1))
+    climbed = torch.cat(steps, 1)
+    place = length - 1 - torch.arange(tree.depth, device=node.device)
+    path = climbed.gather(1, place.clamp(min=0)).where(place >= 0, -1)
+    return Judged(path=path, accepted=length[:, 0], bonus=choices.gather(1, node + 1)[:, 0])
+
+
+def deepest_reference(
+    tree: DraftedTree,
+    passes: Callable[[int, int, int], bool],
+    score: Callable[[int, int, int], float],
+    choices: Tensor,
+) -> Judged:
+    """`deepest` node by node; both functions take (row, parent or -1, token)."""
+    paths, bonuses = [], []
+    live, tokens = tree.live_mask(), tree.tokens.tolist()
+    for row, parents in enumerate(tree.parent_lists()):
+        standing: dict[int, tuple[list[int], float]] = {-1: ([], 0.0)}
+        best: list[int] = []
+        total = 0.0
+        for node, parent in enumerate(parents):
+            token = tokens[row][node]
+            if parent not in standing or not live[row, node] or not passes(row, parent, token):
+                continue
+            path, above = standing[parent]
+            standing[node] = [*path, node], max(score(row, parent, token), -1e30) + above
+            if (len(path) + 1, standing[node][1]) > (len(best), total):
+                best, total = standing[node]
+        paths.append(best)
+        bonuses.append(int(choices[row, best[-1] + 1 if best else 0]))
+    return judged_of(paths, bonuses, tree.depth, tree.tokens)

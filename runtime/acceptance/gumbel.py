@@ -1,0 +1,69 @@
+"""Rule `gumbel`: target and draft draw with the same randomness, and what agrees is accepted.
+
+What follows a node is drawn from the target's law by a race whose noise is made of one number
+(`specplan.runtime.races`): number d for what follows nodes at depth d, the root being at depth 0.
+Where a live child holds the token drawn, the walk goes on there, else the token is the bonus. So
+the target's tokens depend on the numbers alone and never on the draft: lossless at every
+temperature, for any tree. Where the draft took its children by the same race over its own law q, a
+single child is accepted with sum over x of 1 / sum over y of max(p(y) / p(x), q(y) / q(x)), at
+least (1 - TV) / (1 + TV); where it drew with other numbers, as `naive` accepts.
+
+What a plan needs: nodes at depth d grown by a race over number d - 1 of the numbers that `accept`
+reads (`grow how=shared`, siblings being the first, second, ... of one race), and a stream with
+`key=position`, which makes the text the same whatever drafts it. The verifier lets no two ops read
+the same numbers yet, so that plans use this rule with numbers of its own: lossless, and accepting
+as `naive` does.
+
+Source: Daliri, Musco, Suresh 2024, Coupling without Communication and Drafter-Invariant Speculative
+Decoding, arXiv 2408.07978.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from specplan.runtime.acceptance._walks import (
+    follow,
+    follow_reference,
+    follow_vectorised,
+    node_depths,
+)
+from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.races import exponentials, race
+
+TARGET = "law"
+"""What `target` holds."""
+
+
+def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
+    """Judge a tree.
+
+    Args:
+        tree: the drafted nodes.
+        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        uniforms: `[B, N + 1]`; number d draws what follows nodes at depth d.
+    """
+    return follow(tree, _choices(tree, target, uniforms))
+
+
+def accept_vectorised(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
+    """`accept` in tensor ops."""
+    return follow_vectorised(tree, _choices(tree, target, uniforms))
+
+
+def _choices(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Tensor:
+    """What the target draws after the root and after every node, `[B, N + 1]`."""
+    noise = exponentials(uniforms[:, : tree.depth + 1], target.shape[2])
+    places = node_depths(tree)[:, :, None].expand(-1, -1, target.shape[2])
+    return race(target, noise.gather(1, places))[:, :, 0]
+
+
+def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
+    """`accept`, drawing at the nodes that are reached only."""
+    depths = node_depths(tree).tolist()
+
+    def choice(row: int, node: int) -> int:
+        number = uniforms[row, depths[row][node + 1]]
+        return int(race(target[row, node + 1], exponentials(number, target.shape[2])))
+
+    return follow_reference(tree, choice)

@@ -1,0 +1,77 @@
+"""Rule `top_beta`: a node passes when it is among the target's first choices, and not far behind.
+
+x passes where it is one of the `beta` most probable tokens and ln max p - ln p(x) <= tolerance; the
+longest path of nodes that pass is kept, among equals the one of the highest product of p, and the
+bonus is the target's first choice after it. Probabilities are those of the logits as they are, at
+temperature 1. Lossy: whatever the draft says is emitted where it passes. With beta = 1 or tolerance
+0 (and no ties) it is `greedy`; with the whole vocabulary it is Leviathan's lenience for first
+choices, p(x) >= l max p, l = exp(-tolerance).
+
+Source: Xia et al. 2022, SpecDec, arXiv 2203.16487, and its released code (defaults).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes
+from specplan.runtime.acceptance.tree import DraftedTree, Judged
+
+TARGET = "logits"
+"""What `target` holds."""
+
+
+def accept(
+    tree: DraftedTree,
+    target: Tensor,
+    uniforms: Tensor | None = None,
+    *,
+    beta: int = 5,
+    tolerance: float = 3.0,
+) -> Judged:
+    """Judge a tree.
+
+    Args:
+        tree: the drafted nodes.
+        target: logits `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        uniforms: unused.
+        beta: how many first choices may pass.
+        tolerance: largest difference of log-probabilities to the first choice, nats.
+    """
+    above = tree.parent_tensor() + 1
+    own = of_nodes(tree, target)
+    rows = target.gather(1, above[:, :, None].expand(-1, -1, target.shape[2]))
+    tokens = torch.arange(target.shape[2], device=target.device)
+    # Among equal logits the lower token id counts as likelier, as everywhere.
+    better = (rows > own[:, :, None]) | (
+        (rows == own[:, :, None]) & (tokens < tree.tokens[:, :, None])
+    )
+    passed = (better.sum(-1) < beta) & (rows.amax(-1) - own <= tolerance)
+    score = own - target.logsumexp(-1).gather(1, above)
+    return deepest(tree, passed, score, target.argmax(-1))
+
+
+accept_vectorised = accept
+
+
+def accept_reference(
+    tree: DraftedTree,
+    target: Tensor,
+    uniforms: Tensor | None = None,
+    *,
+    beta: int = 5,
+    tolerance: float = 3.0,
+) -> Judged:
+    """`accept`, node by node."""
+
+    def passes(row: int, parent: int, token: int) -> bool:
+        logits = target[row, parent + 1]
+        ranked = logits.sort(descending=True, stable=True).indices[:beta].tolist()
+        return token in ranked and bool(logits.max() - logits[token] <= tolerance)
+
+    def score(row: int, parent: int, token: int) -> float:
+        logits = target[row, parent + 1]
+        return float(logits[token] - logits.logsumexp(-1))
+
+    return deepest_reference(tree, passes, score, target.argmax(-1))

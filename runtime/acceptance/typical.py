@@ -1,0 +1,74 @@
+"""Rule `typical`: a node passes when the target finds its token typical.
+
+x passes where p(x) > min(epsilon, delta exp(-H)), H = -sum p ln(p + 1e-5); the longest path of
+nodes that pass is kept, among equals the one of the highest product of p, and the bonus is the
+target's first choice after it. Lossy at every temperature above 0: what passes is emitted with the
+draft's probability, what does not is replaced by the first choice. At temperature 0 it is `greedy`.
+
+Source: Cai et al. 2024, Medusa, arXiv 2401.10774, with the defaults of `medusa_generate` (some of
+its helper functions have the two swapped). There the first token of a round is the first choice
+too: here it is the bonus of the round before.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes
+from specplan.runtime.acceptance.tree import DraftedTree, Judged
+
+TARGET = "law"
+"""What `target` holds."""
+
+
+def accept(
+    tree: DraftedTree,
+    target: Tensor,
+    uniforms: Tensor | None = None,
+    *,
+    epsilon: float = 0.09,
+    delta: float = 0.3,
+) -> Judged:
+    """Judge a tree.
+
+    Args:
+        tree: the drafted nodes.
+        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        uniforms: unused.
+        epsilon: a probability above it always passes.
+        delta: factor of exp(-H).
+    """
+    mass = of_nodes(tree, target)
+    least = threshold(target, epsilon, delta).gather(1, tree.parent_tensor() + 1)
+    return deepest(tree, mass > least, mass.log(), target.argmax(-1))
+
+
+accept_vectorised = accept
+
+
+def threshold(law: Tensor, epsilon: float, delta: float) -> Tensor:
+    """What a probability must exceed, `[...]`, under laws `[..., V]`."""
+    entropy = -(law * (law + 1e-5).log()).sum(-1)
+    return (delta * (-entropy).exp()).clamp(max=epsilon)
+
+
+def accept_reference(
+    tree: DraftedTree,
+    target: Tensor,
+    uniforms: Tensor | None = None,
+    *,
+    epsilon: float = 0.09,
+    delta: float = 0.3,
+) -> Judged:
+    """`accept`, node by node."""
+
+    def passes(row: int, parent: int, token: int) -> bool:
+        law = target[row, parent + 1]
+        entropy = -(law * torch.log(law + 1e-5)).sum()
+        return bool(law[token] > min(epsilon, delta * float(torch.exp(-entropy))))
+
+    def score(row: int, parent: int, token: int) -> float:
+        return float(target[row, parent + 1, token].log())
+
+    return deepest_reference(tree, passes, score, target.argmax(-1))

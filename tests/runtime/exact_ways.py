@@ -1,0 +1,257 @@
+"""All ways in which each rule judges a draft, in fractions, written from the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from math import exp, log, prod
+from typing import Any
+
+from tests.runtime.exact import EDGE, Case, Law, Laws, Way, Ways, normalise, path_tokens, proposal
+
+Tokens = tuple[int, ...]
+Used = dict[int, Fraction]
+
+
+def recursive_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+    """Sibling by sibling, the residual without what was rejected."""
+    return _below(case, tokens, -1, (), {}, _judge_recursively)
+
+
+def deterministic_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+    """The same, with every child a point."""
+    return recursive_ways(replace(case, points=dict(enumerate(tokens))), tokens)
+
+
+def k_seq_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+    """Scanned in order under one level."""
+    return _below(case, tokens, -1, (), {}, _judge_by_level)
+
+
+Child = tuple[Fraction, int | None, Law, Used]
+"""One way to judge siblings: weight, the accepted one, what is left of the law, uniforms."""
+
+
+def _below(
+    case: Case, tokens: Tokens, here: int, path: Tokens, used: Used, judge: Any
+) -> Iterator[Way]:
+    law = case.target(path_tokens(case, tokens, here))
+    for weight, chosen, left, more in judge(case, tokens, here, law):
+        if chosen is None:
+            for way in _bonus(case, left, path, used | more):
+                yield weight * way[0], *way[1:]
+        else:
+            for way in _below(case, tokens, chosen, (*path, chosen), used | more, judge):
+                yield weight * way[0], *way[1:]
+
+
+def _bonus(case: Case, law: Law, path: Tokens, used: Used) -> Iterator[Way]:
+    """The bonus drawn from a law by the last number."""
+    for token, inside in _drawn(law):
+        yield law[token], path, token, {**used, len(case.parents): inside}
+
+
+def _drawn(law: Law) -> Iterator[tuple[int, Fraction]]:
+    """Every token of a law with a number that draws it."""
+    for token, mass in enumerate(law):
+        if mass:
+            yield token, sum(law[:token], Fraction(0)) + mass / 2
+
+
+def _children(case: Case, here: int) -> list[int]:
+    return [n for n, parent in enumerate(case.parents) if parent == here and n not in case.dead]
+
+
+def _judge_recursively(case: Case, tokens: Tokens, here: int, law: Law) -> Iterator[Child]:
+    weight, used = Fraction(1), {}
+    for node in _children(case, here):
+        drawn = proposal(case, tokens, node)
+        chance = min(Fraction(1), law[tokens[node]] / drawn[tokens[node]])
+        if chance > 0:
+            yield weight * chance, node, law, {**used, node: chance * (1 - EDGE)}
+        if chance == 1:
+            return
+        used[node] = chance + (1 - chance) * EDGE
+        weight *= 1 - chance
+        law = normalise([max(Fraction(0), r - d) for r, d in zip(law, drawn, strict=True)])
+    yield weight, None, law, used
+
+
+def _judge_by_level(case: Case, tokens: Tokens, here: int, law: Law) -> Iterator[Child]:
+    children = _children(case, here)
+    if not children:
+        yield Fraction(1), None, law, {}
+        return
+    drawn = proposal(case, tokens, children[0])
+    level = acceptance_level(law, drawn, len(children))
+    kept = [min(q, p / level) for p, q in zip(law, drawn, strict=True)]
+    beta = sum(kept, Fraction(0))
+    taken = 1 - (1 - beta) ** len(children)
+    weight, used = Fraction(1), {}
+    for node in children:
+        chance = min(Fraction(1), law[tokens[node]] / (level * drawn[tokens[node]]))
+        if chance > 0:
+            yield weight * chance, node, law, {**used, node: chance * (1 - EDGE)}
+        if chance == 1:
+            return
+        used[node] = chance + (1 - chance) * EDGE
+        weight *= 1 - chance
+    left = [p - k * taken / beta if beta else p for p, k in zip(law, kept, strict=True)]
+    yield weight, None, normalise(left), used
+
+
+@cache
+def acceptance_level(law: Law, drawn: Law, count: int) -> Fraction:
+    """The level of K-SEQ to 2^-40 of its interval, from above."""
+    low, high = Fraction(1), Fraction(count)
+    for _ in range(40):
+        middle = (low + high) / 2
+        beta = sum((min(q, p / middle) for p, q in zip(law, drawn, strict=True)), Fraction(0))
+        if 1 - (1 - beta) ** count > middle * beta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def naive_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+    """The target draws; where a child holds its draw, the walk goes on there."""
+
+    def walk(here: int, path: Tokens, used: Used) -> Iterator[Way]:
+        law = case.target(path_tokens(case, tokens, here))
+        for token, inside in _drawn(law):
+            now = {**used, here + 1: inside}
+            hit = next((n for n in _children(case, here) if tokens[n] == token), None)
+            if hit is None:
+                yield law[token], path, token, now
+            else:
+                for weight, *rest in walk(hit, (*path, hit), now):
+                    yield law[token] * weight, *rest  # type: ignore[misc]
+
+    return walk(-1, (), {})
+
+
+def lenient_ways(lenience: Fraction) -> Ways:
+    """Token by token, q times the lenience in the comparison."""
+
+    def judge(case: Case, tokens: Tokens, here: int, law: Law) -> Iterator[Child]:
+        children = _children(case, here)
+        if not children:
+            yield Fraction(1), None, law, {}
+            return
+        (node,) = children
+        drawn = proposal(case, tokens, node)
+        chance = min(Fraction(1), law[tokens[node]] / (lenience * drawn[tokens[node]]))
+        if chance > 0:
+            yield chance, node, law, {node: chance * (1 - EDGE)}
+        if chance < 1:
+            left = [max(Fraction(0), p - q) for p, q in zip(law, drawn, strict=True)]
+            yield 1 - chance, None, normalise(left), {node: chance + (1 - chance) * EDGE}
+
+    return lambda case, tokens: _below(case, tokens, -1, (), {}, judge)
+
+
+def mixed_ways(mixture: Callable[[Law, Law], Law]) -> Ways:
+    """A chain judged token by token against a mixture of both laws."""
+
+    def ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+        return recursive_ways(replace(case, target=mixed(case, mixture)), tokens)
+
+    return ways
+
+
+def mixed(case: Case, mixture: Callable[[Law, Law], Law]) -> Laws:
+    """The law that a mixture emits: the target's own after the last node of a chain."""
+
+    def law(context: Tokens) -> Law:
+        p = case.target(context)
+        return mixture(p, case.draft(context)) if len(context) < len(case.parents) else p
+
+    return law
+
+
+def contrasted(p: Law, q: Law, alpha: Fraction = Fraction(1, 10)) -> Law:
+    """p^2 / q on the plausible tokens: the contrast of strength 1."""
+    least = alpha * max(p)
+    return normalise([x * x / y if x >= least else Fraction(0) for x, y in zip(p, q, strict=True)])
+
+
+def deferred(p: Law, q: Law, alpha: Fraction = Fraction(1, 10)) -> Law:
+    """q where it is as sure as p."""
+    apart = sum((abs(x - y) for x, y in zip(p, q, strict=True)), Fraction(0)) / 2
+    return p if max(q) < max(p) - alpha * apart else q
+
+
+def passing_ways(passes: Callable[[Law, int], bool]) -> Ways:
+    """The longest path of nodes that pass, the likeliest among equals; then the first choice."""
+
+    def ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+        best, most = (0, Fraction(0), 0), ()
+        standing: dict[int, tuple[Tokens, Fraction]] = {-1: ((), Fraction(1))}
+        for node, parent in enumerate(case.parents):
+            law = case.target(path_tokens(case, tokens, parent))
+            if parent in standing and node not in case.dead and passes(law, tokens[node]):
+                path, mass = standing[parent]
+                standing[node] = (*path, node), mass * law[tokens[node]]
+                if (rank := (len(path) + 1, standing[node][1], -node)) > best:
+                    best, most = rank, standing[node][0]
+        law = case.target(path_tokens(case, tokens, most[-1] if most else -1))
+        yield Fraction(1), most, law.index(max(law)), {}
+
+    return ways
+
+
+def typical(law: Law, token: int) -> bool:
+    """Medusa's criterion at its defaults."""
+    entropy = -sum(float(p) * log(float(p) + 1e-5) for p in law)
+    return law[token] > min(0.09, 0.3 * exp(-entropy))
+
+
+def among_the_first(beta: int, tolerance: float) -> Callable[[Law, int], bool]:
+    """SpecDec's criterion."""
+
+    def passes(law: Law, token: int) -> bool:
+        ranked = sorted(range(len(law)), key=lambda x: (-law[x], x))[:beta]
+        return token in ranked and float(law[token]) >= exp(-tolerance) * float(max(law))
+
+    return passes
+
+
+def not_too_unlikely(threshold: float) -> Callable[[Law, int], bool]:
+    """BiLD's criterion."""
+    return lambda law, token: float(law[token]) >= exp(-threshold) or token == law.index(max(law))
+
+
+def block_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+    """Ways to judge a chain by arXiv 2403.10444: all nodes throw coins, the last success counts."""
+    size = next((node for node in range(len(tokens)) if node in case.dead), len(tokens))
+    target = [case.target(tokens[:place]) for place in range(size + 1)]
+    draft = [proposal(case, tokens, node) for node in range(size)]
+    reached, coins = [Fraction(1)], []
+    for node in range(size):
+        ratio = target[node][tokens[node]] / draft[node][tokens[node]]
+        reached.append(min(reached[-1] * ratio, Fraction(1)))
+    surplus = [
+        [max(Fraction(0), at * p - q) for p, q in zip(target[place], draft[place], strict=True)]
+        for place, at in enumerate(reached[:-1])
+    ]
+    for place in range(1, size + 1):
+        left = sum(surplus[place]) if place < size else Fraction(0)
+        whole = left + 1 - reached[place]
+        coins.append(reached[place] if place == size else left / whole if whole else Fraction(1))
+    for thrown in product((False, True), repeat=size):
+        weight = prod((c if won else 1 - c for c, won in zip(coins, thrown, strict=True)), start=1)
+        kept = max((node + 1 for node, won in enumerate(thrown) if won), default=0)
+        residual = target[kept] if kept == size else surplus[kept]
+        if not weight:
+            continue
+        law = normalise(residual)
+        used = {
+            node: coin * (1 - EDGE) if won else coin + (1 - coin) * EDGE
+            for node, (coin, won) in enumerate(zip(coins, thrown, strict=True))
+        }
+        for way in _bonus(case, law, tuple(range(kept)), used):
+            yield weight * way[0], *way[1:]
