@@ -13,8 +13,8 @@ from specplan.cost_models.beam_pools import BeamPool, read_pool
 from specplan.cost_models.round_types import round_types
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Pick, Repeat
-from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk
+from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Pick, Repeat, Update
+from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, walk
 from specplan.ir.types import NodesType, PathType, TreeType
 
 Span = tuple[int, int] | None
@@ -95,6 +95,8 @@ class RoundDemands:
             numbers within the round.
         early_stops: some loop may stop before its last trip.
         pool: how the judged tree grows where a beam grows it, else None.
+        looked_up: levels and nodes of the judged tree where one lookup merged it from what a source
+            found, else None.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
@@ -102,6 +104,7 @@ class RoundDemands:
     not_run: Mapping[str, tuple[int, ...]] | None
     early_stops: bool
     pool: BeamPool | None = None
+    looked_up: tuple[int, int] | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -123,7 +126,20 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
         _not_run(types, judged[-1].nodes if judged else 0),
         any(op.body.until is not None for op in loops),
         read_pool(types),
+        _looked_up(types),
     )
+
+
+def _looked_up(types: RoundTypes) -> tuple[int, int] | None:
+    """Levels and nodes of a judged tree that one lookup below the root gave."""
+    judged = [step.op for step in types.steps if isinstance(step.op, Accept)]
+    for step in types.steps:
+        if isinstance(step.op, Lookup) and [op.tree for op in judged] == [*step.op.results]:
+            before, (found,) = step.reads[step.op.tree], step.gives
+            assert isinstance(before, TreeType) and isinstance(found, TreeType)
+            if not before.nodes and found.parents is None:
+                return step.op.length, found.nodes
+    return None
 
 
 @dataclass
@@ -137,7 +153,14 @@ class _Reader:
             self.demands.append(self.forward(step.op, step))
         else:
             name, width = op_size(step)
+            if isinstance(step.op, Lookup | Update):
+                name = self.with_source(name, step.op.source)
             self.demands.append(OpDemand(step.op, name, width, step.conditional, step.lane))
+
+    def with_source(self, name: str, source: str) -> str:
+        """The name of an op on a source, with what kind of source it is; the text has none."""
+        state = next((state for state in self.plan.states if state.name == source), None)
+        return f"{name}:{state.kind.name}" if isinstance(state, SourceState) else name
 
     def forward(self, op: Forward, step: Step) -> ForwardDemand:
         root, drafted = forward_nodes(step)
@@ -205,7 +228,9 @@ def op_size(step: Step) -> tuple[str, int]:
             assert isinstance(tree, TreeType)
             return "pick:best", tree.nodes if op.of == "all" else tree.newest_count
         case Lookup():
-            return op.keyword, op.length
+            before = step.reads[op.tree]
+            assert isinstance(before, TreeType) and isinstance(given, TreeType)
+            return op.keyword, max(1, given.nodes - before.nodes)
         case Commit():
             path = step.reads[op.path]
             assert isinstance(path, PathType)

@@ -81,13 +81,15 @@ def read_drafting(
         return Drafting(demands, (), (), None)
     if acceptance is None:
         return Unpriced("", "the plan drafts, and no acceptance profile is given")
+    if acceptance.pools is not None and demands.looked_up is not None:
+        return _looked_up(demands, acceptance, *demands.looked_up)
     if acceptance.pools is not None:
         return _grown_by_beam(demands, acceptance, acceptance.pools)
     if tree.parents is None or tree.ranks is None:
         return Unpriced(
             "",
             "trees whose shape depends on data have an acceptance law only where a beam grows them "
-            "and the profile is of that beam: run `specplan profile acceptance`",
+            "or a source gives them, and the profile is of that: run `specplan profile acceptance`",
         )
     return Drafting(demands, tree.parents, tree.ranks, acceptance)
 
@@ -113,6 +115,16 @@ def _grown_by_beam(
         acceptance.of_pool(tree.layers, tree.nodes),
         {tree.cache: share},
     )
+
+
+def _looked_up(
+    demands: RoundDemands, acceptance: AcceptanceProfile, length: int, nodes: int
+) -> Drafting | Unpriced:
+    """A tree merged from what a source found, whose acceptance was measured in such trees."""
+    if acceptance.pools is None or acceptance.pools.layers < length:
+        return Unpriced("", f"the profile knows no looked-up trees of {length} levels")
+    path = tuple(range(-1, length - 1))
+    return Drafting(demands, path, (0,) * length, acceptance.of_pool(length, nodes), {})
 
 
 def lag_probabilities(

@@ -30,6 +30,7 @@ class Capabilities:
         ops: keywords of the ops it runs.
         limits: (op keyword, field) -> the values it takes there; fields not named here are free.
         states: keywords of the states it keeps.
+        sources: names of the sources it can look up beside the text.
         single: (op keyword, field) of list fields that hold one item at most.
         shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
     """
@@ -37,6 +38,7 @@ class Capabilities:
     backend: str
     ops: frozenset[str]
     states: frozenset[str]
+    sources: frozenset[str] = frozenset()
     limits: Mapping[tuple[str, str], tuple[Any, ...]]
     single: frozenset[tuple[str, str]] = frozenset()
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
@@ -125,8 +127,9 @@ def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
             reason = "it keeps whole caches only"
         elif isinstance(state, TrackState) and not isinstance(state.layer, int):
             reason = "it keeps hidden states of one numbered layer only"
-        elif isinstance(state, SourceState):
-            reason = "it looks up @text only"
+        elif isinstance(state, SourceState) and state.kind.name not in capabilities.sources:
+            known = ", ".join(("@text", *sorted(capabilities.sources)))
+            reason = f"it looks up {known} only"
         if reason is not None:
             found.append(Refusal(capabilities.backend, f"state @{state.name}", reason))
     if plan.row_groups:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from specplan.measure.own_drafts import TeacherText
 from specplan.measure.pools import pool_places
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
+from specplan.measure.source_replay import SourceReplay
 from specplan.measure.teacher import (
     greedy_ranks,
     lookup_lengths,
@@ -33,6 +35,7 @@ from specplan.measure.teacher import (
 )
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import (
+    DRAFT_SOURCES,
     MOST_SKIPPED_DRAFT,
     ProblemFacts,
     Proposer,
@@ -108,19 +111,25 @@ class _Growing:
         key: what the profile is about.
         path: its file.
         known: accepted ranks, lengths, or places in pools, by the prompt's name.
+        replay: the source that drafts, where one does that is declared.
     """
 
     bench: Workbench
     key: AcceptanceKey
     path: Path
     known: Rows
+    replay: SourceReplay | None = None
 
     @classmethod
     def open(cls, bench: Workbench, facts: ProblemFacts, proposer: str) -> _Growing:
         """Go on with what an earlier run stored."""
         key = acceptance_key(bench.problem, facts.shapes, proposer)
         path = _path(bench, key)
-        return cls(bench, key, path, _read(path, key))
+        replay = None
+        if proposer in DRAFT_SOURCES:
+            vocabulary = bench.models["target"].vocab_size
+            replay = SourceReplay(DRAFT_SOURCES[proposer], vocabulary, bench.problem.datastore)
+        return cls(bench, key, path, _read(path, key), replay)
 
     def grow(
         self,
@@ -136,6 +145,10 @@ class _Growing:
             if prompt.id not in self.known and output:
                 self.known[prompt.id] = self._trace(prompt, output, index, states)
                 self.profile(prompts).save(self.path)
+            elif self.replay is not None and output:
+                text, start = [*prompt.tokens, *output], len(prompt.tokens)
+                logits = partial(self._logits, prompt.id, text, start, states)
+                self.replay.remember(prompt.id, text, start, logits)
 
     def _trace(
         self, prompt: TokenPrompt, output: tuple[int, ...], index: int, states: States
@@ -143,6 +156,9 @@ class _Growing:
         """Accepted rank, length of a chain, or places in pools, at every position."""
         bench, key = self.bench, self.key
         text, start = [*prompt.tokens, *output], len(prompt.tokens)
+        logits = partial(self._logits, prompt.id, text, start, states)
+        if self.replay is not None:
+            return self.replay.trace(prompt.id, text, start, logits)
         if key.match is not None:
             return tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
         role = Proposer.read(key.proposer).role
@@ -155,11 +171,16 @@ class _Growing:
         draft = text_logits(bench.models[role], text, start, key.layers)
         if key.temperature == 0.0:
             return tuple(greedy_ranks(draft, list(output), MOST_RANKS))
-        target = bench.models["target"]
-        if prompt.id not in states:
-            states[prompt.id] = text_states(target, text, start)
         most = 1 if key.how == "draw" else MOST_RANKS
-        return tuple(sampled_ranks(target.logits(states[prompt.id][None])[0], draft, request, most))
+        return tuple(sampled_ranks(logits(), draft, request, most))
+
+    def _logits(self, name: str, text: list[int], start: int, states: States) -> Tensor:
+        """The target's own along a text, `[n - start, V]`."""
+        target = self.bench.models["target"]
+        if name not in states:
+            states[name] = text_states(target, text, start)
+        found: Tensor = target.logits(states[name][None])[0]
+        return found
 
     def profile(self, prompts: list[TokenPrompt], **more: float) -> AcceptanceProfile:
         """As far as it has grown, prompts in the order of the file."""
@@ -190,7 +211,7 @@ def _read(path: Path, key: AcceptanceKey) -> Rows:
     if not path.is_file():
         return {}
     stored = AcceptanceProfile.load(path)
-    deep = stored.pools is None or stored.pools.layers == POOL_LAYERS
+    deep = stored.pools is None or stored.pools.layers == _layers(key)
     if stored.key != key or not deep:
         raise UsageError(
             "the stored profile is about something else",
@@ -199,6 +220,12 @@ def _read(path: Path, key: AcceptanceKey) -> Rows:
         )
     rows = (tuple(row) for row in stored.traces)
     return dict(zip(stored.provenance["prompts"], rows, strict=True))
+
+
+def _layers(key: AcceptanceKey) -> int:
+    """Levels of the trees of which pools tell."""
+    source = DRAFT_SOURCES.get(key.proposer)
+    return POOL_LAYERS if source is None else source.longest
 
 
 def _profile(
@@ -223,8 +250,9 @@ def _profile(
         "versions": versions(),
         **more,
     }
-    if key.beam is not None:
-        return AcceptanceProfile(key, pools=Pools(POOL_LAYERS, rows), provenance=provenance)
-    if key.how == "given" or key.skip:
+    source = DRAFT_SOURCES.get(key.proposer)
+    if key.beam is not None or (source is not None and source.evidence == "pools"):
+        return AcceptanceProfile(key, pools=Pools(_layers(key), rows), provenance=provenance)
+    if (key.how == "given" or key.skip) and (source is None or source.evidence == "lengths"):
         return AcceptanceProfile(key, lengths=rows, provenance=provenance)
     return AcceptanceProfile(key, ranks=rows, provenance=provenance)

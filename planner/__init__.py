@@ -6,6 +6,7 @@ The names below are the planner's front; other packages use nothing else of it.
 from __future__ import annotations
 
 from specplan.planner.candidates import Candidate
+from specplan.planner.draft_sources import DRAFT_SOURCES, DraftSource
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts
@@ -33,11 +34,13 @@ from specplan.planner.who_drafts import (
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
+    "DRAFT_SOURCES",
     "MOST_SKIPPED_DRAFT",
     "PLAIN",
     "TEXT_PROPOSER",
     "Candidate",
     "DraftPrices",
+    "DraftSource",
     "Family",
     "Method",
     "Options",

@@ -13,6 +13,7 @@ from specplan.cost_models.timing.device import Device, load_device
 from specplan.ir.capabilities import Judge
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
+from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.objectives import Load, Objective
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
@@ -105,7 +106,7 @@ class ProblemFacts:
     def missing_profile(self, proposer: str) -> str:
         """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
         found = Proposer.read(proposer)
-        measurable = (TEXT_PROPOSER, *self.drafts)
+        measurable = (TEXT_PROPOSER, *DRAFT_SOURCES, *self.drafts)
         if found.role not in measurable and not found.is_part:
             return (
                 f'the acceptance of "{proposer}" is not known and cannot be measured here: give a '

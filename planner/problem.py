@@ -166,7 +166,13 @@ class Problem(Strict):
     sources: tuple[str, ...] = Field(
         default=("prompt_lookup",),
         description='What may draft beside models: "prompt_lookup", "mtp" (the target\'s own '
-        'modules), "suffix" (past outputs).',
+        'modules), "suffix" and "trie" (past outputs), "ngram" and "automaton" (the request\'s own '
+        'text), "adjacency" (the target\'s own last choices), "datastore" (a corpus).',
+    )
+    datastore: Path | None = Field(
+        default=None,
+        description='Folder made by `specplan datastore build`, for the source "datastore"; '
+        "relative to the problem file.",
     )
     methods: tuple[str, ...] | None = Field(
         default=None,
@@ -241,6 +247,7 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
             "workload": workload,
             "device": device,
             "acceptance": {name: absolute(path) for name, path in problem.acceptance.items()},
+            "datastore": absolute(problem.datastore),
             "profiles": absolute(problem.profiles),
         }
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import UsageError
+from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.proposer import Proposer
@@ -49,11 +50,18 @@ def acceptance_key(
         top_k=workload.top_k,
         top_p=float(workload.top_p),
         how=_how(problem, found, shape),
-        match=LOOKUP_MATCH if proposer == TEXT_PROPOSER else None,
+        match=_match(proposer),
         layers=found.layers,
         beam=found.beam,
         skip=found.skips.words,
     )
+
+
+def _match(proposer: str) -> tuple[int, int] | None:
+    """Suffixes that are looked up; None for models."""
+    if proposer == TEXT_PROPOSER:
+        return LOOKUP_MATCH
+    return DRAFT_SOURCES[proposer].match if proposer in DRAFT_SOURCES else None
 
 
 def _how(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> How:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from specplan.cost_models.shapes.drafter_shapes import is_drafter_folder
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.proposer import Proposer
@@ -52,12 +53,12 @@ def proposers(problem: Problem, shapes: Mapping[str, ModelShape] | None = None) 
 def measured_here(problem: Problem) -> Problem:
     """The problem without the proposers whose acceptance can only be given.
 
-    Drafters that read hidden states do not run here, and of sources only the text does.
+    Drafters that read hidden states do not run here, nor do the target's own modules.
     """
     unmeasured = {
         source
         for method in discover_methods().values()
-        if not set(method.source_proposers) <= {TEXT_PROPOSER}
+        if not set(method.source_proposers) <= {TEXT_PROPOSER, *DRAFT_SOURCES}
         for source in method.sources
     }
     models = problem.models.model_copy(

@@ -27,8 +27,8 @@ RANKS = 16
 def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
     """Trees of a drafter that some load may be served best by, each once, smaller ones first.
 
-    Chains are left out. Where the device has no price for some width, every size and depth is
-    proposed.
+    The drafter is a model or a source. Chains are left out. Where the device has no price for some
+    width, every size and depth is proposed.
     """
     table = AcceptanceTable.of_hazard(facts.profiles[draft].hazard, DEPTH, RANKS)
     objective = TreeObjective(table, max(NODES), DEPTH)
@@ -51,12 +51,16 @@ def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iter
 
 
 def _round_times(facts: ProblemFacts, draft: str, batch: int, context: float) -> RoundTimes:
-    """Seconds of the parts of a round; judging and bookkeeping are left to the search."""
+    """Seconds of the parts of a round; judging and bookkeeping are left to the search.
+
+    Tokens that no model drafts are taken to come at once.
+    """
     sizes, widths = np.arange(1, max(NODES) + 2), np.arange(1, max(NODES) + 1)
-    return RoundTimes(
-        _forward_seconds(facts, facts.target, batch, sizes, context),
-        _forward_seconds(facts, facts.shape(draft), batch, widths, context),
-    )
+    drafter = facts.shapes.get(draft)
+    drafting = np.zeros(len(widths))
+    if drafter is not None:
+        drafting = _forward_seconds(facts, drafter, batch, widths, context)
+    return RoundTimes(_forward_seconds(facts, facts.target, batch, sizes, context), drafting)
 
 
 def _forward_seconds(

@@ -17,6 +17,7 @@ from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.use import shared_sources
 
 
 class ReferenceBackend:
@@ -65,12 +66,13 @@ class ReferenceBackend:
 
 
 class ReferenceExecutable:
-    """A plan bound to its models."""
+    """A plan bound to its models, and to what its sources learned of requests of all batches."""
 
     def __init__(self, plan: Plan, models: Mapping[str, CausalModel]) -> None:
         self.plan = plan
         self.models = dict(models)
         self.speculative = speculative_slots(plan)
+        self.shared = shared_sources(plan, models["target"].vocab_size)
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> ReferenceSession:
         """Begin a batch: check the requests and make room for them.
@@ -83,7 +85,9 @@ class ReferenceExecutable:
             UsageError: names the request and what is wrong with it.
         """
         self._check(requests)
-        return ReferenceSession(self.plan, self.models, requests, self.speculative, capacity)
+        return ReferenceSession(
+            self.plan, self.models, requests, self.shared, self.speculative, capacity
+        )
 
     def _check(self, requests: Sequence[Request]) -> None:
         if not requests:

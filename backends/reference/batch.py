@@ -11,6 +11,7 @@ from specplan.backends.reference.caches import CacheUse, TrackUse
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
+from specplan.runtime.sources.use import SourceUse
 
 
 class Batch:
@@ -24,6 +25,7 @@ class Batch:
         starts: tokens of text per row when the round began.
         caches: by the name of the cache state.
         tracks: by the name of the track state.
+        sources: by the name of the source state.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class Batch:
         models: Mapping[str, CausalModel],
         caches: Mapping[str, str],
         tracks: Mapping[str, str],
+        sources: Mapping[str, SourceUse],
         speculative: int,
         capacity: int | None,
     ) -> None:
@@ -66,11 +69,16 @@ class Batch:
             )
             for name, model in tracks.items()
         }
+        self.sources = dict(sources)
 
     @property
     def size(self) -> int:
         """Rows."""
         return len(self.requests)
+
+    def emitted(self, row: int) -> bool:
+        """Whether a row's text grew in this round."""
+        return self.lengths[row] > self.starts[row]
 
     def begin_round(self) -> None:
         """Forget the drafted nodes of the last round."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specplan.backends.reference.shapes import shape_refusals
 from specplan.ir.capabilities import Capabilities
+from specplan.runtime.sources.registry import RUNNABLE
 
 CAPABILITIES = Capabilities(
     backend="reference",
@@ -12,6 +13,7 @@ CAPABILITIES = Capabilities(
             "root",
             "grow",
             "lookup",
+            "update",
             "pick",
             "prune",
             "forward",
@@ -23,14 +25,12 @@ CAPABILITIES = Capabilities(
             "segment",
         ]
     ),
-    states=frozenset({"cache", "track"}),
+    states=frozenset({"cache", "track", "source"}),
+    sources=RUNNABLE,
     limits={
         ("grow", "how"): ("best", "draw", "draw_distinct"),
         ("grow", "keep"): (None,),
         ("grow", "law"): ("request",),
-        ("lookup", "source"): ("text",),
-        ("lookup", "children"): (1,),
-        ("lookup", "nodes"): (None,),
         ("pick", "of"): ("newest", "all"),
         ("pick", "at"): (None,),
         ("pick", "by"): ("path",),

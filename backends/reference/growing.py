@@ -1,4 +1,4 @@
-"""The ops that grow trees: `grow` from rows, `lookup` from the text.
+"""The op that grows trees from rows.
 
 A node's path score is the sum of log-probabilities along its path, of the rows that its tokens
 were ranked by, as they are: at temperature 1 and with no token left out, whatever the request asks
@@ -15,9 +15,8 @@ from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
-from specplan.ir.ops import Grow, Lookup
+from specplan.ir.ops import Grow
 from specplan.runtime.sampling import best, draw, draw_distinct, law
-from specplan.runtime.sources.ngram import lookup_batch
 
 
 def grow(
@@ -71,25 +70,6 @@ def grow(
         law_index=(*tree.law_index, *index),
         distinct=op.how == "draw_distinct",
     )
-
-
-def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes) -> Tree:
-    """A chain below the root: what followed the text's last tokens earlier in it."""
-    shortest, longest = (op.match[0], op.match[-1]) if op.match else (1, 3)
-    tokens, counts = lookup_batch(
-        batch.text.cpu().numpy(),
-        batch.length_tensor().cpu().numpy(),
-        shortest=shortest,
-        longest=longest,
-        length=op.length,
-    )
-    found = torch.from_numpy(tokens).to(batch.device)
-    live = torch.arange(op.length)[None] < torch.from_numpy(counts)[:, None]
-    grown, below = tree, at
-    for level in range(op.length):
-        grown = _extended(grown, below, (1,), found[:, level : level + 1])
-        below = Nodes(grown, grown.newest)
-    return replace(grown, live=live.to(batch.device), newest=tuple(range(tree.size, grown.size)))
 
 
 def _firsts(ranked: Tensor, counts: tuple[int, ...]) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import choosing, growing, judging
+from specplan.backends.reference import choosing, growing, judging, looking
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.forward import Stretch, run_forward
 from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree
@@ -29,6 +29,7 @@ from specplan.ir.ops import (
     Root,
     Segment,
     Uniform,
+    Update,
 )
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.types import ROOT
@@ -36,6 +37,8 @@ from specplan.ir.values import State, Value
 from specplan.runtime.executable import Observer, StepResult, forward_variant
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.source import Source
+from specplan.runtime.sources.use import sources_of_batch
 from specplan.runtime.uniforms import uniforms
 
 T = TypeVar("T")
@@ -60,6 +63,7 @@ class ReferenceSession:
         plan: Plan,
         models: Mapping[str, CausalModel],
         requests: Sequence[Request],
+        shared: Mapping[str, Source],
         speculative: int,
         capacity: int | None,
     ) -> None:
@@ -72,7 +76,8 @@ class ReferenceSession:
         self.plan = plan
         self.cache_models = caches
         self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
-        self.batch = Batch(requests, models, caches, tracks, speculative, capacity)
+        sources = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
+        self.batch = Batch(requests, models, caches, tracks, sources, speculative, capacity)
         self.emitted: Path | None = None
         self.trip = 0
         self.observer: Observer | None = None
@@ -97,7 +102,8 @@ class ReferenceSession:
         self.batch.done[row] = True
 
     def release(self) -> None:
-        """Free the caches."""
+        """Free the caches, and end the texts that sources learn."""
+        looking.close(self.batch)
         self.batch.caches.clear()
         self.batch.tracks.clear()
 
@@ -168,10 +174,17 @@ class ReferenceSession:
         scope[op.results[0]] = grown
 
     def lookup(self, op: Lookup, scope: Scope) -> None:
-        """Continuations of the text found in itself."""
+        """Continuations found in the text itself or in a source."""
         tree = _get(scope, op.tree, Tree)
-        self.observed = Observed(width=op.length)
-        scope[op.results[0]] = growing.lookup(self.batch, op, tree, _nodes(scope, op.at))
+        grown = looking.lookup(self.batch, op, tree, _nodes(scope, op.at))
+        self.observed = Observed(looking.kind(self.batch, op.source), width=grown.size - tree.size)
+        scope[op.results[0]] = grown
+
+    def update(self, op: Update, scope: Scope) -> None:
+        """Teach a source."""
+        rows = None if op.rows is None else _get(scope, op.rows, Rows)
+        self.observed = Observed(looking.kind(self.batch, op.source))
+        looking.update(self.batch, op, _get(scope, op.tree, Tree), rows)
 
     def pick(self, op: Pick, scope: Scope) -> None:
         """Some nodes of a tree."""
@@ -259,6 +272,7 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Root: ReferenceSession.root,
     Grow: ReferenceSession.grow,
     Lookup: ReferenceSession.lookup,
+    Update: ReferenceSession.update,
     Pick: ReferenceSession.pick,
     Prune: ReferenceSession.prune,
     Forward: ReferenceSession.forward,

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from specplan.backends.reference.node_runs import NodeRuns
+from specplan.backends.reference.source_shapes import lookup_reason, update_reason
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_models import continues_stack
 from specplan.ir.infer_trees import child_counts
-from specplan.ir.ops import Accept, Forward, Grow, Lookup, Pick, Prune
+from specplan.ir.ops import Accept, Forward, Grow, Lookup, Pick, Prune, Update
 from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
@@ -58,7 +59,9 @@ class _Walk:
                     self.tree = held.lineage
         match step.op:
             case Lookup() as op:
-                return self._lookup(op, step)
+                return lookup_reason(self.plan, op, step)
+            case Update() as op:
+                return update_reason(self.plan, op, step)
             case Grow() as op:
                 return self._grow(op, step)
             case Pick() as op:
@@ -69,12 +72,6 @@ class _Walk:
                 return self._forward(op, step)
             case Accept(target=target, tree=tree) if target is not None:
                 return self._rows_for(step.reads[target], nodes_of(step.reads, tree, "accept"))
-        return None
-
-    def _lookup(self, op: Lookup, step: Step) -> str | None:
-        tree = step.reads[op.tree]
-        if isinstance(tree, TreeType) and tree.nodes:
-            return "text is looked up below the root of an empty tree only"
         return None
 
     def _grow(self, op: Grow, step: Step) -> str | None:

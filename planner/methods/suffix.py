@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.profile import How
 from specplan.ir.plan import Plan
+from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
@@ -22,11 +23,10 @@ from specplan.planner.plan_text import judge, single_round_plan
 LENGTHS = (2, 3, 4, 6, 8, 12, 16, 24)
 BRANCHED_LENGTHS = (2, 4, 8)
 CONTINUATIONS = (2, 3, 4)
-LONGEST_MATCH = 24
-"""Depth of the suffix tree in tokens: vLLM's suffix_decoding_max_tree_depth."""
-CAPACITY = 1_000_000
-"""Tokens of past outputs kept: vLLM's suffix_decoding_corpus_tokens."""
 PROPOSER = "suffix"
+PAST = DRAFT_SOURCES[PROPOSER]
+"""Its longest match is vLLM's suffix_decoding_max_tree_depth, the tokens kept are its
+suffix_decoding_corpus_tokens."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,6 @@ class Suffix(Method[SuffixOptions]):
     paper: ClassVar[str] = "Oliaro et al. 2024, arXiv 2411.04975"
     sources: ClassVar[tuple[str, ...]] = ("suffix",)
     source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "given"}
-    runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[SuffixOptions] | Refusal]:
         """Chains of 2 to 24 tokens, and up to four continuations where their acceptance is told."""
@@ -78,17 +77,17 @@ class Suffix(Method[SuffixOptions]):
         return [*found, _family(trees, CONTINUATIONS, BRANCHED_LENGTHS)]
 
     def plan(self, facts: ProblemFacts, options: SuffixOptions) -> Plan:
-        """Look up, verify, accept, remember; a request without a match decodes one token."""
+        """Remember, look up, verify, accept; a request without a match decodes one token."""
         rule = None if facts.greedy else "recursive"
         several = f" children={options.continuations}" if options.continuations > 1 else ""
         body = (
             "%t0 = root\n"
-            f"%c = lookup @past %t0 at=%t0 match=[1, {LONGEST_MATCH}]{several} "
+            f"update @past %t0 last={PAST.last}\n"
+            f"%c = lookup @past %t0 at=%t0 match={list(PAST.match)}{several} "
             f"length={options.length}\n"
             + judge("%c", options.continuations * options.length, rule=rule)
-            + "\nupdate @past %c rows=%l"
         )
-        states = (f"@past = source log(capacity={CAPACITY}) scope=process",)
+        states = (PAST.declaration("past"),)
         return single_round_plan(
             facts, self.name, (), body, states=states, reproducible=facts.greedy
         )

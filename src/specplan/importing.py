@@ -42,13 +42,15 @@ def import_acceptance(
     from specplan.cost_models.acceptance.importers.base import ImportRequest
     from specplan.cost_models.acceptance.importers.registry import read_profile
     from specplan.cost_models.acceptance.profile import AcceptanceKey
+    from specplan.planner.draft_sources import DRAFT_SOURCES
 
+    looked_up = proposer in ("text", *DRAFT_SOURCES)
     key = AcceptanceKey(
         proposer,
         task=task,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
-        how="given" if proposer == "text" else "draw" if temperature > 0 else "best",
+        how="given" if looked_up else "draw" if temperature > 0 else "best",
     )
     return read_profile(path, ImportRequest(key, draft_tokens, rounds, select), format)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from specplan.ir.plan import Plan
 from specplan.planner.method import Family, discover_methods
-from tests.planner.example_facts import SEVEN_BILLION, example_facts
+from tests.planner.example_facts import SEVEN_BILLION, SOURCES, example_facts, source_profiles
 
 
 def every_kind(
@@ -18,7 +19,14 @@ def every_kind(
     Widths are no matter of a plan; `layers` is how many the target has.
     """
     target = SEVEN_BILLION | {"num_hidden_layers": layers}
-    facts = example_facts(folder, temperature=temperature, target=target)
+    facts = example_facts(
+        folder,
+        temperature=temperature,
+        target=target,
+        sources=["prompt_lookup", *SOURCES],
+    )
+    known = {**facts.profiles, **source_profiles(temperature)}
+    facts = replace(facts, profiles=known)
     for method in discover_methods().values():
         for family in method.choices(facts) if method.runnable else ():
             assert isinstance(family, Family), family

@@ -10,6 +10,7 @@ from typing import Any
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import Problem
@@ -90,6 +91,22 @@ def measured_profiles(
         for name in ("target-a1", "target-a1m1"):
             key = acceptance_key(problem, shapes, name)
             found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
+    return found
+
+
+SOURCES = tuple(DRAFT_SOURCES)
+
+
+def source_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
+    """Profiles of the sources that plans declare, from hazards or pools."""
+    found = {}
+    for word, source in DRAFT_SOURCES.items():
+        key = AcceptanceKey(word, temperature=temperature, how="given", match=source.match)
+        if source.evidence == "pools":
+            found[word] = AcceptanceProfile(key, pools=made_up_pools(source.longest))
+        else:
+            rates = [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]
+            found[word] = AcceptanceProfile.from_hazards(rates, key=key, trials=1000)
     return found
 
 

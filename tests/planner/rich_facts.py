@@ -13,12 +13,13 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.planner.facts import ProblemFacts
 from tests.planner.example_facts import (
     HAZARDS,
-    LOOKUP_HAZARDS,
     SHARED,
     SIXTY_EIGHT_MILLION,
+    SOURCES,
     example_facts,
     measured_profiles,
     profiles,
+    source_profiles,
 )
 
 SIZES = {
@@ -66,14 +67,13 @@ def drafter_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
     """Profiles of what cannot be measured here, from hazards of 1000 trials."""
     given: dict[str, Any] = {"temperature": temperature}
     keys = {name: AcceptanceKey(name, how="best", **given) for name in ("head", "flash", "mtp")}
-    keys["suffix"] = AcceptanceKey("suffix", how="given", **given)
     for name in ("target~512", "draft~256"):
         keys[name] = AcceptanceKey(name, how="draw" if temperature else "best", **given)
-    rates = {"suffix": [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]}
-    return {
-        name: AcceptanceProfile.from_hazards(rates.get(name, HAZARDS), key=key, trials=1000)
+    found = {
+        name: AcceptanceProfile.from_hazards(HAZARDS, key=key, trials=1000)
         for name, key in keys.items()
     }
+    return found | source_profiles(temperature)
 
 
 def rich_facts(
@@ -94,7 +94,7 @@ def rich_facts(
             "target": {"path": "target"},
             "drafts": [{"name": name, "path": name} for name in names],
         },
-        "sources": ["prompt_lookup", "mtp", "suffix"],
+        "sources": ["prompt_lookup", "mtp", *SOURCES],
     }
     facts = example_facts(
         folder,

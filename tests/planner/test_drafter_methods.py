@@ -20,6 +20,7 @@ from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import measured_here, proposers
+from tests.planner.example_facts import SOURCES
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
 
 CHAIN = """\
@@ -57,13 +58,13 @@ commit @flash_kv %e keep=text"""
 
 CONTINUATIONS = """\
 %t0 = root
+update @past %t0 last=1
 %c = lookup @past %t0 at=%t0 match=[1, 24] children=2 length=4
 %l = forward target %c cache=@kv pending=1
 %v = uniform 9 stream=accept
 %a = accept %c target=%l rule=recursive by=%v
 %e = emit %a
-commit @kv %e
-update @past %c rows=%l"""
+commit @kv %e"""
 
 
 def plan_of(facts: ProblemFacts, method: str, words: str) -> Plan:
@@ -154,7 +155,7 @@ def test_what_was_accepted_is_computed_anew(tmp_path: Path) -> None:
     assert seconds[1] > seconds[0]
 
 
-@pytest.mark.parametrize("method", ["eagle3", "mtp", "block_drafter", "suffix"])
+@pytest.mark.parametrize("method", ["eagle3", "mtp", "block_drafter"])
 def test_acceptance_must_be_given(method: str, tmp_path: Path) -> None:
     facts = rich_facts(tmp_path, given={})
     for family in discover_methods()[method].choices(facts):
@@ -177,18 +178,18 @@ def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path
     hows = {name: acceptance_key(facts.problem, facts.shapes, name).how for name in names}
     assert hows == {
         "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
-        "suffix": "given",
+        **dict.fromkeys(SOURCES, "given"),
     }  # fmt: skip
     named = {name: Proposer.read(name) for name in facts.profiles}
     found = {name for name, proposer in named.items() if not (proposer.skips or proposer.budget)}
     assert set(proposers(facts.problem, facts.shapes)) == found
 
 
-def test_only_models_and_the_text_are_measured_here(tmp_path: Path) -> None:
+def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:
     left = measured_here(rich_facts(tmp_path).problem)
-    assert proposers(left) == ("draft", "text")
+    assert set(proposers(left)) == {"draft", "text", *SOURCES}
     assert [draft.name for draft in left.models.drafts] == ["draft"]
-    assert left.sources == ("prompt_lookup",)
+    assert left.sources == ("prompt_lookup", *SOURCES)
 
 
 def test_heads_of_other_targets_are_refused_by_their_key(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def _add_commands() -> None:
     from specplan.cli import (
         bench,
         check,
+        datastore,
         devices,
         emit,
         engines,
@@ -124,6 +125,7 @@ def _add_commands() -> None:
     app.command("emit")(emit.emit)
     app.add_typer(profile.profile, name="profile")
     app.add_typer(importing.importing, name="import")
+    app.add_typer(datastore.datastore, name="datastore")
     app.command("methods")(methods.methods)
     app.command("engines")(engines.engines)
     app.command("laws")(laws.laws)

@@ -1,0 +1,165 @@
+"""The ops on sources: `lookup`, which grows a tree, and `update`, which teaches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specplan.backends.reference.batch import Batch
+from specplan.backends.reference.values import Nodes, Rows, Tree
+from specplan.ir.ops import Lookup, Update
+from specplan.ir.types import ROOT
+from specplan.ir.values import TEXT_STATE
+from specplan.runtime.sampling import best
+from specplan.runtime.sources.ngram import lookup_batch
+from specplan.runtime.sources.source import Found, Tokens, Wanted
+
+TEXT_MATCH = (1, 3)
+"""Suffixes looked for in the text where a plan does not say."""
+
+
+def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes) -> Tree:
+    """What a source, or the text itself, has below nodes.
+
+    Below the root of an empty tree whole texts are looked up; below drafted nodes single tokens.
+    """
+    assert isinstance(at.indices, tuple)
+    counts = op.children if isinstance(op.children, tuple) else (op.children,) * len(at.indices)
+    wanted = _wanted(op, max(counts))
+    if op.source == TEXT_STATE:
+        found = _in_text(batch, wanted)
+    else:
+        found = batch.sources[op.source].lookup(*_texts(batch, tree, at.indices, wanted), wanted)
+    if wanted.nodes is not None:
+        return _merged(batch, tree, found, wanted)
+    return _side_by_side(batch, tree, at.indices, counts, found, wanted.length)
+
+
+def kind(batch: Batch, source: str) -> str:
+    """What a source is called among sources; "" for the text."""
+    return batch.sources[source].kind if source in batch.sources else ""
+
+
+def update(batch: Batch, op: Update, tree: Tree, rows: Rows | None) -> None:
+    """Teach a source the rows of judged nodes, or the text up to the root."""
+    use = batch.sources[op.source]
+    active = [row for row in range(batch.size) if not batch.done[row] or batch.emitted(row)]
+    text = batch.text.cpu().numpy()
+    if rows is None:
+        for row in active:
+            use.learn_text(row, text[row, : batch.starts[row]], op.last or 1)
+        return
+    logits = rows.of((ROOT, *range(tree.size)))
+    likeliest = best(logits, min(use.width, logits.shape[2])).cpu().numpy()
+    drafted = tree.tokens.cpu().numpy()
+    live = np.ones(drafted.shape, dtype=np.bool_) if tree.live is None else tree.live.cpu().numpy()
+    for row in active:
+        tokens = np.concatenate([text[row, batch.starts[row] - 1][None], drafted[row]])
+        judged = np.concatenate([[True], live[row]])
+        use.learn_rows(row, tokens[judged], likeliest[row][judged])
+
+
+def close(batch: Batch) -> None:
+    """End the texts that sources learn."""
+    text = batch.text.cpu().numpy()
+    for use in batch.sources.values():
+        use.close([text[row, :length] for row, length in enumerate(batch.lengths)])
+    batch.sources.clear()
+
+
+def _wanted(op: Lookup, children: int) -> Wanted:
+    """What the op asks for; continuations that need no merging stand side by side."""
+    match = op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
+    merged = op.nodes is not None and op.nodes < children * op.length
+    return Wanted(match[0], match[-1], children, op.length, op.nodes if merged else None)
+
+
+def _in_text(batch: Batch, wanted: Wanted) -> Found:
+    """The continuation of each text in itself."""
+    tokens, counts = lookup_batch(
+        batch.text.cpu().numpy(),
+        batch.length_tensor().cpu().numpy(),
+        shortest=wanted.shortest,
+        longest=wanted.longest,
+        length=wanted.length,
+    )
+    live = np.arange(wanted.length) < counts[:, None]
+    return Found(tokens, Found.nothing(batch.size, wanted).parents, live)
+
+
+def _texts(batch: Batch, tree: Tree, at: tuple[int, ...], wanted: Wanted) -> tuple[Tokens, Tokens]:
+    """What is looked up at each of W nodes: texts `[B * W, S]`, and their lengths."""
+    text, lengths = batch.text.cpu().numpy(), np.array(batch.starts)
+    if at == (ROOT,):
+        return text, lengths
+    roots = text[np.arange(batch.size), lengths - 1][:, None]
+    tokens = np.concatenate([roots, tree.tokens.cpu().numpy()], 1)[:, [node + 1 for node in at]]
+    return tokens.reshape(-1, 1), np.ones(tokens.size, dtype=np.int64)
+
+
+def _merged(batch: Batch, tree: Tree, found: Found, wanted: Wanted) -> Tree:
+    """A tree of its own for each request."""
+    parents = torch.from_numpy(found.parents)
+    depths = torch.zeros_like(parents)
+    for node in range(parents.shape[1]):
+        above = parents[:, node : node + 1]
+        own = torch.where(above == ROOT, 0, depths.gather(1, above.clamp(min=0)))
+        depths[:, node : node + 1] = own + 1
+    size = parents.shape[1]
+    return replace(
+        tree,
+        tokens=torch.from_numpy(found.tokens).to(batch.device),
+        parents=parents.to(batch.device),
+        depths=depths.to(batch.device),
+        live=torch.from_numpy(found.live).to(batch.device),
+        law_index=(-1,) * size,
+        newest=tuple(range(size)),
+        levels=wanted.length,
+    )
+
+
+def _side_by_side(
+    batch: Batch,
+    tree: Tree,
+    at: tuple[int, ...],
+    counts: tuple[int, ...],
+    found: Found,
+    length: int,
+) -> Tree:
+    """The tree with chains below nodes, as many as each gets."""
+    assert isinstance(tree.parents, tuple) and isinstance(tree.depths, tuple)
+    parents, depths = list(tree.parents), list(tree.depths)
+    columns: list[int] = []
+    above: list[int] = []
+    widest = max(counts) * length
+    for place, (node, count) in enumerate(zip(at, counts, strict=True)):
+        for chain in range(count):
+            depth = 0 if node == ROOT else depths[node]
+            parents += [node, *range(len(parents), len(parents) + length - 1)]
+            depths += range(depth + 1, depth + length + 1)
+            columns += range(place * widest + chain * length, place * widest + (chain + 1) * length)
+            above += [node] * length
+    tokens = torch.from_numpy(found.tokens).view(batch.size, -1)[:, columns].to(batch.device)
+    live = torch.from_numpy(found.live).view(batch.size, -1)[:, columns].to(batch.device)
+    known = _live_mask(tree)
+    begun = torch.cat([torch.ones_like(live[:, :1]), known], 1)  # the root first
+    live = live & begun[:, [node + 1 for node in above]]
+    return replace(
+        tree,
+        tokens=torch.cat([tree.tokens, tokens], 1),
+        parents=tuple(parents),
+        depths=tuple(depths),
+        live=torch.cat([known, live], 1),
+        law_index=(*tree.law_index, *(-1 for _ in columns)),
+        newest=tuple(range(tree.size, len(parents))),
+        levels=max(depths, default=0),
+    )
+
+
+def _live_mask(tree: Tree) -> Tensor:
+    if tree.live is None:
+        return torch.ones_like(tree.tokens, dtype=torch.bool)
+    return tree.live

@@ -1,0 +1,55 @@
+"""Lookups and updates that the reference backend does not run, found before it runs; no torch."""
+
+from __future__ import annotations
+
+from specplan.ir.infer import Step
+from specplan.ir.ops import Lookup, Update
+from specplan.ir.plan import Plan, SourceState
+from specplan.ir.scope import nodes_of
+from specplan.ir.types import ROOT, TreeType
+from specplan.ir.values import TEXT_STATE
+from specplan.runtime.sources.registry import LEARNS, MERGING, ONE_CONTINUATION, ONE_TEXT
+
+_TEXT = "text is looked up below the root of an empty tree only"
+
+
+def lookup_reason(plan: Plan, op: Lookup, step: Step) -> str | None:
+    """Why a lookup cannot run, or None."""
+    tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
+    assert isinstance(tree, TreeType)
+    counts = op.children if isinstance(op.children, tuple) else (op.children,)
+    merged = op.nodes is not None and op.nodes < sum(counts) * op.length
+    if op.source == TEXT_STATE:
+        if tree.nodes or at.indices != (ROOT,):
+            return _TEXT
+        return "the text gives one continuation" if counts != (1,) or op.nodes is not None else None
+    source = plan.state(op.source)
+    assert isinstance(source, SourceState)
+    kind = source.kind.name
+    if kind in ONE_TEXT and source.scope != "request":
+        return f"{kind} holds one text: declare @{source.name} with scope=request"
+    if kind in ONE_CONTINUATION and (counts != (1,) or merged):
+        return f"{kind} gives one continuation"
+    if merged and kind not in MERGING:
+        return f"{kind} gives continuations side by side: leave nodes= out"
+    if not tree.nodes and at.indices == (ROOT,):
+        return None
+    if merged or tree.parents is None or at.indices is None:
+        return "below drafted nodes continuations stand side by side, and the nodes are known"
+    if op.match not in ((), (1, 1)):
+        return "below drafted nodes single tokens are looked up: match=[1, 1]"
+    if tree.laws - {"given"}:
+        return "a tree that was drafted by a model is not looked up below"
+    return None
+
+
+def update_reason(plan: Plan, op: Update, step: Step) -> str | None:
+    """Why a source cannot be taught so, or None."""
+    source, tree = plan.state(op.source), step.reads[op.tree]
+    assert isinstance(source, SourceState) and isinstance(tree, TreeType)
+    learns = LEARNS.get(source.kind.name)
+    if learns != ("text" if op.rows is None else "rows"):
+        return f"{source.kind.name} learns {learns or 'nothing'} here"
+    if op.rows is None and tree.nodes:
+        return "a source learns the text up to the root, of a tree without drafted nodes"
+    return None

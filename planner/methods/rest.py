@@ -1,0 +1,52 @@
+"""Drafts from a corpus: what followed the longest match, as a tree of the commonest tokens.
+
+REST (He et al. 2023, arXiv 2311.08252). The corpus is sorted once, by `specplan datastore build`,
+and memory mapped; compacted as in CREST (Ho et al. 2024, arXiv 2408.04678) it keeps common runs of
+tokens only. Drafts are certain proposals, judged by the recursive rule at a temperature above 0:
+the published sampler draws anew after a mismatch, which is biased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from specplan.cost_models.acceptance.profile import How
+from specplan.ir.plan import Plan
+from specplan.planner.draft_sources import DRAFT_SOURCES
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.looked_up import MergedOptions, merged_plan, merged_trees
+from specplan.planner.method import Family, Method, Refusal
+
+CORPUS = DRAFT_SOURCES["datastore"]
+
+
+class Rest(Method[MergedOptions]):
+    """Costs no draft model; pays where outputs resemble the corpus."""
+
+    name: ClassVar[str] = "rest"
+    shape: ClassVar[str] = "dynamic tree"
+    summary: ClassVar[str] = "the commonest continuations of the text's end in a corpus"
+    paper: ClassVar[str] = (
+        "He et al. 2023, arXiv 2311.08252; compaction: Ho et al. 2024, arXiv 2408.04678"
+    )
+    sources: ClassVar[tuple[str, ...]] = ("datastore",)
+    source_proposers: ClassVar[Mapping[str, How]] = {CORPUS.word: "given"}
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[MergedOptions] | Refusal]:
+        """Trees by nodes and depth."""
+        name = "tree from the corpus"
+        if CORPUS.word in facts.problem.sources and facts.problem.datastore is None:
+            return [Refusal(name, "the problem names no datastore: `specplan datastore build`")]
+        return [merged_trees(facts, self, CORPUS, name)]
+
+    def plan(self, facts: ProblemFacts, options: MergedOptions) -> Plan:
+        """Look up, verify, accept."""
+        return merged_plan(facts, self.name, CORPUS, options, facts.problem.datastore)
+
+    def proposer(self, options: MergedOptions) -> str | None:
+        """The corpus."""
+        return CORPUS.word
+
+
+METHOD = Rest()

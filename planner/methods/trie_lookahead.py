@@ -1,0 +1,48 @@
+"""Drafts from a trie of prompts and outputs: the commonest branches below what matches, as a tree.
+
+Lookahead (Zhao et al. 2023, arXiv 2312.12728; the system of Ant Group, not lookahead decoding by
+Jacobi iteration): runs of tokens are inserted as branches with their counts, those of a prompt are
+eliminated when its request ends, rare ones are pruned when the trie is full. The published boost of
+a prompt's own branches is left out. Drafts are certain proposals, judged by the recursive rule at a
+temperature above 0; what one request draws then depends on what others have written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from specplan.cost_models.acceptance.profile import How
+from specplan.ir.plan import Plan
+from specplan.planner.draft_sources import DRAFT_SOURCES
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.looked_up import MergedOptions, merged_plan, merged_trees
+from specplan.planner.method import Family, Method, Refusal
+
+TRIE = DRAFT_SOURCES["trie"]
+
+
+class TrieLookahead(Method[MergedOptions]):
+    """Costs no draft model; pays where many requests are answered alike."""
+
+    name: ClassVar[str] = "trie_lookahead"
+    shape: ClassVar[str] = "dynamic tree"
+    summary: ClassVar[str] = "the commonest branches of a trie of prompts and past outputs"
+    paper: ClassVar[str] = "Zhao et al. 2023, arXiv 2312.12728"
+    sources: ClassVar[tuple[str, ...]] = ("trie",)
+    source_proposers: ClassVar[Mapping[str, How]] = {TRIE.word: "given"}
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[MergedOptions] | Refusal]:
+        """Trees by nodes and depth."""
+        return [merged_trees(facts, self, TRIE, "tree from the trie")]
+
+    def plan(self, facts: ProblemFacts, options: MergedOptions) -> Plan:
+        """Insert, look up, verify, accept."""
+        return merged_plan(facts, self.name, TRIE, options)
+
+    def proposer(self, options: MergedOptions) -> str | None:
+        """The trie."""
+        return TRIE.word
+
+
+METHOD = TrieLookahead()

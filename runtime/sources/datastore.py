@@ -1,0 +1,194 @@
+"""Source `datastore`: what followed the end of a text in a corpus, memory mapped.
+
+REST (He et al. 2023, arXiv 2311.08252): the longest end of the text that occurs in the corpus is
+looked for; what followed its occurrences is merged into a tree of the commonest tokens. Other than
+there, every place of the corpus is sorted by the tokens *before* it, the nearest first, so that one
+binary search finds the longest match of any length, and the occurrences beside it are those whose
+context is most like the text's. The sort goes as far back as two keys of 64 bits hold; matches that
+are longer are told apart among the occurrences beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json
+from specplan.runtime.sources.continuations import continuation_trees
+from specplan.runtime.sources.source import NO_TOKEN, Flags, Found, Source, Tokens, Wanted
+
+SCHEMA_VERSION = 1
+ABOUT = "datastore.json"
+_RESIDENT = 1e6
+"""Of the process: tables and one batch of lookups; the corpus is the page cache's."""
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How tokens are packed into keys that sort as they do.
+
+    Attributes:
+        vocabulary: tokens; the number after the last stands for none.
+    """
+
+    vocabulary: int
+
+    @property
+    def bits(self) -> int:
+        """Of a token."""
+        return max(1, self.vocabulary.bit_length())
+
+    @property
+    def tokens(self) -> int:
+        """In a key."""
+        return 64 // self.bits
+
+    @property
+    def dtype(self) -> np.dtype[np.uint16] | np.dtype[np.uint32]:
+        """Of stored tokens, little-endian."""
+        return np.dtype("<u2") if self.vocabulary < 1 << 16 else np.dtype("<u4")
+
+    def keys(self, contexts: NDArray[np.integer]) -> Keys:
+        """Keys `[...]` of contexts `[..., tokens]`, the nearest token first."""
+        found = np.zeros(contexts.shape[:-1], dtype=np.uint64)
+        for place in range(self.tokens):
+            found = (found << np.uint64(self.bits)) | contexts[..., place].astype(np.uint64)
+        return found
+
+    def alike(self, one: Keys, other: Keys) -> Tokens:
+        """How many tokens two keys have in common, from the nearest on."""
+        differs = one ^ other
+        found = np.zeros(differs.shape, dtype=np.int64)
+        for place in range(self.tokens):
+            found += (differs >> np.uint64(self.bits * (self.tokens - 1 - place))) == 0
+        return found
+
+
+class Datastore(Source):
+    """A corpus and its places, sorted shard by shard.
+
+    Args:
+        folder: made by `specplan datastore build`.
+
+    Raises:
+        UsageError: there is none, or it was not finished.
+    """
+
+    def __init__(self, folder: Path, vocabulary: int, order: int) -> None:
+        super().__init__()
+        if not (folder / ABOUT).is_file():
+            raise UsageError(
+                "there is no finished datastore",
+                where=str(folder),
+                remedy="Make it with `specplan datastore build`; what was done is kept.",
+            )
+        about = read_json(folder / ABOUT, "datastore")
+        if about.get("schema_version") != SCHEMA_VERSION or about["vocabulary"] > vocabulary:
+            raise UsageError(
+                f"the datastore is of a vocabulary of {about.get('vocabulary')}, the target has "
+                f"{vocabulary}",
+                where=str(folder),
+                remedy="Build it anew with the target's tokenizer.",
+            )
+        self.order = order
+        self.packing = Packing(about["vocabulary"])
+        self._ends = [int(end) for end in about["ends"]]
+        self._tokens = _mapped(folder / "tokens.bin", self.packing.dtype)
+        self._keys = _mapped(folder / "keys.bin", np.dtype("<u8"))
+        self._places = _mapped(folder / "places.bin", np.dtype("<u4"))
+
+    @property
+    def most_bytes(self) -> float:
+        """Of the process's own; the files are mapped."""
+        return _RESIDENT
+
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+        """The continuations of the places whose context is most like each text's end."""
+        reach = min(wanted.longest, self.order)
+        queries = self._queries(texts, lengths, reach)
+        rows = np.arange(len(texts))[:, None]
+        most = wanted.children if wanted.nodes is not None else max(16, wanted.children)
+        places, alike = self._beside(queries, most, reach)
+        alike = np.minimum(alike, np.minimum(lengths, reach)[:, None])
+        best = alike.max(1, keepdims=True, initial=0)
+        fits = (alike == best) & (best >= wanted.shortest)
+        chosen = np.argsort(~fits, axis=1, kind="stable")[:, :most]
+        weights = fits[rows, chosen].astype(np.float64)
+        following = places[rows, chosen][:, :, None] + np.arange(wanted.length)
+        inside = following < len(self._tokens)
+        tokens = self._tokens[np.minimum(following, len(self._tokens) - 1)].astype(np.int64)
+        none = ~inside | (tokens == self.packing.vocabulary) | (weights == 0)[:, :, None]
+        none = np.logical_or.accumulate(none, axis=2)
+        return continuation_trees(np.where(none, NO_TOKEN, tokens), weights, wanted)
+
+    def _queries(self, texts: Tokens, lengths: Tokens, reach: int) -> Tokens:
+        """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""
+        width = max(reach, 2 * self.packing.tokens)
+        columns = lengths[:, None] - 1 - np.arange(width)
+        taken = np.take_along_axis(texts, np.maximum(columns, 0), 1)
+        return np.where(columns >= 0, taken, self.packing.vocabulary)
+
+    def _beside(self, queries: Tokens, most: int, reach: int) -> tuple[Tokens, Tokens]:
+        """Places beside the queries in the order, and the tokens that they have in common."""
+        packed = self.packing.tokens
+        near = self.packing.keys(queries[:, :packed])
+        far = self.packing.keys(queries[:, packed : 2 * packed])
+        window = np.arange(most) - most // 2
+        indices, inside, start = [], [], 0
+        for end in self._ends:
+            at = self._insertion(start, end, near, far)[:, None] + window
+            indices.append(np.clip(at, start, end - 1))
+            inside.append((at >= start) & (at < end))
+            start = end
+        index = np.concatenate(indices, 1)
+        alike = self.packing.alike(self._keys[index], near[:, None])
+        places = self._places[index].astype(np.int64)
+        alike = self._further(queries, places, alike, reach)
+        return places, np.where(np.concatenate(inside, 1), alike, 0)
+
+    def _insertion(self, start: int, end: int, near: Keys, far: Keys) -> Tokens:
+        """Where each query stands in the order of a shard, by both of its keys."""
+        keys = self._keys[start:end]
+        low = start + np.searchsorted(keys, near, "left")
+        high = start + np.searchsorted(keys, near, "right")
+        while True:
+            (rows,) = np.nonzero(low < high)
+            if not len(rows):
+                return low
+            middle = (low[rows] + high[rows]) // 2
+            less = self._far_keys(self._places[middle]) < far[rows]
+            low[rows] = np.where(less, middle + 1, low[rows])
+            high[rows] = np.where(less, high[rows], middle)
+
+    def _far_keys(self, places: NDArray[np.uint32]) -> Keys:
+        """The second key of places `[Q]`."""
+        packed = self.packing.tokens
+        return self.packing.keys(self._before(places.astype(np.int64), packed, 2 * packed))
+
+    def _before(self, places: Tokens, first: int, last: int) -> Tokens:
+        """Tokens `[Q, last - first]` that stand `first + 1` to `last` before places."""
+        columns = places[:, None] - 1 - np.arange(first, last)
+        return np.where(
+            columns >= 0, self._tokens[np.maximum(columns, 0)], self.packing.vocabulary
+        ).astype(np.int64)
+
+    def _further(self, queries: Tokens, places: Tokens, alike: Tokens, reach: int) -> Tokens:
+        """Counts beyond the first key, for places that agree in all of it."""
+        packed = self.packing.tokens
+        rows, columns = np.nonzero(alike == packed)
+        if reach <= packed or not len(rows):
+            return alike
+        before = self._before(places[rows, columns], packed, reach)
+        same: Flags = np.logical_and.accumulate(before == queries[rows, packed:reach], axis=1)
+        alike[rows, columns] += same.sum(1)
+        return alike
+
+
+def _mapped(path: Path, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+    """A file as a read-only array that stays on disk."""
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -1,0 +1,182 @@
+"""Build a datastore shard by shard; what is finished is kept, whatever happens to the build.
+
+A shard's tokens and order are files of their own, each written under a temporary name and renamed.
+`datastore.json` comes last: without it there is no datastore. Building again goes on with what is
+there. A corpus may be compacted, as in CREST (Ho et al. 2024, arXiv 2408.04678): the order leaves
+out runs of tokens that are rare, which take most of the room and seldom match, and of common ones
+keeps some occurrences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.runtime.sources.datastore import ABOUT, SCHEMA_VERSION, Packing
+
+SHARD_TOKENS = 1 << 24
+"""Tokens that are sorted together: it takes some 50 bytes each."""
+PLAN = "building.json"
+Progress = Callable[[str, int, int], None]
+Piece = Callable[[], Iterable[NDArray[np.integer]]]
+"""Gives the tokens of one shard, document by document."""
+
+
+def build_datastore(
+    folder: Path,
+    pieces: list[Piece],
+    vocabulary: int,
+    corpus: str,
+    progress: Progress,
+    keep: int | None = None,
+    common: int = 1,
+) -> dict[str, int]:
+    """Sort a corpus into a datastore, or go on with one that was begun.
+
+    Args:
+        folder: where it goes; made if need be.
+        pieces: the shards, each with the tokens of its documents.
+        vocabulary: tokens are below it.
+        corpus: what the corpus is, to tell another one.
+        progress: told of every shard.
+        keep: occurrences of one run of tokens, two keys long, that are kept; None for all.
+        common: of a run of tokens, one key long, occurrences below which none is kept.
+
+    Returns:
+        `tokens` of the corpus, `places` kept in the order, and `shards`.
+
+    Raises:
+        UsageError: the folder holds something else, or a token lies outside the vocabulary.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = {
+        "corpus": corpus,
+        "vocabulary": vocabulary,
+        "shards": len(pieces),
+        "keep": keep,
+        "common": common,
+    }
+    if (folder / PLAN).is_file() and read_json(folder / PLAN, "datastore") != begun:
+        raise UsageError(
+            "the folder holds a datastore of another corpus",
+            where=str(folder),
+            remedy="Choose another folder, or remove this one.",
+        )
+    write_json_atomic(folder / PLAN, begun)
+    packing, counts = Packing(vocabulary), []
+    for number, piece in enumerate(pieces):
+        progress("sorting the corpus", number, len(pieces))
+        counts.append(_shard(folder, number, piece, packing, keep, common))
+    progress("sorting the corpus", len(pieces), len(pieces))
+    ends = np.cumsum([places for _, places in counts]).tolist()
+    tokens = sum(count for count, _ in counts)
+    _join(folder, counts, packing)
+    about = {"schema_version": SCHEMA_VERSION, "tokens": tokens, "ends": ends}
+    write_json_atomic(folder / ABOUT, begun | about)
+    for path in [*folder.glob("*.shard"), folder / PLAN]:
+        path.unlink()
+    return {"tokens": tokens, "places": ends[-1], "shards": len(pieces)}
+
+
+def _shard(
+    folder: Path, number: int, piece: Piece, packing: Packing, keep: int | None, common: int
+) -> tuple[int, int]:
+    """Make the files of one shard unless they are there; its tokens and places."""
+    files = [folder / f"{name}-{number:05d}.shard" for name in ("tokens", "keys", "places")]
+    if not all(path.is_file() for path in files):
+        tokens = _joined(piece(), packing)
+        keys, places = _sorted(tokens, packing, keep, common)
+        for path, values in zip(files, (tokens, keys, places), strict=True):
+            _write(path, [values])
+    sizes = (packing.dtype.itemsize, 8)
+    count, kept = (path.stat().st_size // size for path, size in zip(files, sizes, strict=False))
+    return count, kept
+
+
+def _joined(documents: Iterable[NDArray[np.integer]], packing: Packing) -> NDArray[np.integer]:
+    """Documents one after another, each with the number of no token behind it."""
+    parts: list[NDArray[np.integer]] = []
+    none = np.array([packing.vocabulary], dtype=packing.dtype)
+    for document in documents:
+        if len(document) and not 0 <= int(document.min()) <= int(document.max()) < none[0]:
+            raise UsageError(
+                f"the corpus has tokens outside the vocabulary of {packing.vocabulary}",
+                remedy="Build it with the target's tokenizer.",
+            )
+        parts += [document.astype(packing.dtype), none]
+    return np.concatenate(parts) if parts else none
+
+
+def _sorted(
+    tokens: NDArray[np.integer], packing: Packing, keep: int | None, common: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """First keys and places of a shard, by the tokens before each place, the nearest first."""
+    packed = packing.tokens
+    near, far = (_contexts(tokens, packing, first) for first in (0, packed))
+    order = np.argsort(far, kind="stable")
+    order = order[np.argsort(near[order], kind="stable")]
+    ends = tokens[order] == packing.vocabulary  # nothing follows the end of a document
+    order = order[~ends]
+    near, far = near[order], far[order]
+    if common > 1:
+        some = _group_sizes(near)[1] >= common
+        order, near, far = order[some], near[some], far[some]
+    if keep is not None:
+        rank, size = _group_sizes(near, far)
+        some = rank * keep // size != (rank - 1) * keep // size  # evenly, and all where they fit
+        order, near = order[some], near[some]
+    return near, order.astype(np.uint32)
+
+
+def _contexts(tokens: NDArray[np.integer], packing: Packing, first: int) -> NDArray[np.uint64]:
+    """Keys of the tokens that stand `first` + 1 and more before each place."""
+    found = np.zeros(len(tokens), dtype=np.uint64)
+    for place in range(first, first + packing.tokens):
+        found <<= np.uint64(packing.bits)
+        found[: place + 1] |= np.uint64(packing.vocabulary)
+        found[place + 1 :] |= tokens[: -place - 1].astype(np.uint64)
+    return found
+
+
+def _group_sizes(*keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each entry, its place among neighbours with equal keys, and how many these are."""
+    new = np.ones(len(keys[0]), dtype=np.bool_)
+    new[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    starts = np.flatnonzero(new)
+    sizes = np.diff(np.append(starts, len(new)))
+    rank = np.arange(len(new)) - np.repeat(starts, sizes)
+    return rank, np.repeat(sizes, sizes)
+
+
+def _join(folder: Path, counts: list[tuple[int, int]], packing: Packing) -> None:
+    """The shards' files as one each; places count from the corpus's first token."""
+    for name in ("tokens", "keys"):
+        shards = (np.fromfile(path, dtype=np.uint8) for path in _shards(folder, name, len(counts)))
+        _write(folder / f"{name}.bin", shards)
+    starts = np.cumsum([0, *(tokens for tokens, _ in counts)])
+    if starts[-1] >= 1 << 32:
+        raise UsageError("a datastore holds fewer than 2^32 tokens", where=str(folder))
+    paths = _shards(folder, "places", len(counts))
+    moved = (
+        np.fromfile(path, dtype="<u4") + np.uint32(start)
+        for path, start in zip(paths, starts, strict=False)
+    )
+    _write(folder / "places.bin", moved)
+
+
+def _shards(folder: Path, name: str, count: int) -> Iterator[Path]:
+    return (folder / f"{name}-{number:05d}.shard" for number in range(count))
+
+
+def _write(path: Path, parts: Iterable[NDArray[np.generic]]) -> None:
+    """Write arrays one after another under a temporary name, then rename."""
+    temporary = path.with_suffix(".part")
+    with temporary.open("wb") as file:
+        for part in parts:
+            part.tofile(file)
+    temporary.replace(path)

@@ -1,0 +1,148 @@
+"""What every source does: look tokens up, and be taught.
+
+A source answers from what it was taught and from nothing else: it calls no model, and its memory is
+bounded by what its declaration says.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+NO_TOKEN = -1
+ROOT = -1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one lookup asks for.
+
+    Attributes:
+        shortest: fewest tokens to match at the end of a text, at least 1.
+        longest: most tokens to match; longer matches are preferred.
+        children: continuations of a text, and children of any node of a merged tree, at most.
+        length: tokens of a continuation.
+        nodes: None for continuations side by side, which differ in their first token; else they
+            are merged where they begin alike, and at most so many nodes are kept.
+    """
+
+    shortest: int = 1
+    longest: int = 1
+    children: int = 1
+    length: int = 1
+    nodes: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Slots for nodes, N."""
+        apart = self.children * self.length
+        return apart if self.nodes is None else min(self.nodes, apart)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found for each of R texts: a tree with room for N nodes.
+
+    Attributes:
+        tokens: int64 `[R, N]`, 0 where a slot is empty.
+        parents: int64 `[R, N]`, -1 for the text's end; parents stand before their children.
+            Continuations side by side lie one after another, `length` slots each.
+        live: bool `[R, N]`, slots that hold a node; nodes of a merged tree come first, the
+            commonest first.
+    """
+
+    tokens: Tokens
+    parents: Tokens
+    live: Flags
+
+    @classmethod
+    def nothing(cls, texts: int, wanted: Wanted) -> Found:
+        """Empty trees."""
+        shape = (texts, wanted.size)
+        parents = np.full(shape, ROOT, dtype=np.int64)
+        if wanted.nodes is None:
+            steps = np.arange(wanted.size)
+            parents[:] = np.where(steps % wanted.length == 0, ROOT, steps - 1)
+        return cls(np.zeros(shape, dtype=np.int64), parents, np.zeros(shape, dtype=np.bool_))
+
+    @classmethod
+    def stacked(cls, parts: list[Found]) -> Found:
+        """The trees of all parts, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.tokens for part in parts]),
+            np.concatenate([part.parents for part in parts]),
+            np.concatenate([part.live for part in parts]),
+        )
+
+    def put(self, row: int, slot: int, token: int, parent: int) -> None:
+        """Write one node."""
+        self.tokens[row, slot], self.parents[row, slot] = token, parent
+        self.live[row, slot] = True
+
+
+class Source(ABC):
+    """Something that is looked up, and perhaps taught; one state, of one request or of many."""
+
+    width = 0
+    """Likeliest tokens that it learns of a row."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+        self._known: dict[int, int] = {}
+
+    @property
+    @abstractmethod
+    def most_bytes(self) -> float:
+        """Memory that it takes at most, whatever it is taught, bytes."""
+
+    @abstractmethod
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+        """What may follow each text.
+
+        Args:
+            texts: int64 `[R, S]`, padded at the end; at least their last `wanted.longest` tokens.
+            lengths: int64 `[R]`.
+            wanted: how much.
+        """
+
+    def begin(self, prompt: int) -> int:
+        """A key for a text that begins with a prompt of so many tokens."""
+        self._begun += 1
+        self._known[self._begun] = 0
+        return self._begun
+
+    def learn_text(self, key: int, text: Tokens, last: int) -> None:
+        """Learn a text as far as it grew since it was learned last.
+
+        Args:
+            key: what `begin` gave for it.
+            text: int64 `[n]`, all of it; it only ever grows at its end.
+            last: longest run of tokens to be known, its continuation included.
+        """
+        raise NotImplementedError(f"{type(self).__name__} learns no text")
+
+    def learn_rows(self, tokens: Tokens, best: Tokens) -> None:
+        """Learn what a model thinks should follow tokens; of equal tokens the last one counts.
+
+        Args:
+            tokens: int64 `[M]`.
+            best: int64 `[M, k]`, the likeliest tokens after each, likeliest first.
+        """
+        raise NotImplementedError(f"{type(self).__name__} learns no rows")
+
+    def close(self, key: int) -> None:
+        """The text of this key grows no more."""
+        self._known.pop(key, None)
+
+    def _grown(self, key: int, text: Tokens) -> int:
+        """Tokens of a text that are known already; from now on all of them are."""
+        start = self._known.get(key, 0)
+        self._known[key] = len(text)
+        return start

@@ -1,0 +1,87 @@
+"""A source for a batch of requests: one state that all share, or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from specplan.ir.plan import Plan, SourceState
+from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import new_source
+from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
+
+
+def shared_sources(plan: Plan, vocabulary: int) -> dict[str, Source]:
+    """States that outlive a batch, by name: those with scope=process or scope=read_only."""
+    return {
+        str(state.name): new_source(state, vocabulary)
+        for state in plan.states
+        if isinstance(state, SourceState) and state.scope != "request"
+    }
+
+
+def sources_of_batch(
+    plan: Plan, vocabulary: int, shared: Mapping[str, Source], requests: Sequence[Request]
+) -> dict[str, SourceUse]:
+    """Every source of a plan, by name, for a batch."""
+    prompts = [len(request.prompt_tokens) for request in requests]
+    return {
+        str(state.name): SourceUse(state, vocabulary, shared.get(str(state.name)), prompts)
+        for state in plan.states
+        if isinstance(state, SourceState)
+    }
+
+
+class SourceUse:
+    """What a batch looks up in one source and teaches it.
+
+    Attributes:
+        kind: the source's name in the table of sources.
+    """
+
+    def __init__(
+        self, state: SourceState, vocabulary: int, shared: Source | None, prompts: Sequence[int]
+    ) -> None:
+        self.kind = state.kind.name
+        self._shared = shared
+        self._last = 0
+        self._sources = [shared or new_source(state, vocabulary) for _ in prompts]
+        self._keys = [
+            source.begin(prompt) for source, prompt in zip(self._sources, prompts, strict=True)
+        ]
+
+    @property
+    def width(self) -> int:
+        """Likeliest tokens that it learns of a row."""
+        return self._sources[0].width
+
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+        """What may follow texts, several of each request.
+
+        Args:
+            texts: int64 `[B * W, S]`, those of a request together.
+            lengths: int64 `[B * W]`.
+            wanted: how much.
+        """
+        if self._shared is not None:
+            return self._shared.lookup(texts, lengths, wanted)
+        count = len(self._sources)
+        parts = zip(self._sources, np.split(texts, count), np.split(lengths, count), strict=True)
+        return Found.stacked([source.lookup(own, sizes, wanted) for source, own, sizes in parts])
+
+    def learn_text(self, row: int, text: Tokens, last: int) -> None:
+        """Teach the text `[n]` of a request as far as it grew, in runs of `last` tokens."""
+        self._last = last
+        self._sources[row].learn_text(self._keys[row], text, last)
+
+    def learn_rows(self, row: int, tokens: Tokens, best: Tokens) -> None:
+        """Teach the likeliest tokens `[M, k]` after tokens `[M]` that a request judged."""
+        self._sources[row].learn_rows(tokens, best)
+
+    def close(self, texts: Sequence[Tokens]) -> None:
+        """The batch is done: what is shared learns the texts to their ends, if it learns texts."""
+        for row, (source, key) in enumerate(zip(self._sources, self._keys, strict=True)):
+            if self._last and self._shared is not None:
+                source.learn_text(key, texts[row], self._last)
+            source.close(key)

@@ -1,0 +1,45 @@
+"""`specplan datastore`: corpora to draft from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from specplan.cli.options import JsonOption
+from specplan.cli.output import print_json
+
+datastore = typer.Typer(no_args_is_help=True, help="Corpora to draft from.")
+
+
+@datastore.command("build")
+def build(
+    corpus: Annotated[Path, typer.Argument(help="A UTF-8 text, or token ids as .npy.")],
+    tokenizer: Annotated[Path, typer.Option(help="Folder of the target's checkpoint.")],
+    out: Annotated[Path, typer.Option(help="Folder for the datastore.")],
+    keep: Annotated[
+        int | None,
+        typer.Option(min=1, help="Occurrences of one long run of tokens to keep; default all."),
+    ] = None,
+    common: Annotated[
+        int, typer.Option(min=1, help="Forget short runs that occur fewer times than this.")
+    ] = 1,
+    json: JsonOption = False,
+) -> None:
+    """Sort a corpus for lookups; goes on where it was stopped."""
+    from specplan.datastores import build_datastore
+    from specplan.progress import terminal_progress
+
+    start = perf_counter()
+    with terminal_progress() as progress:
+        found = build_datastore(corpus, out, tokenizer, keep=keep, common=common, progress=progress)
+    size = sum(path.stat().st_size for path in out.iterdir())
+    if json:
+        print_json(found | {"bytes": size, "seconds": perf_counter() - start})
+        return
+    print(
+        f"{found['tokens']:,} tokens, {found['places']:,} places in {found['shards']} shards, "
+        f"{size / 1e6:.1f} MB, {perf_counter() - start:.1f} s: {out}"
+    )

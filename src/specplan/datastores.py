@@ -1,0 +1,127 @@
+"""Datastores from a corpus: a text file and a tokenizer, or token ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json
+from specplan.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from specplan.runtime.tokenizer import Tokenizer
+
+TEXT_SHARD = 1 << 26
+"""Bytes of text that are sorted together."""
+_DOCUMENT, _TOGETHER = 1 << 13, 256
+"""Bytes of text between lines at which a document may end; documents that are encoded together."""
+
+
+def build_datastore(
+    corpus: Path | str,
+    out: Path | str,
+    tokenizer: Path | str,
+    *,
+    keep: int | None = None,
+    common: int = 1,
+    progress: Progress = silent,
+) -> dict[str, int]:
+    """Make a datastore, or go on with one whose making was stopped.
+
+    Args:
+        corpus: a UTF-8 text, or token ids as a one-dimensional `.npy`.
+        out: folder for it.
+        tokenizer: folder of the target's checkpoint; of token ids only its config is read.
+        keep: occurrences of one long run of tokens that are kept; None for all.
+        common: of a short run, occurrences below which none is kept.
+        progress: told of bytes read and shards sorted.
+
+    Returns:
+        `tokens`, `places` kept in the order, and `shards`.
+
+    Raises:
+        UsageError: the corpus is neither, or `out` holds a datastore of another one.
+    """
+    from specplan.runtime.sources import datastore_build as building
+
+    corpus, folder = Path(corpus), Path(tokenizer)
+    if not corpus.is_file():
+        raise UsageError("there is no such corpus", where=str(corpus), remedy="Name a file.")
+    vocabulary = int(read_json(folder / "config.json", "config")["vocab_size"])
+    pieces: list[building.Piece]
+    if corpus.suffix == ".npy":
+        ids = _token_ids(corpus)
+        starts = range(0, len(ids), building.SHARD_TOKENS)
+        pieces = [partial(_slice, ids, start, building.SHARD_TOKENS) for start in starts]
+    else:
+        from specplan.runtime.tokenizer import load_tokenizer
+
+        encoder = load_tokenizer(folder)
+        starts = range(0, corpus.stat().st_size, TEXT_SHARD)
+        pieces = [partial(_encoded, corpus, start, encoder, progress) for start in starts]
+    return building.build_datastore(
+        Path(out), pieces, vocabulary, _identity(corpus), progress, keep, common
+    )
+
+
+def _identity(corpus: Path) -> str:
+    with corpus.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _token_ids(corpus: Path) -> Any:
+    try:
+        ids = np.load(corpus, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise UsageError(f"this is no array ({error})", where=str(corpus)) from error
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer) or not len(ids):
+        raise UsageError(
+            f"token ids are one row of whole numbers, this is {ids.dtype} {list(ids.shape)}",
+            where=str(corpus),
+        )
+    return ids
+
+
+def _slice(ids: Any, start: int, size: int) -> Iterator[Any]:
+    yield np.asarray(ids[start : start + size])
+
+
+def _encoded(corpus: Path, start: int, tokenizer: Tokenizer, progress: Progress) -> Iterator[Any]:
+    """Tokens of the documents that begin in `TEXT_SHARD` bytes from `start` on."""
+    total = corpus.stat().st_size
+    waiting: list[str] = []
+    for place, document in _documents(corpus, start):
+        waiting.append(document)
+        if len(waiting) == _TOGETHER:
+            progress("reading the corpus", place, total)
+            yield from _tokens(waiting, tokenizer)
+            waiting = []
+    progress("reading the corpus", min(start + TEXT_SHARD, total), total)
+    yield from _tokens(waiting, tokenizer)
+
+
+def _tokens(documents: list[str], tokenizer: Tokenizer) -> Iterable[Any]:
+    if not documents:
+        return
+    encoded = tokenizer.backend(documents, add_special_tokens=False)["input_ids"]
+    for ids in encoded:
+        yield np.array(ids, dtype=np.int64)
+
+
+def _documents(corpus: Path, start: int) -> Iterator[tuple[int, str]]:
+    """Where each document ends, and its text: whole lines, some `_DOCUMENT` bytes."""
+    with corpus.open("rb") as file:
+        if start:
+            file.seek(start - 1)
+            file.readline()  # it belongs to what comes before
+        while file.tell() < start + TEXT_SHARD:
+            lines = file.readlines(_DOCUMENT)
+            if not lines:
+                return
+            yield file.tell(), b"".join(lines).decode("utf-8", errors="replace")

@@ -1,0 +1,167 @@
+"""Drafts from sources: the tokens of plain decoding, or the target's law, whatever was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.ir.capabilities import refusals
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
+from specplan.ir.verify import verify_plan
+from specplan.runtime.executable import Session
+from specplan.runtime.generate import generate
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
+from tests.backends.source_plans import LOOKUPS, lookup_plan, source_plans
+from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
+
+
+@pytest.fixture(scope="module")
+def requests(held_out: list[str]) -> list[Request]:
+    """Texts that repeat themselves, of 3 to 60 tokens of 61."""
+    found = []
+    for index, text in enumerate(held_out[::10]):
+        piece = tuple(byte % 61 for byte in text.encode()[: 3 + index % 9])
+        tokens = (piece * 20)[: 3 + index * 7 % 58]
+        found.append(Request(prompt_tokens=tokens, max_new_tokens=24, seed=index))
+    return found
+
+
+@pytest.mark.parametrize("name", source_plans(greedy=True))
+def test_greedy_output_is_that_of_plain_decoding(
+    name: str, pair_folder: Path, requests: list[Request]
+) -> None:
+    models, plan = load_pair(pair_folder), source_plans(greedy=True)[name]
+    assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
+    expected = in_batches(plain(), models, requests, 5)
+    executable = ReferenceBackend().compile(plan, models)
+    for start in range(0, len(requests), 5):  # one executable: what it learned stays
+        result = generate(executable, requests[start : start + 5])
+        assert [item.tokens for item in result.completions] == expected[start : start + 5]
+    alone = [generate(executable, [request]) for request in requests[5:8]]
+    assert [result.completions[0].tokens for result in alone] == expected[5:8]
+    assert sum(result.rounds for result in alone) < 3 * 24, "nothing was ever accepted"
+
+
+@pytest.fixture(scope="module")
+def small_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
+    folder = tmp_path_factory.mktemp("small_pair")
+    save_pair(folder, VOCABULARY, scale=0.15)
+    return load_pair(folder)
+
+
+@pytest.fixture(scope="module")
+def exact_law(small_pair: dict[str, CausalModel]) -> np.ndarray:
+    return law_of_texts(small_pair["target"])
+
+
+@pytest.mark.parametrize("name", ["log, merged", "ngram", "adjacency of one process"])
+def test_sampled_output_has_the_targets_law(
+    name: str, small_pair: dict[str, CausalModel], exact_law: np.ndarray
+) -> None:
+    plan = source_plans(greedy=False)[name]
+    assert p_value(plan, small_pair, exact_law) > 1e-4
+
+
+def test_what_others_wrote_is_known_to_a_process_and_not_to_a_request(pair_folder: Path) -> None:
+    """The same request again: a log of the process has its whole output, one of its own has not."""
+    models = load_pair(pair_folder)
+    request = Request(prompt_tokens=(5, 9, 2, 33, 17), max_new_tokens=30)
+    rounds = {}
+    for scope in ("request", "process"):
+        plan = lookup_plan("log(capacity=500)", scope, "match=[1, 6] length=6", 6, 1, True)
+        executable = ReferenceBackend().compile(plan, models)
+        rounds[scope] = [generate(executable, [request]).rounds for _ in range(2)]
+    assert rounds["request"][0] == rounds["request"][1] == rounds["process"][0]
+    assert rounds["process"][1] <= 30 // 7 + 3 < rounds["process"][0]
+
+
+def test_rows_teach_the_targets_own_choices(pair_folder: Path) -> None:
+    """After a round, the row of every judged token holds what the target thinks follows it."""
+    models = load_pair(pair_folder)
+    plan = source_plans(greedy=True)["adjacency of one process"]
+    executable = ReferenceBackend().compile(plan, models)
+    session = executable.start([Request(prompt_tokens=(5, 9, 2), max_new_tokens=12)])
+    session.prefill()
+    session.step("decode")
+    adjacency = executable.shared["adj"]
+    assert session.text(0)[3] == adjacency.successors[2, 0]  # type: ignore[attr-defined]
+    known = (adjacency.successors[:, 0] >= 0).nonzero()[0]  # type: ignore[attr-defined]
+    assert known.tolist() == [2]
+
+
+def test_requests_that_ended_teach_nothing(pair_folder: Path) -> None:
+    models = load_pair(pair_folder)
+    plan = source_plans(greedy=True)["adjacency of one process"]
+    executable = ReferenceBackend().compile(plan, models)
+    short = Request(prompt_tokens=(5, 9, 2), max_new_tokens=1)
+    long = Request(prompt_tokens=(5, 9, 8), max_new_tokens=9)
+    session = executable.start([short, long])
+    _step_until(session, lambda: session.done[0])
+    before = executable.shared["adj"].successors[2].tolist()  # type: ignore[attr-defined]
+    executable.shared["adj"].successors[2] = 60  # type: ignore[attr-defined]
+    session.step("decode")
+    after = executable.shared["adj"].successors[2].tolist()  # type: ignore[attr-defined]
+    assert before != after == [60] * 4 or 2 in session.text(1)[3:]
+
+
+def _step_until(session: Session, ready: Callable[[], bool]) -> None:
+    session.prefill()
+    while not ready():
+        session.step("decode")
+
+
+REFUSED = {
+    "automaton for all": ("automaton", "scope=request", "scope=process", "holds one text"),
+    "automaton, several": ("automaton", "length=6", "children=2 length=3", "one continuation"),
+    "merged n-grams": ("ngram", "length=5", "children=3 length=5 nodes=7", "side by side"),
+    "rows for a log": (
+        "log", "update @past %t0 last=1", "%r = forward target %t0 cache=@kv pending=1\n"
+        "  update @past %t0 rows=%r", "log learns text here"),
+    "branches of the text": ("ngram", "lookup @past %t0 at=%t0 match=[1, 3] length=5",
+        "lookup @text %t0 at=%t0 match=[1, 3] children=2 length=5", "the text gives one"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "old", "new", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_sources_cannot_do_is_refused_by_name(
+    name: str, old: str, new: str, reason: str
+) -> None:
+    text = print_plan(lookup_plan(*LOOKUPS[name], True))
+    if "scope=process" in new:  # the default scope is not printed
+        old, new = "capacity=40)", "capacity=40) scope=process"
+    assert old in text, text
+    found = refusals(parse_plan(text.replace(old, new)), CAPABILITIES)
+    assert found and reason in str(found[0])
+
+
+def test_longer_texts_below_drafted_nodes_are_refused() -> None:
+    text = print_plan(source_plans(greedy=True)["adjacency of one process"])
+    one = text.replace("%f1 children=[2, 1]", "%f1 match=[1, 2] children=[2, 1]")
+    assert one != text
+    (found,) = refusals(parse_plan(one), CAPABILITIES)
+    assert "single tokens" in found.reason
+
+
+def test_unknown_sources_are_refused_with_what_there_is() -> None:
+    text = print_plan(lookup_plan(*LOOKUPS["log"], True))
+    plan: Plan = parse_plan(text.replace("log(capacity=200)", "datastore"))
+    assert "@text, adjacency, automaton" in str(refusals(plan, CAPABILITIES)[0])
+
+
+def test_batches_of_one_draw_alike(pair_folder: Path, requests: list[Request]) -> None:
+    """Sources of one request leave its draws to its seed."""
+    models = load_pair(pair_folder)
+    sampled = [Request(**{**vars(item), "temperature": 0.9}) for item in requests[:6]]
+    for name, plan in source_plans(greedy=False).items():
+        if plan.assumptions.reproducible:
+            alone = in_batches(plan, models, sampled, 1)
+            assert run(plan, models, sampled) == alone, name

@@ -1,0 +1,93 @@
+"""Acceptance of sources, replayed on the target's text, is that of the rounds that run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
+from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.measure.acceptance import measure_acceptance  # noqa: E402
+from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
+from specplan.planner import (  # noqa: E402
+    DRAFT_SOURCES,
+    Family,
+    ProblemFacts,
+    discover_methods,
+    gather_facts,
+    load_problem,
+)
+from specplan.runtime.generate import generate  # noqa: E402
+from specplan.runtime.requests import Request  # noqa: E402
+from tests.measure.problems import write_problem  # noqa: E402
+
+torch.set_num_threads(1)
+PROMPTS = 5
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    path = write_problem(tmp_path_factory.mktemp("problem"), prompts=PROMPTS, output_tokens=40)
+    problem = json.loads(path.read_text()) | {"sources": [*DRAFT_SOURCES]}
+    problem["models"].pop("drafts")
+    path.write_text(json.dumps(problem))
+    return Workbench(load_problem(path))
+
+
+def measured(bench: Workbench, **options: object) -> ProblemFacts:
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    wanted = [*DRAFT_SOURCES]
+    found = measure_acceptance(bench, facts, wanted=wanted, **options)  # type: ignore[arg-type]
+    return gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=found)
+
+
+def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple[float, float]]:
+    """(rounds that ran, rounds replayed) of some settings, the prompts one after another."""
+    found = []
+    chosen = discover_methods()[method]
+    for family in chosen.choices(facts):
+        if not isinstance(family, Family):
+            continue
+        for options in family.settings[-1:] + family.settings[:1]:
+            plan = chosen.plan(facts, options)
+            proposer = chosen.proposer(options)
+            assert proposer is not None
+            drafting = read_drafting(plan, plan.rounds[0], facts.profiles[proposer])
+            assert isinstance(drafting, Drafting)
+            executable, rounds = bench.compile(plan), 0
+            for prompt in bench.prompts(PROFILE):
+                request = Request(prompt_tokens=prompt.tokens, max_new_tokens=bench.output_tokens)
+                rounds += generate(executable, [request]).rounds
+            expected = drafting.rounds(bench.output_tokens, 1)
+            found.append((rounds / PROMPTS, expected.mean))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    "method", ["adaptive_ngram", "suffix", "suffix_automaton", "trie_lookahead"]
+)
+def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench, method: str) -> None:
+    for ran, replayed in rounds_run(bench, measured(bench), method):
+        assert ran == pytest.approx(replayed)
+
+
+def test_rows_along_the_text_tell_nearly_what_all_judged_rows_do(bench: Workbench) -> None:
+    for ran, replayed in rounds_run(bench, measured(bench), "token_recycling"):
+        assert ran == pytest.approx(replayed, rel=0.2)
+
+
+def test_profiles_go_on_where_they_were(bench: Workbench, tmp_path: Path) -> None:
+    """What was learned from prompts measured before is learned again."""
+    first = bench.problem.model_copy(update={"profiles": tmp_path})
+    again = Workbench(first)
+    some = measured(again, limit=2).profiles
+    every, whole = measured(again).profiles, measured(bench).profiles
+    for word in DRAFT_SOURCES:
+        assert len(some[word].traces) == 2 < len(every[word].traces) == PROMPTS
+        assert every[word].traces == whole[word].traces
