@@ -194,9 +194,10 @@ class Problem(Strict):
     acceptance: dict[str, Path] = Field(
         default_factory=dict,
         description='Ready acceptance profiles by proposer: the name of a draft, "text" for '
-        'prompt lookup, "mtp", "suffix", "target@4" for first layers, "target-a3m4" for the target '
-        'without some blocks, "draft^4" for trees that grow by a beam of four. Those of draft '
-        "models and their beams, text and parts of the target may be measured on "
+        'prompt lookup, "mtp", another source by its own name, "target@4" for first layers, '
+        '"target-a3m4" for the target without some blocks, "draft^4" for trees that grow by a beam '
+        "of four. Those of draft models and their beams, sources and parts of the target may be "
+        "measured on "
         "workload.prompts instead.",
     )
     objective: Literal["latency", "throughput", "goodput"] = Field(

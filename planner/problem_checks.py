@@ -16,6 +16,7 @@ from typing import Any
 from specplan.cost_models.timing.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
 from specplan.ir.plan import MODULE_PREFIX
+from specplan.planner.folder_checks import check_folders
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
 from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
@@ -71,7 +72,7 @@ def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa:
     _check_workload(problem, origin)
     _check_request_rate(problem, origin)
     _check_acceptance(problem, origin)
-    _check_profiles_folder(problem, origin)
+    check_folders(problem, origin)
     check_models(problem, origin, weights_needed=needs_running(problem))
     _check_prompts(problem, origin)
 
@@ -264,15 +265,6 @@ def _check_acceptance(problem: Problem, origin: Origin) -> None:
                 "Make one with `specplan profile acceptance`, or leave the key out to have it "
                 "measured on workload.prompts.",
             )
-
-
-def _check_profiles_folder(problem: Problem, origin: Origin) -> None:
-    if problem.profiles.exists() and not problem.profiles.is_dir():
-        raise origin.usage(
-            "profiles",
-            f"{problem.profiles} is a file",
-            "Name a folder for measured tables; it is made when it is missing.",
-        )
 
 
 def _check_prompts(problem: Problem, origin: Origin) -> None:

@@ -115,14 +115,8 @@ class ReferenceSession:
             self.batch.catch_up(cache, 1)
             if observer is not None:
                 seconds = perf_counter() - start
-                observer(
-                    "prefill",
-                    self.cache_models[name],
-                    self.batch.size,
-                    max(self.lengths),
-                    0,
-                    seconds,
-                )
+                model, longest = self.cache_models[name], max(self.lengths)
+                observer("prefill", model, self.batch.size, longest, 0, seconds)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
@@ -182,8 +176,8 @@ class ReferenceSession:
 
     def update(self, op: Update, scope: Scope) -> None:
         """Teach a source."""
-        rows = None if op.rows is None else _get(scope, op.rows, Rows)
         self.observed = Observed(looking.kind(self.batch, op.source))
+        rows = None if op.rows is None else _get(scope, op.rows, Rows)
         looking.update(self.batch, op, _get(scope, op.tree, Tree), rows)
 
     def pick(self, op: Pick, scope: Scope) -> None:

@@ -35,10 +35,7 @@ class Rest(Method[MergedOptions]):
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MergedOptions] | Refusal]:
         """Trees by nodes and depth."""
-        name = "tree from the corpus"
-        if CORPUS.word in facts.problem.sources and facts.problem.datastore is None:
-            return [Refusal(name, "the problem names no datastore: `specplan datastore build`")]
-        return [merged_trees(facts, self, CORPUS, name)]
+        return [merged_trees(facts, self, CORPUS, "tree from the corpus")]
 
     def plan(self, facts: ProblemFacts, options: MergedOptions) -> Plan:
         """Look up, verify, accept."""

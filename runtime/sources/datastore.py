@@ -11,7 +11,9 @@ are longer are told apart among the occurrences beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,8 @@ from specplan.runtime.sources.source import NO_TOKEN, Flags, Found, Source, Toke
 
 SCHEMA_VERSION = 1
 ABOUT = "datastore.json"
+_NEAR = 4
+"""So near to its place a query need not be brought: the places beside are looked at anyhow."""
 _RESIDENT = 1e6
 """Of the process: tables and one batch of lookups; the corpus is the page cache's."""
 Keys = NDArray[np.uint64]
@@ -38,12 +42,12 @@ class Packing:
 
     vocabulary: int
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Of a token."""
         return max(1, self.vocabulary.bit_length())
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """In a key."""
         return 64 // self.bits
@@ -53,19 +57,22 @@ class Packing:
         """Of stored tokens, little-endian."""
         return np.dtype("<u2") if self.vocabulary < 1 << 16 else np.dtype("<u4")
 
+    @cached_property
+    def shifts(self) -> Keys:
+        """Bits below each token of a key, those of the nearest token first."""
+        return np.arange(self.tokens - 1, -1, -1, dtype=np.uint64) * np.uint64(self.bits)
+
     def keys(self, contexts: NDArray[np.integer]) -> Keys:
         """Keys `[...]` of contexts `[..., tokens]`, the nearest token first."""
-        found = np.zeros(contexts.shape[:-1], dtype=np.uint64)
-        for place in range(self.tokens):
-            found = (found << np.uint64(self.bits)) | contexts[..., place].astype(np.uint64)
+        found: Keys = np.bitwise_or.reduce(contexts.astype(np.uint64) << self.shifts, axis=-1)
         return found
 
     def alike(self, one: Keys, other: Keys) -> Tokens:
         """How many tokens two keys have in common, from the nearest on."""
         differs = one ^ other
         found = np.zeros(differs.shape, dtype=np.int64)
-        for place in range(self.tokens):
-            found += (differs >> np.uint64(self.bits * (self.tokens - 1 - place))) == 0
+        for shift in self.shifts:
+            found += (differs >> shift) == 0
         return found
 
 
@@ -137,38 +144,42 @@ class Datastore(Source):
         """Places beside the queries in the order, and the tokens that they have in common."""
         packed = self.packing.tokens
         near = self.packing.keys(queries[:, :packed])
-        far = self.packing.keys(queries[:, packed : 2 * packed])
-        window = np.arange(most) - most // 2
-        indices, inside, start = [], [], 0
-        for end in self._ends:
-            at = self._insertion(start, end, near, far)[:, None] + window
-            indices.append(np.clip(at, start, end - 1))
-            inside.append((at >= start) & (at < end))
-            start = end
-        index = np.concatenate(indices, 1)
+        starts = np.array([0, *self._ends[:-1]])[:, None, None]
+        ends = np.array(self._ends)[:, None, None]
+        at = self._insertions(near, queries[:, packed : 2 * packed])[:, :, None]
+        at = at + np.arange(-(most // 2), most - most // 2)
+        inside = ((at >= starts) & (at < ends)).swapaxes(0, 1).reshape(len(near), -1)
+        index = np.clip(at, starts, ends - 1).swapaxes(0, 1).reshape(len(near), -1)
         alike = self.packing.alike(self._keys[index], near[:, None])
         places = self._places[index].astype(np.int64)
-        alike = self._further(queries, places, alike, reach)
-        return places, np.where(np.concatenate(inside, 1), alike, 0)
+        return places, np.where(inside, self._further(queries, places, alike, reach), 0)
 
-    def _insertion(self, start: int, end: int, near: Keys, far: Keys) -> Tokens:
-        """Where each query stands in the order of a shard, by both of its keys."""
-        keys = self._keys[start:end]
-        low = start + np.searchsorted(keys, near, "left")
-        high = start + np.searchsorted(keys, near, "right")
+    def _insertions(self, near: Keys, further: Tokens) -> Tokens:
+        """Where each query stands in the order of each shard, `[shards, R]`, give or take a few.
+
+        Args:
+            near: `[R]`, keys of the nearest tokens.
+            further: `[R, tokens]`, those beyond.
+        """
+        packed, far, start = self.packing.tokens, self.packing.keys(further), 0
+        bounds = []
+        for end in self._ends:
+            keys = self._keys[start:end]
+            sides = (np.searchsorted(keys, near, "left"), np.searchsorted(keys, near, "right"))
+            bounds.append([start + side for side in sides])
+            start = end
+        low, high = np.array(bounds).swapaxes(0, 1).reshape(2, -1)
+        wanted = np.tile(far, len(self._ends))
         while True:
-            (rows,) = np.nonzero(low < high)
+            (rows,) = np.nonzero(high - low > _NEAR)
             if not len(rows):
-                return low
+                found: Tokens = (low + high) // 2
+                return found.reshape(len(self._ends), -1)
             middle = (low[rows] + high[rows]) // 2
-            less = self._far_keys(self._places[middle]) < far[rows]
+            before = self._before(self._places[middle].astype(np.int64), packed, 2 * packed)
+            less = self.packing.keys(before) < wanted[rows]
             low[rows] = np.where(less, middle + 1, low[rows])
             high[rows] = np.where(less, high[rows], middle)
-
-    def _far_keys(self, places: NDArray[np.uint32]) -> Keys:
-        """The second key of places `[Q]`."""
-        packed = self.packing.tokens
-        return self.packing.keys(self._before(places.astype(np.int64), packed, 2 * packed))
 
     def _before(self, places: Tokens, first: int, last: int) -> Tokens:
         """Tokens `[Q, last - first]` that stand `first + 1` to `last` before places."""
@@ -189,6 +200,6 @@ class Datastore(Source):
         return alike
 
 
-def _mapped(path: Path, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+def _mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     """A file as a read-only array that stays on disk."""
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ SHARD_TOKENS = 1 << 24
 """Tokens that are sorted together: it takes some 50 bytes each."""
 PLAN = "building.json"
 Progress = Callable[[str, int, int], None]
-Piece = Callable[[], Iterable[NDArray[np.integer]]]
+Piece = Callable[[], Iterable[NDArray[Any]]]
 """Gives the tokens of one shard, document by document."""
 
 
@@ -98,9 +99,9 @@ def _shard(
     return count, kept
 
 
-def _joined(documents: Iterable[NDArray[np.integer]], packing: Packing) -> NDArray[np.integer]:
+def _joined(documents: Iterable[NDArray[Any]], packing: Packing) -> NDArray[Any]:
     """Documents one after another, each with the number of no token behind it."""
-    parts: list[NDArray[np.integer]] = []
+    parts: list[NDArray[Any]] = []
     none = np.array([packing.vocabulary], dtype=packing.dtype)
     for document in documents:
         if len(document) and not 0 <= int(document.min()) <= int(document.max()) < none[0]:
@@ -113,7 +114,7 @@ def _joined(documents: Iterable[NDArray[np.integer]], packing: Packing) -> NDArr
 
 
 def _sorted(
-    tokens: NDArray[np.integer], packing: Packing, keep: int | None, common: int
+    tokens: NDArray[Any], packing: Packing, keep: int | None, common: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """First keys and places of a shard, by the tokens before each place, the nearest first."""
     packed = packing.tokens
@@ -133,7 +134,7 @@ def _sorted(
     return near, order.astype(np.uint32)
 
 
-def _contexts(tokens: NDArray[np.integer], packing: Packing, first: int) -> NDArray[np.uint64]:
+def _contexts(tokens: NDArray[Any], packing: Packing, first: int) -> NDArray[np.uint64]:
     """Keys of the tokens that stand `first` + 1 and more before each place."""
     found = np.zeros(len(tokens), dtype=np.uint64)
     for place in range(first, first + packing.tokens):

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from specplan.ir.plan import Plan
 from specplan.planner.method import Family, discover_methods
+from specplan.runtime.sources.datastore_build import build_datastore
 from tests.planner.example_facts import SEVEN_BILLION, SOURCES, example_facts, source_profiles
 
 
@@ -24,6 +27,7 @@ def every_kind(
         temperature=temperature,
         target=target,
         sources=["prompt_lookup", *SOURCES],
+        datastore=str(small_datastore(folder / "corpus")),
     )
     known = {**facts.profiles, **source_profiles(temperature)}
     facts = replace(facts, profiles=known)
@@ -34,6 +38,13 @@ def every_kind(
             step = max(len(small) // per_family, 1)
             for options in small[step - 1 :: step][:per_family]:
                 yield f"{method.name}, {family.name}: {options.words}", method.plan(facts, options)
+
+
+def small_datastore(folder: Path) -> Path:
+    """A corpus of byte texts, folded onto the smallest vocabulary that tests use."""
+    text = np.frombuffer(Path(__file__).read_bytes(), dtype=np.uint8) % 5
+    build_datastore(folder, [lambda: [text]], 5, "this file", lambda *_: None)
+    return folder
 
 
 def nodes_of(options: object) -> int:

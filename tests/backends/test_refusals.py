@@ -17,7 +17,7 @@ from tests.backends.pairs import load_pair, plain
 PLANS = Path(__file__).parent.parent / "ir" / "plans"
 RUNNABLE = {
     "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
-    "early_exit_verified",
+    "early_exit_verified", "token_recycling",
 }  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",
@@ -26,7 +26,6 @@ REASONS = {
     "early_exit_confident": "it has no op measure",
     "sparse_cache_hierarchy": "it keeps whole caches only",
     "prompt_chunks": "it runs one row group only",
-    "token_recycling": "it keeps no source states",
     "merged_trees": "it has no op graft",
     "skipped_layers": "it has no op load",
 }

@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 
 from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.datastores import build_datastore  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
@@ -24,7 +25,7 @@ from specplan.planner import (  # noqa: E402
 )
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
-from tests.measure.problems import write_problem  # noqa: E402
+from tests.measure.problems import REPOSITORY, write_problem  # noqa: E402
 
 torch.set_num_threads(1)
 PROMPTS = 5
@@ -33,9 +34,10 @@ PROMPTS = 5
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
     path = write_problem(tmp_path_factory.mktemp("problem"), prompts=PROMPTS, output_tokens=40)
-    problem = json.loads(path.read_text()) | {"sources": [*DRAFT_SOURCES]}
+    problem = json.loads(path.read_text()) | {"sources": [*DRAFT_SOURCES], "datastore": "corpus"}
     problem["models"].pop("drafts")
     path.write_text(json.dumps(problem))
+    build_datastore(REPOSITORY / "README.md", path.parent / "corpus", path.parent / "target")
     return Workbench(load_problem(path))
 
 
@@ -70,7 +72,7 @@ def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple
 
 
 @pytest.mark.parametrize(
-    "method", ["adaptive_ngram", "suffix", "suffix_automaton", "trie_lookahead"]
+    "method", ["adaptive_ngram", "suffix", "suffix_automaton", "trie_lookahead", "rest"]
 )
 def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench, method: str) -> None:
     for ran, replayed in rounds_run(bench, measured(bench), method):

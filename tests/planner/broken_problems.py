@@ -367,6 +367,13 @@ case(
     "models.drafts.0 has 64",
     checkpoint("draft", max_position_embeddings=64),
 )
+case("a corpus that is missing", "datastore", "no finished", put("datastore", "corpus"))
+case(
+    "a corpus that is not named",
+    "datastore",
+    "needs a folder",
+    put("sources", ["prompt_lookup", "datastore"]),
+)
 case(
     "memory below the weights",
     "limits.memory",

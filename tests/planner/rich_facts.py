@@ -86,6 +86,8 @@ def rich_facts(
     """A mixture of experts with a module of its own, a draft model, a head and a block drafter."""
     write_drafter(folder / "head", HEAD)
     write_drafter(folder / "flash", BLOCK)
+    write_drafter(folder / "corpus", {})
+    (folder / "corpus" / "datastore.json").write_text("{}")
     names = ("draft", "head", "flash")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {
@@ -95,6 +97,7 @@ def rich_facts(
             "drafts": [{"name": name, "path": name} for name in names],
         },
         "sources": ["prompt_lookup", "mtp", *SOURCES],
+        "datastore": "corpus",
     }
     facts = example_facts(
         folder,

@@ -1,0 +1,164 @@
+"""Datastores: the longest match of a corpus, exactly; builds that are killed go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specplan.ir.errors import UsageError
+from specplan.runtime.sources.datastore import Datastore, Packing
+from specplan.runtime.sources.datastore_build import build_datastore
+from specplan.runtime.sources.source import Wanted
+
+
+def silent(description: str, done: int, total: int) -> None:
+    pass
+
+
+def corpus(size: int, vocabulary: int, seed: int = 0) -> np.ndarray:
+    """Tokens of uneven frequency, with passages that come again."""
+    rng = np.random.default_rng(seed)
+    tokens = rng.zipf(1.4, size) % vocabulary
+    for _ in range(size // 50):
+        here, there, length = *rng.integers(0, size - 40, 2), rng.integers(3, 40)
+        tokens[here : here + length] = tokens[there : there + length]
+    return tokens
+
+
+def built(folder: Path, shards: list[np.ndarray], vocabulary: int, **options: int) -> Datastore:
+    pieces = [lambda shard=shard: [shard] for shard in shards]
+    build_datastore(folder, pieces, vocabulary, "test", silent, **options)
+    return Datastore(folder, vocabulary, 16)
+
+
+@pytest.mark.parametrize("vocabulary", [5, 3000, 70_000, 1 << 20])
+def test_the_longest_match_is_found_and_all_that_followed_it(
+    vocabulary: int, tmp_path: Path
+) -> None:
+    shards = [corpus(900, vocabulary, seed) for seed in range(2)]
+    store = built(tmp_path / "store", shards, vocabulary)
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        shard = shards[rng.integers(2)]
+        end = int(rng.integers(6, 900))
+        text = shard[max(0, end - int(rng.integers(1, 25))) : end]
+        best, after = longest_match(shards, text, 16)
+        found = store.lookup(text[None], np.array([len(text)]), Wanted(1, 16, 4000, 1, 3999))
+        assert set(found.tokens[0][found.live[0]].tolist()) == set(after), (best, text)
+        some = store.lookup(text[None], np.array([len(text)]), Wanted(best + 1, 16, 8, 1, 7))
+        assert not some.live.any()
+
+
+def longest_match(shards: list[np.ndarray], text: np.ndarray, most: int) -> tuple[int, list[int]]:
+    best, after = 0, list[int]()
+    for shard in shards:
+        for place in range(1, len(shard)):
+            same = 0
+            while same < min(place, len(text), most) and shard[place - 1 - same] == text[-1 - same]:
+                same += 1
+            if same > best:
+                best, after = same, []
+            if same == best > 0:
+                after.append(int(shard[place]))
+    return best, after
+
+
+def test_keys_sort_as_tokens_do() -> None:
+    packing = Packing(3000)
+    rng = np.random.default_rng(0)
+    contexts = rng.integers(0, 3, (200, packing.tokens)) * 1500
+    keys = packing.keys(contexts)
+    order = np.lexsort(contexts.T[::-1])
+    assert (np.diff(keys[order].astype(object)) >= 0).all()
+    pairs = packing.alike(keys[:100], keys[100:])
+    expected = np.logical_and.accumulate(contexts[:100] == contexts[100:], axis=1).sum(1)
+    assert pairs.tolist() == expected.tolist()
+
+
+def test_compaction_drops_rare_runs_and_thins_common_ones(tmp_path: Path) -> None:
+    tokens = np.concatenate([np.tile(np.arange(9), 200), np.arange(9, 900)])
+    whole = built(tmp_path / "whole", [tokens], 1000)
+    small = built(tmp_path / "small", [tokens], 1000, keep=4, common=2)
+    sizes = [len((tmp_path / name / "keys.bin").read_bytes()) // 8 for name in ("whole", "small")]
+    assert sizes[0] == len(tokens) and sizes[1] <= 9 * 4 + 20
+    common, rare = np.arange(6)[None], np.arange(100, 106)[None]
+    for store, known in ((whole, 1), (small, 0)):
+        assert store.lookup(common, np.array([6]), Wanted(1, 16)).tokens[0, 0] == 6
+        assert store.lookup(rare, np.array([6]), Wanted(1, 16)).live.sum() == known
+
+
+def test_what_follows_ends_with_its_document(tmp_path: Path) -> None:
+    documents = [np.array([1, 2, 3]), np.array([1, 2, 3, 4])]
+    build_datastore(tmp_path, [lambda: documents], 9, "two", silent)
+    store = Datastore(tmp_path, 9, 16)
+    found = store.lookup(np.array([[1]]), np.array([1]), Wanted(1, 4, 4, 5, 19))
+    assert Counter(found.tokens[0][found.live[0]].tolist()) == Counter([2, 3, 4])
+
+
+def test_a_killed_build_keeps_its_shards_and_goes_on(tmp_path: Path) -> None:
+    """Killed between its shards by SIGKILL, as a machine that goes down would."""
+    script = f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
+from tests.runtime.test_datastore import corpus, silent
+from specplan.runtime.sources.datastore_build import build_datastore
+def piece(number):
+    if number == 2:
+        print("two are done", flush=True)
+        time.sleep(60)
+    return [corpus(2000, 50, number)]
+pieces = [lambda number=number: piece(number) for number in range(4)]
+build_datastore(__import__("pathlib").Path({str(tmp_path / "killed")!r}), pieces, 50, "c", silent)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "two are done\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    with pytest.raises(UsageError, match="no finished datastore"):
+        Datastore(tmp_path / "killed", 50, 16)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed").glob("*.shard")}
+    assert len(kept) == 6
+    asked: list[int] = []
+
+    def piece(number: int) -> list[np.ndarray]:
+        asked.append(number)
+        return [corpus(2000, 50, number)]
+
+    pieces = [lambda number=number: piece(number) for number in range(4)]
+    build_datastore(tmp_path / "killed", pieces, 50, "c", silent)
+    assert asked == [2, 3]
+    build_datastore(tmp_path / "whole", pieces, 50, "c", silent)
+    for name in ("tokens.bin", "keys.bin", "places.bin"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not [*(tmp_path / "killed").glob("*.shard")]
+
+
+def test_another_corpus_and_foreign_tokens_are_refused(tmp_path: Path) -> None:
+    def never() -> list[np.ndarray]:
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError):
+        build_datastore(tmp_path / "a", [never], 9, "one", silent)
+    with pytest.raises(UsageError, match="another corpus"):
+        build_datastore(tmp_path / "a", [never], 9, "two", silent)
+    with pytest.raises(UsageError, match="outside the vocabulary"):
+        build_datastore(tmp_path / "b", [lambda: [np.array([1, 9])]], 9, "one", silent)
+    store = built(tmp_path / "c", [corpus(100, 9)], 9)
+    assert store.most_bytes < 1e7
+    with pytest.raises(UsageError, match="vocabulary"):
+        Datastore(tmp_path / "c", 8, 16)
+
+
+def test_progress_is_told_shard_by_shard(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    pieces = [lambda: [corpus(100, 9)]] * 3
+    found = build_datastore(tmp_path, pieces, 9, "x", lambda *step: told.append(step))
+    assert [done for _, done, total in told if total == 3] == [0, 1, 2, 3]
+    assert found == {"tokens": 303, "places": 303 - 3, "shards": 3}
