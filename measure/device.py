@@ -30,11 +30,18 @@ from specplan.measure.probes import (
     probe_of_width,
     probes,
     skip_probes,
+    source_probes,
 )
 from specplan.measure.progress import Progress, silent
 from specplan.measure.visits import Samples, dtype_name, gathered, rows_of, visit
 from specplan.measure.workbench import Workbench
-from specplan.planner import ProblemFacts, Proposer, leaves_blocks_out, proposers
+from specplan.planner import (
+    DRAFT_SOURCES,
+    ProblemFacts,
+    Proposer,
+    leaves_blocks_out,
+    proposers,
+)
 from specplan.runtime.executable import Executable
 
 PASSES = 4
@@ -135,6 +142,8 @@ def _every_probe(bench: Workbench, exits: tuple[int, ...]) -> list[Probe]:
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
     every = [*probes(drafts, greedy, target.vocab_size)]
     every += exit_probes(exits, target.num_layers, greedy)
+    sources = [DRAFT_SOURCES[word] for word in bench.problem.sources if word in DRAFT_SOURCES]
+    every += source_probes(sources, bench.problem.datastore, greedy)
     if leaves_blocks_out(bench.problem):
         every += skip_probes(target.num_layers, greedy)
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]

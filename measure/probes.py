@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from specplan.ir.blocks import Skips
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
+from specplan.planner import DraftSource
 
 CHAINS = (1, 3, 7, 16)
 BUSHES = (2, 4, 8, 16, 32)
@@ -17,6 +19,7 @@ EXIT_CHAINS = (1, 8)
 POOLS = ((2, 2, 4), (4, 6, 48))
 """Beam, layers and verified nodes: the smallest and the largest."""
 SKIP_CHAIN = 1
+SOURCE_WIDTHS = (2, 16)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,24 @@ def skip_probes(layers: int, greedy: bool) -> Iterator[Probe]:
         yield Probe(f"chain {SKIP_CHAIN} without {len(skips)} blocks", plan)
 
 
+def source_probes(
+    sources: Iterable[DraftSource], path: Path | None, greedy: bool
+) -> Iterator[Probe]:
+    """Rounds that draft few and many tokens from each source, and teach it.
+
+    Args:
+        sources: that the problem drafts from.
+        path: of a stored one.
+        greedy: temperature 0.
+    """
+    for source in sources:
+        for width in SOURCE_WIDTHS:
+            plan = _from_source(
+                source, path if source.scope == "read_only" else None, width, greedy
+            )
+            yield Probe(f"lookup {width} from {source.word}", plan)
+
+
 def probe_of_width(role: str, width: int, greedy: bool) -> Probe:
     """A probe in which a model runs over `width` > 1 query tokens."""
     if role == "target":
@@ -115,6 +136,25 @@ def _lookup(length: int, greedy: bool) -> Plan:
     found = f"  %c = lookup @text %t0 at=%t0 match=[1, 3] length={length}\n"
     tail = _tail("%c", length, (), None if greedy else "recursive")
     return parse_plan(_head("probe", ()) + found + tail)
+
+
+def _from_source(source: DraftSource, path: Path | None, width: int, greedy: bool) -> Plan:
+    wanted, levels = f"length={width}", 2
+    if source.evidence == "pools":
+        children = max(source.occurrences or width, width)
+        wanted = f"children={children} length={levels} nodes={width}"
+    elif source.evidence == "ranks":
+        wanted = f"children={width // levels} length={levels}"
+    learn = f"  update @drafts %t0 last={source.last}\n" if source.last else ""
+    match = print_atom(source.match)
+    found = f"{learn}  %c = lookup @drafts %t0 at=%t0 match={match} {wanted}\n"
+    tail = _tail("%c", width, (), None if greedy else "recursive")
+    if source.evidence == "ranks":
+        tail = tail.replace("}\n", "  update @drafts %c rows=%l\n}\n")
+    state = f"state {source.declaration('drafts', path)}\nround "
+    head = _head("probe", ()).replace("round ", state)
+    shared = "assume reproducible=false\n" if source.shares and not greedy else ""
+    return parse_plan(head.replace("state @kv", f"{shared}state @kv") + found + tail)
 
 
 def _drafted(forward: str, length: int, greedy: bool) -> str:

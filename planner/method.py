@@ -96,6 +96,8 @@ class Method(ABC, Generic[OptionsT]):
         shape: the simplest that its drafts may have, in the same words.
         summary: one line for `specplan methods`.
         paper: where it was published, or who runs it.
+        acceptance: how it is measured what the target accepts of its drafts.
+        memory: what it keeps beside models and their caches, and how much that is at most.
         lossless: whether the output law is the target's own.
         sources: sources that it drafts from (words of the problem's `sources`).
         source_proposers: what acceptance profiles call its sources, and how children are chosen.
@@ -112,6 +114,8 @@ class Method(ABC, Generic[OptionsT]):
     shape: ClassVar[str] = "chain"
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
+    acceptance: ClassVar[str] = ""
+    memory: ClassVar[str] = ""
     lossless: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = ()
     source_proposers: ClassVar[Mapping[str, How]] = {}

@@ -27,9 +27,25 @@ Engines = Mapping[tuple[str, str], Sequence[str]]
 """Names of the engines by what they draft with: a method's `drafter` and `shape`."""
 
 
+_PRICED = """
+What the target accepts of a draft is measured along its own text, at every position, and replayed
+([acceptance.md](acceptance.md)); what can only be given is told by another program. Looked-up
+tokens are certain proposals: one is accepted exactly where it is the token that the target chooses,
+its best or its draw. Memory is what a method keeps beside models and caches, at most.
+
+| method | acceptance | memory |
+|---|---|---|
+"""
+
+
 def methods_page(methods: Sequence[Method[Any]], engines: Engines) -> str:
-    """The page, one row per method."""
-    return _HEAD + "".join(f"| {' | '.join(_row(method, engines))} |\n" for method in methods)
+    """The page, one row per method in each of its tables."""
+    rows = "".join(f"| {' | '.join(_row(method, engines))} |\n" for method in methods)
+    told = "".join(
+        f"| `{method.name}` | {method.acceptance or '-'} | {method.memory or '-'} |\n"
+        for method in methods
+    )
+    return _HEAD + rows + _PRICED + told
 
 
 def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
@@ -38,6 +54,8 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "name": method.name,
         "summary": method.summary,
         "paper": method.paper,
+        "acceptance": method.acceptance,
+        "memory": method.memory,
         "lossless": method.lossless,
         "sources": list(method.sources),
         "needs_draft_model": method.needs_draft_model,

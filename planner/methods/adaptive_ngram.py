@@ -28,6 +28,8 @@ class AdaptiveNgram(Method[ChainOptions]):
     name: ClassVar[str] = "adaptive_ngram"
     summary: ClassVar[str] = "drafts grown from counted n-grams of the request's own text"
     paper: ClassVar[str] = "Ou et al. 2024, arXiv 2404.08698"
+    acceptance: ClassVar[str] = "length of the draft that the text goes on with"
+    memory: ClassVar[str] = "65,536 runs of tokens of each request, 450 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("ngram",)
     source_proposers: ClassVar[Mapping[str, How]] = {NGRAMS.word: "given"}
 

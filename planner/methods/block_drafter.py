@@ -46,6 +46,7 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     drafter: ClassVar[str] = "block"
     summary: ClassVar[str] = "one pass over the target's hidden states fills a block of tokens"
     paper: ClassVar[str] = "DFlash, arXiv 2602.06036; z-lab/dflash"
+    acceptance: ClassVar[str] = "given"
     needs_draft_model: ClassVar[bool] = True
     runnable: ClassVar[bool] = False
 

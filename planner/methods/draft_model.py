@@ -37,6 +37,7 @@ class DraftModel(Method[DraftModelOptions]):
     paper: ClassVar[str] = (
         "Leviathan et al. 2022, arXiv 2211.17192; trees: Chen et al. 2024, arXiv 2402.12374"
     )
+    acceptance: ClassVar[str] = "rank of the accepted child among its choices"
     needs_draft_model: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[DraftModelOptions] | Refusal]:

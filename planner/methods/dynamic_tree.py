@@ -65,6 +65,7 @@ class DynamicTree(Method[DynamicTreeOptions]):
         "a draft model grows a tree by a beam, its most probable nodes are verified"
     )
     paper: ClassVar[str] = "Li et al. 2024, arXiv 2406.16858"
+    acceptance: ClassVar[str] = "places of the text in the pools that the beam grows"
     needs_draft_model: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[DynamicTreeOptions] | Refusal]:

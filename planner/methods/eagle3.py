@@ -37,6 +37,7 @@ class Eagle3(Method[Eagle3Options]):
     drafter: ClassVar[str] = "head"
     summary: ClassVar[str] = "a head over the target's hidden states drafts a chain or static tree"
     paper: ClassVar[str] = "Li et al. 2025, arXiv 2503.01840"
+    acceptance: ClassVar[str] = "given"
     needs_draft_model: ClassVar[bool] = True
     runnable: ClassVar[bool] = False
 

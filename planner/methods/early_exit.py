@@ -50,6 +50,8 @@ class EarlyExit(Method[EarlyExitOptions]):
     drafter: ClassVar[str] = "first_layers"
     summary: ClassVar[str] = "the target's first layers draft a chain, the others verify it"
     paper: ClassVar[str] = "Elhoushi et al. 2024, arXiv 2404.16710"
+    acceptance: ClassVar[str] = "rank of the accepted child among its choices"
+    memory: ClassVar[str] = "the hidden states of one layer"
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[EarlyExitOptions] | Refusal]:
         """Per exit layer, chains of 1 to 8 tokens."""

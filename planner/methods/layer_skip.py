@@ -51,6 +51,7 @@ class LayerSkip(Method[LayerSkipOptions]):
     paper: ClassVar[str] = (
         "Zhang et al. 2023, arXiv 2309.08168; sets of blocks: Xia et al. 2024, arXiv 2410.06916"
     )
+    acceptance: ClassVar[str] = "length of a draft begun there"
     leaves_blocks_out: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[LayerSkipOptions] | Refusal]:

@@ -47,6 +47,7 @@ class Mtp(Method[MtpOptions]):
     drafter: ClassVar[str] = "modules"
     summary: ClassVar[str] = "the target's own multi-token-prediction modules draft a chain"
     paper: ClassVar[str] = "DeepSeek-AI 2024, arXiv 2412.19437 section 2.2"
+    acceptance: ClassVar[str] = "given"
     sources: ClassVar[tuple[str, ...]] = ("mtp",)
     source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "best"}
     runnable: ClassVar[bool] = False

@@ -50,6 +50,7 @@ class PromptLookup(Method[PromptLookupOptions]):
     drafter: ClassVar[str] = "text"
     summary: ClassVar[str] = "drafts copied from the request's own text after a matching suffix"
     paper: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
+    acceptance: ClassVar[str] = "length of the copy that the text goes on with"
     sources: ClassVar[tuple[str, ...]] = ("prompt_lookup",)
     source_proposers: ClassVar[Mapping[str, How]] = {TEXT_PROPOSER: "given"}
 

@@ -30,6 +30,8 @@ class Rest(Method[MergedOptions]):
     paper: ClassVar[str] = (
         "He et al. 2023, arXiv 2311.08252; compaction: Ho et al. 2024, arXiv 2408.04678"
     )
+    acceptance: ClassVar[str] = "places of the text in the merged trees"
+    memory: ClassVar[str] = "the corpus on disk, 14 to 16 bytes a token, mapped; 1 MB of its own"
     sources: ClassVar[tuple[str, ...]] = ("datastore",)
     source_proposers: ClassVar[Mapping[str, How]] = {CORPUS.word: "given"}
 

@@ -51,6 +51,7 @@ class SparseCache(Method[SparseCacheOptions]):
     name: ClassVar[str] = "sparse_cache"
     summary: ClassVar[str] = "the target or a draft model drafts a chain, reading few cached tokens"
     paper: ClassVar[str] = "Chen et al. 2024, arXiv 2408.11049; Sun et al. 2024, arXiv 2404.11912"
+    acceptance: ClassVar[str] = "given"
     runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[SparseCacheOptions] | Refusal]:

@@ -56,6 +56,10 @@ class Suffix(Method[SuffixOptions]):
     drafter: ClassVar[str] = "past"
     summary: ClassVar[str] = "drafts copied from outputs of the past after a matching suffix"
     paper: ClassVar[str] = "Oliaro et al. 2024, arXiv 2411.04975"
+    acceptance: ClassVar[str] = (
+        "length of the copy that the text goes on with, prompts in their order; trees: given"
+    )
+    memory: ClassVar[str] = "1,000,000 tokens of all requests, 12 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("suffix",)
     source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "given"}
 

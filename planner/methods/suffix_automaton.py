@@ -27,6 +27,8 @@ class SuffixAutomaton(Method[ChainOptions]):
     name: ClassVar[str] = "suffix_automaton"
     summary: ClassVar[str] = "drafts copied after the longest match in the request's own text"
     paper: ClassVar[str] = "Hu et al. 2024, arXiv 2411.10666"
+    acceptance: ClassVar[str] = "length of the copy that the text goes on with"
+    memory: ClassVar[str] = "65,536 tokens of each request, 900 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("automaton",)
     source_proposers: ClassVar[Mapping[str, How]] = {OWN_TEXT.word: "given"}
 

@@ -41,6 +41,11 @@ class TokenRecycling(Method[RecyclingOptions]):
     shape: ClassVar[str] = "chain"
     summary: ClassVar[str] = "a tree of the tokens that the target last ranked after each token"
     paper: ClassVar[str] = "Luo et al. 2024, arXiv 2408.08696"
+    acceptance: ClassVar[str] = (
+        "rank of the next token in the row of the last; rows along the text only, a run "
+        "learns those of rejected tokens too"
+    )
+    memory: ClassVar[str] = "8 tokens of 4 bytes for each of the vocabulary, for all requests"
     sources: ClassVar[tuple[str, ...]] = ("adjacency",)
     source_proposers: ClassVar[Mapping[str, How]] = {SUCCESSORS.word: "given"}
 

@@ -29,6 +29,8 @@ class TrieLookahead(Method[MergedOptions]):
     shape: ClassVar[str] = "dynamic tree"
     summary: ClassVar[str] = "the commonest branches of a trie of prompts and past outputs"
     paper: ClassVar[str] = "Zhao et al. 2023, arXiv 2312.12728"
+    acceptance: ClassVar[str] = "places of the text in the merged trees, prompts in their order"
+    memory: ClassVar[str] = "262,144 nodes of all requests, 420 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("trie",)
     source_proposers: ClassVar[Mapping[str, How]] = {TRIE.word: "given"}
 

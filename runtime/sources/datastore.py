@@ -25,8 +25,10 @@ from specplan.runtime.sources.source import NO_TOKEN, Flags, Found, Source, Toke
 
 SCHEMA_VERSION = 1
 ABOUT = "datastore.json"
-_NEAR = 4
+_NEAR = 8
 """So near to its place a query need not be brought: the places beside are looked at anyhow."""
+_PROBES = 8
+"""Parts into which the places between two bounds are cut, to go on in one of them."""
 _RESIDENT = 1e6
 """Of the process: tables and one batch of lookups; the corpus is the page cache's."""
 Keys = NDArray[np.uint64]
@@ -125,13 +127,13 @@ class Datastore(Source):
         best = alike.max(1, keepdims=True, initial=0)
         fits = (alike == best) & (best >= wanted.shortest)
         chosen = np.argsort(~fits, axis=1, kind="stable")[:, :most]
-        weights = fits[rows, chosen].astype(np.float64)
         following = places[rows, chosen][:, :, None] + np.arange(wanted.length)
         inside = following < len(self._tokens)
         tokens = self._tokens[np.minimum(following, len(self._tokens) - 1)].astype(np.int64)
-        none = ~inside | (tokens == self.packing.vocabulary) | (weights == 0)[:, :, None]
-        none = np.logical_or.accumulate(none, axis=2)
-        return continuation_trees(np.where(none, NO_TOKEN, tokens), weights, wanted)
+        none = ~inside | (tokens == self.packing.vocabulary) | ~fits[rows, chosen][:, :, None]
+        for step in range(1, wanted.length):
+            none[:, :, step] |= none[:, :, step - 1]
+        return continuation_trees(np.where(none, NO_TOKEN, tokens), wanted)
 
     def _queries(self, texts: Tokens, lengths: Tokens, reach: int) -> Tokens:
         """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""
@@ -165,8 +167,11 @@ class Datastore(Source):
         bounds = []
         for end in self._ends:
             keys = self._keys[start:end]
-            sides = (np.searchsorted(keys, near, "left"), np.searchsorted(keys, near, "right"))
-            bounds.append([start + side for side in sides])
+            first = np.searchsorted(keys, near)
+            last = np.minimum(first + _NEAR, end - start)
+            (rows,) = np.nonzero(keys[last - 1] == near)  # many places are alike
+            last[rows] = np.searchsorted(keys, near[rows], "right")
+            bounds.append([start + first, start + last])
             start = end
         low, high = np.array(bounds).swapaxes(0, 1).reshape(2, -1)
         wanted = np.tile(far, len(self._ends))
@@ -175,11 +180,13 @@ class Datastore(Source):
             if not len(rows):
                 found: Tokens = (low + high) // 2
                 return found.reshape(len(self._ends), -1)
-            middle = (low[rows] + high[rows]) // 2
-            before = self._before(self._places[middle].astype(np.int64), packed, 2 * packed)
-            less = self.packing.keys(before) < wanted[rows]
-            low[rows] = np.where(less, middle + 1, low[rows])
-            high[rows] = np.where(less, high[rows], middle)
+            first, wide = low[rows, None], (high - low)[rows, None]
+            probes = first + wide * np.arange(1, _PROBES) // _PROBES
+            places = self._places[probes].astype(np.int64).ravel()
+            keys = self.packing.keys(self._before(places, packed, 2 * packed))
+            below = (keys.reshape(probes.shape) < wanted[rows, None]).sum(1, keepdims=True)
+            low[rows] = (first + wide * below // _PROBES + (below > 0))[:, 0]
+            high[rows] = (first + wide * (below + 1) // _PROBES)[:, 0]
 
     def _before(self, places: Tokens, first: int, last: int) -> Tokens:
         """Tokens `[Q, last - first]` that stand `first + 1` to `last` before places."""

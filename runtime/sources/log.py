@@ -52,7 +52,7 @@ class Log(Source):
                 places = ends[:, None] + np.arange(wanted.length)
                 continuations[row, : len(ends)] = log[np.minimum(places, len(log) - 1)]
                 weights[row, : len(ends)] = newer[most - len(ends) :]
-        return continuation_trees(cut_at_ends(continuations), weights, wanted)
+        return continuation_trees(cut_at_ends(continuations), wanted, weights)
 
     def learn_text(self, key: int, text: Tokens, last: int) -> None:
         """Keep what is new of a text, and of the whole log its newest tokens."""

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from specplan.ir.plan import Plan
+from specplan.planner.draft_sources import DRAFT_SOURCES
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
 from tests.planner.example_facts import SEVEN_BILLION, SOURCES, example_facts, source_profiles
@@ -19,20 +21,32 @@ def every_kind(
 ) -> Iterator[tuple[str, Plan]]:
     """(name, plan) of `per_family` settings, spread evenly over each family's.
 
-    Widths are no matter of a plan; `layers` is how many the target has.
+    Widths are no matter of a plan; `layers` is how many the target has. Methods that draft from a
+    declared source are `source_kinds`.
     """
     target = SEVEN_BILLION | {"num_hidden_layers": layers}
+    facts = example_facts(folder, temperature=temperature, target=target)
+    yield from _kinds(facts, per_family, declared=False)
+
+
+def source_kinds(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
+    """The same of methods that draft from a declared source."""
     facts = example_facts(
         folder,
         temperature=temperature,
-        target=target,
+        target=SEVEN_BILLION | {"num_hidden_layers": 3},
         sources=["prompt_lookup", *SOURCES],
-        datastore=str(small_datastore(folder / "corpus")),
+        datastore=str(_small_datastore(folder / "corpus")),
     )
-    known = {**facts.profiles, **source_profiles(temperature)}
-    facts = replace(facts, profiles=known)
+    facts = replace(facts, profiles={**facts.profiles, **source_profiles(temperature)})
+    yield from _kinds(facts, per_family, declared=True)
+
+
+def _kinds(facts: ProblemFacts, per_family: int, *, declared: bool) -> Iterator[tuple[str, Plan]]:
     for method in discover_methods().values():
-        for family in method.choices(facts) if method.runnable else ():
+        if not method.runnable or declared != bool(set(method.sources) & set(DRAFT_SOURCES)):
+            continue
+        for family in method.choices(facts):
             assert isinstance(family, Family), family
             small = [item for item in family.settings if nodes_of(item) <= 16]
             step = max(len(small) // per_family, 1)
@@ -40,7 +54,7 @@ def every_kind(
                 yield f"{method.name}, {family.name}: {options.words}", method.plan(facts, options)
 
 
-def small_datastore(folder: Path) -> Path:
+def _small_datastore(folder: Path) -> Path:
     """A corpus of byte texts, folded onto the smallest vocabulary that tests use."""
     text = np.frombuffer(Path(__file__).read_bytes(), dtype=np.uint8) % 5
     build_datastore(folder, [lambda: [text]], 5, "this file", lambda *_: None)

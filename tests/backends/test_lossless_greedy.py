@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
-from tests.backends.kinds import every_kind
+from tests.backends.kinds import every_kind, source_kinds
 from tests.backends.pairs import in_batches, load_pair, plain
 
 NEW_TOKENS = 20
@@ -42,6 +44,21 @@ def test_every_kind_on_200_prompts_at_batch_1_and_4(
     for name, plan in kinds.items():
         for batch in (1, 4):
             assert in_batches(plan, models, requests, batch) == expected, (name, batch)
+
+
+def test_every_method_that_drafts_from_a_source(
+    pair_folder: Path, requests: list[Request], tmp_path: Path
+) -> None:
+    """One executable for all requests, so that what they share fills up."""
+    models, some = load_pair(pair_folder), requests[::12]
+    expected = in_batches(plain(), models, some, 4)
+    kinds = dict(source_kinds(tmp_path, 0.0, 1))
+    assert len(kinds) >= 8
+    for name, plan in kinds.items():
+        executable = ReferenceBackend().compile(plan, models)
+        for start in range(0, len(some), 4):
+            found = generate(executable, some[start : start + 4]).completions
+            assert [item.tokens for item in found] == expected[start : start + 4], name
 
 
 def test_more_settings_of_every_kind(

@@ -14,7 +14,7 @@ from specplan.ir.printer import print_plan
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
-from tests.backends.kinds import every_kind
+from tests.backends.kinds import every_kind, source_kinds
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 
@@ -40,6 +40,14 @@ def test_every_kind_has_the_targets_law(
         if "tree" in name:
             continue  # trees of 5 tokens: the next test
         assert p_value(plan, small_pair, exact_law) > 1e-4, name
+
+
+@pytest.mark.parametrize("method", ["token_recycling", "trie_lookahead"])
+def test_drafts_from_sources_have_the_targets_law(
+    method: str, small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
+) -> None:
+    plans = [plan for name, plan in source_kinds(tmp_path, 0.8, 1) if name.startswith(method)]
+    assert p_value(plans[-1], small_pair, exact_law) > 1e-4
 
 
 def test_trees_have_the_targets_law(

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
-from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import verify_plan
 from specplan.runtime.executable import Session
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
-from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
+from tests.backends.pairs import in_batches, load_pair, plain, run
 from tests.backends.source_plans import LOOKUPS, lookup_plan, source_plans
-from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 
 
 @pytest.fixture(scope="module")
 def requests(held_out: list[str]) -> list[Request]:
     """Texts that repeat themselves, of 3 to 60 tokens of 61."""
     found = []
-    for index, text in enumerate(held_out[::10]):
+    for index, text in enumerate(held_out[::16]):
         piece = tuple(byte % 61 for byte in text.encode()[: 3 + index % 9])
         tokens = (piece * 20)[: 3 + index * 7 % 58]
         found.append(Request(prompt_tokens=tokens, max_new_tokens=24, seed=index))
@@ -49,26 +46,6 @@ def test_greedy_output_is_that_of_plain_decoding(
     alone = [generate(executable, [request]) for request in requests[5:8]]
     assert [result.completions[0].tokens for result in alone] == expected[5:8]
     assert sum(result.rounds for result in alone) < 3 * 24, "nothing was ever accepted"
-
-
-@pytest.fixture(scope="module")
-def small_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
-    folder = tmp_path_factory.mktemp("small_pair")
-    save_pair(folder, VOCABULARY, scale=0.15)
-    return load_pair(folder)
-
-
-@pytest.fixture(scope="module")
-def exact_law(small_pair: dict[str, CausalModel]) -> np.ndarray:
-    return law_of_texts(small_pair["target"])
-
-
-@pytest.mark.parametrize("name", ["log, merged", "ngram", "adjacency of one process"])
-def test_sampled_output_has_the_targets_law(
-    name: str, small_pair: dict[str, CausalModel], exact_law: np.ndarray
-) -> None:
-    plan = source_plans(greedy=False)[name]
-    assert p_value(plan, small_pair, exact_law) > 1e-4
 
 
 def test_what_others_wrote_is_known_to_a_process_and_not_to_a_request(pair_folder: Path) -> None:
@@ -151,16 +128,16 @@ def test_longer_texts_below_drafted_nodes_are_refused() -> None:
     assert "single tokens" in found.reason
 
 
-def test_unknown_sources_are_refused_with_what_there_is() -> None:
-    text = print_plan(lookup_plan(*LOOKUPS["log"], True))
-    plan: Plan = parse_plan(text.replace("log(capacity=200)", "datastore"))
-    assert "@text, adjacency, automaton" in str(refusals(plan, CAPABILITIES)[0])
+def test_other_sources_are_refused_with_what_there_is() -> None:
+    few = replace(CAPABILITIES, sources=frozenset({"trie", "ngram"}))
+    found = refusals(lookup_plan(*LOOKUPS["log"], True), few)
+    assert "it looks up @text, ngram, trie only" in str(found[0])
 
 
 def test_batches_of_one_draw_alike(pair_folder: Path, requests: list[Request]) -> None:
     """Sources of one request leave its draws to its seed."""
     models = load_pair(pair_folder)
-    sampled = [Request(**{**vars(item), "temperature": 0.9}) for item in requests[:6]]
+    sampled = [Request(**{**vars(item), "temperature": 0.9}) for item in requests[:3]]
     for name, plan in source_plans(greedy=False).items():
         if plan.assumptions.reproducible:
             alone = in_batches(plan, models, sampled, 1)

@@ -125,7 +125,7 @@ def test_merged_trees_hold_the_commonest_beginnings(
         followed[0, row, : len(text[:length])] = text[:length]
     most = nodes.draw(st.integers(1, len(texts) * length))
     wanted = Wanted(children=len(texts), length=length, nodes=most)
-    found = continuation_trees(followed, np.ones((1, len(texts))), wanted)
+    found = continuation_trees(followed, wanted)
     counts = Counter(
         tuple(text[: depth + 1]) for text in texts for depth in range(min(length, len(text)))
     )
@@ -133,9 +133,7 @@ def test_merged_trees_hold_the_commonest_beginnings(
     assert len(set(paths)) == len(paths) == min(most, len(counts))
     kept = sorted((counts[path] for path in paths), reverse=True)
     assert kept == sorted(counts.values(), reverse=True)[: len(kept)]
-    fewer = continuation_trees(
-        followed, np.ones((1, len(texts))), Wanted(1, 1, len(texts), length, max(1, most // 2))
-    )
+    fewer = continuation_trees(followed, Wanted(1, 1, len(texts), length, max(1, most // 2)))
     assert paths_of(fewer) == paths[: max(1, most // 2)]
 
 
