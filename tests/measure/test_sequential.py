@@ -65,7 +65,7 @@ NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_both_errors_are_rare_whatever_the_noise(noise: str) -> None:
-    draws, trials = np.random.default_rng(7), 60
+    draws, trials = np.random.default_rng(7), 40
     for true, wrong in ((0.0, "slower"), (RULE.shift, "not slower")):
         found = [judge(true + NOISES[noise](draws, 300), RULE) for _ in range(trials)]
         assert sum(one.verdict == wrong for one in found) <= 0.05 * trials

@@ -147,6 +147,8 @@ def _settings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]
 def _prices(base: Mapping[str, Any], head: Mapping[str, Any], moved: float) -> Iterator[str]:
     """Prices that moved, one line each: old, new, and by how much."""
     for name in (name for name in base if name in head):
+        if name != "chosen" and all(side[name] == side["chosen"] for side in (base, head)):
+            continue  # told already
         for load, old in base[name]["loads"].items():
             new = head[name]["loads"].get(load)
             if new is None:
