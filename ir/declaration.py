@@ -30,6 +30,8 @@ class Declaration:
             where a rule judges no others; empty for any.
         uniforms_per_node: None where none are drawn; otherwise a tree of n nodes takes that many
             per node and one more.
+        shares_uniforms: the rule may read the numbers that the tree was drawn with (`how=shared`):
+            number d is for what follows nodes at depth d, in the draft and in the target alike.
         loss: of a rule that is never lossless: total variation between the law of the first token
             that it emits and the target's, by default parameters, with the laws p and q of
             docs/rules.md as target's and draft's, and the other way round.
@@ -48,6 +50,7 @@ class Declaration:
     reads_laws: bool = False
     children: tuple[str, ...] = ()
     uniforms_per_node: int | None = None
+    shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
     of: Literal["rows", "tree", "path", "cache", ""] = ""
     source: str = ""

@@ -70,6 +70,7 @@ LOSSLESS = (
         name="gumbel",
         summary="target and draft draw with the same randomness",
         uniforms_per_node=1,
+        shares_uniforms=True,
         source="Daliri et al. 2024, arXiv 2408.07978",
     ),
 )

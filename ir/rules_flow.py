@@ -11,31 +11,48 @@ from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Op, Store, Uniform, Update
 from specplan.ir.plan import Plan
 from specplan.ir.scope import states
+from specplan.ir.tables import Tables
 from specplan.ir.types import ROOT, PathType, RowsType, TreeType
 from specplan.ir.values import State
 
 Finding = tuple[Op | None, str]
 
 
-def streams(types: RoundTypes) -> Iterator[Finding]:
-    """No number of a stream is read twice in a round, and no drawn number is used twice."""
+def streams(types: RoundTypes, tables: Tables) -> Iterator[Finding]:
+    """No number of a stream is read twice in a round, and none is used twice but by races."""
     spans: dict[tuple[str, str], list[tuple[int, int, Op]]] = {}
-    used: set[int] = set()
+    used: dict[int, bool] = {}
+    by_position: set[int] = set()
+    read_again = False
     for step in types.steps:
         op = step.op
         if isinstance(op, Uniform):
             start = op.offset + step.trip * op.count
             spans.setdefault((op.stream, op.key), []).append((start, start + op.count, op))
+            if op.key == "position":
+                by_position.add(id(step.gives[0]))
         elif isinstance(op, Grow | Accept) and op.by is not None:
             given = id(step.reads[op.by])  # each uniform op gives an object of its own
-            if given in used:
+            races = _races(op, tables)
+            if given in used and not (races and used[given]):
                 yield op, f"the numbers %{op.by} are used twice"
-            used.add(given)
+            used[given] = races and used.get(given, True)
+            read_again = read_again or given in by_position
+            if not races and (given in by_position or (read_again and isinstance(op, Accept))):
+                yield op, "later rounds read numbers keyed by position again; only races may"
     for (stream, _), taken in spans.items():
         taken.sort(key=lambda span: span[:2])
         for (_, stop, _), (start, _, op) in pairwise(taken):
             if start < stop:
                 yield op, f"number {start} of stream {stream} is read twice"
+
+
+def _races(op: Grow | Accept, tables: Tables) -> bool:
+    """Whether the op draws by races that others may run too, one number per depth."""
+    if isinstance(op, Grow):
+        return op.how == "shared"
+    rule = tables.find("rule", op.rule.name)
+    return rule is not None and rule.shares_uniforms
 
 
 def emits(types: RoundTypes) -> Iterator[Finding]:

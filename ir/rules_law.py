@@ -104,7 +104,7 @@ def _judged(op: Accept, gives: tuple[Type, ...], tree: TreeType) -> int:
 
 
 def draws(types: RoundTypes) -> Iterator[Finding]:
-    """Drawn children get one uniform each, ranked ones get none."""
+    """Drawn children get one uniform each, shared draws one per level, ranked ones get none."""
     for step in types.steps:
         op = step.op
         if not isinstance(op, Grow):
@@ -113,10 +113,13 @@ def draws(types: RoundTypes) -> Iterator[Finding]:
             if op.by is not None:
                 yield op, "ranked children draw nothing; leave by= out"
             continue
-        counts = child_counts(op.children, nodes_of(step.reads, op.at, "at"))
+        (grown,) = step.gives
+        needed = sum(child_counts(op.children, nodes_of(step.reads, op.at, "at")))
+        if op.how == "shared" and isinstance(grown, TreeType):
+            needed = grown.depth  # number d is for all children of nodes at depth d
         given = step.reads[op.by] if op.by is not None else None
-        if not isinstance(given, UniformsType) or given.count < sum(counts):
-            yield op, f"how={op.how} needs by= with {sum(counts)} uniforms"
+        if not isinstance(given, UniformsType) or given.count < needed:
+            yield op, f"how={op.how} needs by= with {needed} uniforms"
 
 
 def probes(types: RoundTypes) -> Iterator[Finding]:

@@ -24,8 +24,9 @@ class Grow(BaseOp):
     """Children of the nodes `at`, ranked or drawn from `rows` under the law.
 
     `children` is one count for every node or one per node (0 attaches only the law row);
-    `how` says best ranks, independent draws, draws without replacement, or draws shared with
-    siblings; `by` gives one uniform per draw; `keep` bounds the new nodes to the best of them.
+    `how` says best ranks, independent draws, draws without replacement, or the same by a race that
+    whoever has its number can run too (`shared`); `by` gives one uniform per draw, for shared ones
+    number d to all children of nodes at depth d; `keep` bounds the new nodes to the best of them.
     """
 
     keyword = "grow"

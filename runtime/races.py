@@ -30,7 +30,8 @@ def exponentials(numbers: Tensor, vocabulary: int) -> Tensor:
     high, low = bits >> 21, bits & ((1 << 21) - 1)
     tokens = torch.arange(vocabulary, device=numbers.device)
     first, second = (_mix(_mix(_mix(2 * tokens + word) ^ high) ^ low) for word in (0, 1))
-    return -torch.log((first.double() * 2.0**21 + (second >> 11).double() + 0.5) * 2.0**-53)
+    middles = (first.double() * 2.0**21 + (second >> 11).double() + 0.5) * 2.0**-53
+    return -torch.log(middles.clamp(max=1.0 - 2.0**-53))
 
 
 def _mix(value: Tensor) -> Tensor:
@@ -52,12 +53,12 @@ def race(law: Tensor, times: Tensor, count: int = 1) -> Tensor:
     Args:
         law: `[..., V]`, non-negative, not all zero; need not sum to 1.
         times: E(x), `[..., V]`.
-        count: how many; more than the law's support are any.
+        count: how many; beyond the law's support they are uniform over what is left.
 
     Returns:
         int64 `[..., count]`; the first is drawn from the law, the next from what it leaves.
     """
-    arrival = torch.where(law > 0, times / law.double(), torch.inf)
+    arrival = torch.where(law > 0, times / law.double().clamp(min=1e-150), times * 1e200)
     if count == 1:
         return arrival.argmin(-1, keepdim=True)
     return arrival.topk(count, dim=-1, largest=False).indices

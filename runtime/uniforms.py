@@ -45,6 +45,20 @@ def uniforms(
     return torch.from_numpy((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
+def position_uniforms(
+    seeds: Sequence[int], stream: str, text_lengths: Sequence[int], offset: int, count: int
+) -> Tensor:
+    """`uniforms` of a stream that is keyed by positions of the text.
+
+    A number depends on the seed, the stream and the place in the text alone, not on where a round
+    began: number i of a round that began at length n is number 0 of one that began at n + i.
+    """
+    stream += " by position"
+    places = range(offset, offset + count)
+    columns = [uniforms(seeds, stream, [n + i for n in text_lengths], 0, 1) for i in places]
+    return torch.cat(columns, 1)
+
+
 def _mix(value: np.ndarray) -> np.ndarray:
     """The output function of SplitMix64, a bijection of 64-bit integers."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

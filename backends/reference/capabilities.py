@@ -28,7 +28,7 @@ CAPABILITIES = Capabilities(
     states=frozenset({"cache", "track", "source"}),
     sources=RUNNABLE,
     limits={
-        ("grow", "how"): ("best", "draw", "draw_distinct"),
+        ("grow", "how"): ("best", "draw", "draw_distinct", "shared"),
         ("grow", "keep"): (None,),
         ("grow", "law"): ("request",),
         ("pick", "of"): ("newest", "all"),
@@ -40,7 +40,6 @@ CAPABILITIES = Capabilities(
         ("forward", "gives"): (None, (), ("logits",)),
         ("forward", "attend"): ("ancestors",),
         ("forward", "only"): (None,),
-        ("uniform", "key"): ("round",),
         ("accept", "rule"): (
             "greedy",
             "token",

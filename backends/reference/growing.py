@@ -16,6 +16,8 @@ from torch import Tensor
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
 from specplan.ir.ops import Grow
+from specplan.ir.types import ROOT
+from specplan.runtime.races import exponentials, race
 from specplan.runtime.sampling import best, draw, draw_distinct, law
 
 
@@ -29,7 +31,7 @@ def grow(
     *,
     scored: bool = False,
 ) -> Tree:
-    """Children below nodes: ranked, drawn, or drawn without replacement.
+    """Children below nodes: ranked, drawn, drawn without replacement, or by a shared race.
 
     Args:
         batch: the requests, for their sampling settings.
@@ -37,7 +39,7 @@ def grow(
         tree: the tree that grows.
         at: the parents.
         rows: logits of the parents.
-        by: `[B, draws]` uniforms, parent by parent.
+        by: `[B, draws]` uniforms, parent by parent; for shared draws `[B, levels]`.
         scored: ranked children get path scores.
     """
     logits = rows.of(at.indices)
@@ -56,7 +58,10 @@ def grow(
     drawn, start = [], 0
     for place, count in enumerate(counts):
         mine, uniforms = laws[:, place], by[:, start : start + count]
-        if op.how == "draw_distinct":
+        if op.how == "shared":
+            number = by[:, _level(tree, at, place)]
+            drawn.append(race(mine, exponentials(number, mine.shape[1]), count))
+        elif op.how == "draw_distinct":
             drawn.append(draw_distinct(mine[:, None], uniforms[:, None])[:, 0])
         else:
             drawn.append(draw(mine[:, None].expand(-1, count, -1), uniforms))
@@ -68,7 +73,7 @@ def grow(
         grown,
         laws=laws if tree.laws is None else torch.cat([tree.laws, laws], 1),
         law_index=(*tree.law_index, *index),
-        distinct=op.how == "draw_distinct",
+        distinct=op.how != "draw",
     )
 
 
@@ -90,6 +95,13 @@ def _scores(tree: Tree, at: Nodes, logits: Tensor, ranked: Tensor) -> Tensor | N
     if tree.scores is not None:
         above = torch.cat([above, tree.scores], 1)
     return own + above.gather(1, parents + 1)[:, :, None]
+
+
+def _level(tree: Tree, at: Nodes, place: int) -> int:
+    """Depth of a node whose place in the tree all requests share; 0 for the root."""
+    assert isinstance(at.indices, tuple) and isinstance(tree.depths, tuple)
+    node = at.indices[place]
+    return 0 if node == ROOT else tree.depths[node]
 
 
 def _extended(

@@ -8,11 +8,9 @@ temperature, for any tree. Where the draft took its children by the same race ov
 single child is accepted with sum over x of 1 / sum over y of max(p(y) / p(x), q(y) / q(x)), at
 least (1 - TV) / (1 + TV); where it drew with other numbers, as `naive` accepts.
 
-What a plan needs: nodes at depth d grown by a race over number d - 1 of the numbers that `accept`
-reads (`grow how=shared`, siblings being the first, second, ... of one race), and a stream with
-`key=position`, which makes the text the same whatever drafts it. The verifier lets no two ops read
-the same numbers yet, so that plans use this rule with numbers of its own: lossless, and accepting
-as `naive` does.
+In a plan, `grow how=shared` runs the draft's races over the numbers that `accept` reads, siblings
+being the first, second, ... of one race. Where the stream has `key=position`, the text is the same
+whatever drafts it.
 
 Source: Daliri, Musco, Suresh 2024, Coupling without Communication and Drafter-Invariant Speculative
 Decoding, arXiv 2408.07978.

@@ -95,6 +95,17 @@ def test_shared_randomness_is_lossless(parents: tuple[int, ...]) -> None:
     assert emitted_law(case, found, 3) == target_law(case.target, 3)
 
 
+def test_the_first_of_a_race_are_draws_without_replacement() -> None:
+    for law in ((Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)), (Fraction(1, 3),) * 3):
+        for chance, ((first, second),), _ in outcomes([(law, 2)]):
+            assert chance == law[first] * law[second] / (1 - law[first])
+    alone = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+    times = exponentials(torch.arange(1 << 12, dtype=torch.float64) / (1 << 12), 3)
+    order = race(alone.expand_as(times), times, 3)
+    assert (order[:, 0] == 1).all() and (order.sort(1).values == torch.arange(3)).all()
+    assert abs(float((order[:, 1] == 0).double().mean()) - 0.5) < 0.04
+
+
 def coupled(p: Law, q: Law) -> Fraction:
     """Chance that one race gives the same token under both laws (arXiv 2408.07978)."""
     return sum(
