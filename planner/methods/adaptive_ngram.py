@@ -29,7 +29,7 @@ class AdaptiveNgram(Method[ChainOptions]):
     summary: ClassVar[str] = "drafts grown from counted n-grams of the request's own text"
     paper: ClassVar[str] = "Ou et al. 2024, arXiv 2404.08698"
     acceptance: ClassVar[str] = "length of the draft that the text goes on with"
-    memory: ClassVar[str] = "65,536 runs of tokens of each request, 450 bytes each"
+    memory: ClassVar[str] = "65,536 runs of tokens of each request, 900 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("ngram",)
     source_proposers: ClassVar[Mapping[str, How]] = {NGRAMS.word: "given"}
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
 
-_ENTRY_BYTES = 450
-"""Of CPython: a tuple of a few tokens, a dictionary with a successor or two, and their places."""
+_MOST_SUCCESSORS = 8
+"""Successors that are told apart after one run; rarer ones give way."""
+_ENTRY_BYTES = 900
+"""Of CPython: a tuple of a few tokens, a dictionary with eight successors, and their places."""
 
 
 class NgramTable(Source):
@@ -27,7 +29,7 @@ class NgramTable(Source):
 
     @property
     def most_bytes(self) -> float:
-        """All runs, each with a successor or two."""
+        """All runs with all successors."""
         return float(self.capacity * _ENTRY_BYTES)
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
@@ -80,7 +82,3 @@ class NgramTable(Source):
 
     def _reach(self, wanted: Wanted) -> int:
         return min(wanted.longest, self.order - 1)
-
-
-_MOST_SUCCESSORS = 16
-"""Successors that are told apart after one run; rarer ones give way."""

@@ -11,9 +11,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
+from specplan.cost_models.estimate import Estimate, price_plan  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.cost_models.timing.measured_rows import OpRow  # noqa: E402
 from specplan.datastores import build_datastore  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
+from specplan.measure.device import measure_device  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
     DRAFT_SOURCES,
@@ -82,6 +85,30 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench, method: str) 
 def test_rows_along_the_text_tell_nearly_what_all_judged_rows_do(bench: Workbench) -> None:
     for ran, replayed in rounds_run(bench, measured(bench), "token_recycling"):
         assert ran == pytest.approx(replayed, rel=0.2)
+
+
+def test_a_measured_device_prices_what_drafts_from_sources(bench: Workbench) -> None:
+    facts = measured(bench)
+    device = measure_device(bench, facts, passes=1)
+    names = {row.op for row in device.table.rows.values() if isinstance(row, OpRow)}
+    assert {"lookup:log", "lookup:trie", "lookup:datastore", "update:adjacency"} <= names
+    for name, method in discover_methods().items():
+        if not set(method.sources) & set(DRAFT_SOURCES):
+            continue
+        for family in method.choices(facts):
+            if isinstance(family, Family):
+                plan = method.plan(facts, family.settings[0])
+                proposer = method.proposer(family.settings[0])
+                price = price_plan(
+                    plan,
+                    device,
+                    facts.shapes,
+                    facts.profiles[proposer or ""],
+                    batch=1,
+                    prompt_tokens=40,
+                    output_tokens=40,
+                )
+                assert isinstance(price, Estimate), (name, price)
 
 
 def test_profiles_go_on_where_they_were(bench: Workbench, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -232,6 +233,23 @@ def test_texts_of_a_batch_are_looked_up_as_alone(kind: str) -> None:
         alone = source.lookup(texts[row : row + 1], lengths[row : row + 1], wanted)
         for mine, theirs in zip(vars(alone).values(), vars(together).values(), strict=True):
             assert mine[0].tolist() == theirs[row].tolist()
+
+
+@pytest.mark.parametrize("vocabulary", [2, 20, 300])
+@pytest.mark.parametrize("kind", ["automaton", "log", "ngram", "trie"])
+def test_memory_stays_below_what_is_said(kind: str, vocabulary: int) -> None:
+    rng = np.random.default_rng(0)
+    text = rng.integers(0, vocabulary, 20_000)
+    tracemalloc.start()
+    source = new_source(
+        SourceState(name=State("s"), kind=Entry(kind, (("capacity", 4000),))), vocabulary
+    )
+    key = source.begin(0)
+    for end in range(2000, len(text) + 1, 2000):
+        source.learn_text(key, text[:end], 6)
+        source.lookup(text[None, end - 20 : end], np.array([20]), Wanted(1, 8, 1, 4))
+        assert tracemalloc.get_traced_memory()[0] <= source.most_bytes + 50_000
+    tracemalloc.stop()
 
 
 def test_sources_without_a_maker_or_a_folder_are_refused() -> None:
