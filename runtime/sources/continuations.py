@@ -27,7 +27,8 @@ def continuation_trees(
         wanted: how much of them.
         weights: `[R, M]`, about 1 each: M + 1 in all at most; None for 1.
     """
-    tokens, parents, counts = _ranked(continuations, weights)
+    most = wanted.size if wanted.nodes is not None and weights is None else None
+    tokens, parents, counts = _ranked(continuations, weights, most)
     if wanted.nodes is None:
         return _apart(tokens, parents, counts, wanted)
     found = Found.nothing(len(tokens), wanted)
@@ -38,16 +39,31 @@ def continuation_trees(
     return found
 
 
-def _ranked(continuations: Tokens, weights: Weights | None) -> tuple[Tokens, Tokens, Tokens]:
-    """All nodes of each tree, heaviest first: tokens and parents `[R, K]`, and how many `[R]`."""
+def _ranked(
+    continuations: Tokens, weights: Weights | None, enough: int | None
+) -> tuple[Tokens, Tokens, Tokens]:
+    """The nodes of each tree, heaviest first: tokens and parents `[R, K]`, and how many `[R]`.
+
+    Args:
+        continuations: `[R, M, L]`.
+        weights: `[R, M]`, None for 1.
+        enough: so many nodes of each tree suffice: of what stands for one continuation, the
+            shallower come first, and what is deeper than enough of them is left out.
+    """
     ordered, weights = _sorted(continuations, weights)
     texts, most, length = ordered.shape
     differs = np.ones(ordered.shape, dtype=np.bool_)
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=differs[:, 1:])
     for depth in range(1, length):
         differs[:, :, depth] |= differs[:, :, depth - 1]
-    (node,) = np.nonzero((differs & (ordered >= 0)).ravel())
-    mass = _masses(differs, weights).ravel()[node]
+    live = differs & (ordered >= 0)
+    masses = _masses(differs, weights)
+    if enough is not None:
+        levels = live.sum(1)
+        shallower = np.cumsum(levels, axis=1) - levels
+        live &= (masses > _SCALE) | (shallower < enough)[:, None]
+    (node,) = np.nonzero(live.ravel())
+    mass = masses.ravel()[node]
     above, depths = node // length, node % length
     text, place = above // most, above % most
     heavier = np.int64(most + 1) * _SCALE - mass

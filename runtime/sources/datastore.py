@@ -129,7 +129,7 @@ class Datastore(Source):
         chosen = np.argsort(~fits, axis=1, kind="stable")[:, :most]
         following = places[rows, chosen][:, :, None] + np.arange(wanted.length)
         inside = following < len(self._tokens)
-        tokens = self._tokens[np.minimum(following, len(self._tokens) - 1)].astype(np.int64)
+        tokens = self._tokens.take(following, mode="clip").astype(np.int64)
         none = ~inside | (tokens == self.packing.vocabulary) | ~fits[rows, chosen][:, :, None]
         for step in range(1, wanted.length):
             none[:, :, step] |= none[:, :, step - 1]
@@ -152,8 +152,8 @@ class Datastore(Source):
         at = at + np.arange(-(most // 2), most - most // 2)
         inside = ((at >= starts) & (at < ends)).swapaxes(0, 1).reshape(len(near), -1)
         index = np.clip(at, starts, ends - 1).swapaxes(0, 1).reshape(len(near), -1)
-        alike = self.packing.alike(self._keys[index], near[:, None])
-        places = self._places[index].astype(np.int64)
+        alike = self.packing.alike(self._keys.take(index), near[:, None])
+        places = self._places.take(index).astype(np.int64)
         return places, np.where(inside, self._further(queries, places, alike, reach), 0)
 
     def _insertions(self, near: Keys, further: Tokens) -> Tokens:
@@ -168,8 +168,8 @@ class Datastore(Source):
         for end in self._ends:
             keys = self._keys[start:end]
             first = np.searchsorted(keys, near)
-            last = np.minimum(first + _NEAR, end - start)
-            (rows,) = np.nonzero(keys[last - 1] == near)  # many places are alike
+            last, beyond = first.copy(), np.minimum(first + _NEAR, end - start - 1)
+            (rows,) = np.nonzero(keys[beyond] == near)  # many places are alike
             last[rows] = np.searchsorted(keys, near[rows], "right")
             bounds.append([start + first, start + last])
             start = end
@@ -182,7 +182,7 @@ class Datastore(Source):
                 return found.reshape(len(self._ends), -1)
             first, wide = low[rows, None], (high - low)[rows, None]
             probes = first + wide * np.arange(1, _PROBES) // _PROBES
-            places = self._places[probes].astype(np.int64).ravel()
+            places = self._places.take(probes).astype(np.int64).ravel()
             keys = self.packing.keys(self._before(places, packed, 2 * packed))
             below = (keys.reshape(probes.shape) < wanted[rows, None]).sum(1, keepdims=True)
             low[rows] = (first + wide * below // _PROBES + (below > 0))[:, 0]
@@ -192,7 +192,7 @@ class Datastore(Source):
         """Tokens `[Q, last - first]` that stand `first + 1` to `last` before places."""
         columns = places[:, None] - 1 - np.arange(first, last)
         return np.where(
-            columns >= 0, self._tokens[np.maximum(columns, 0)], self.packing.vocabulary
+            columns >= 0, self._tokens.take(columns, mode="clip"), self.packing.vocabulary
         ).astype(np.int64)
 
     def _further(self, queries: Tokens, places: Tokens, alike: Tokens, reach: int) -> Tokens:
