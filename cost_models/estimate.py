@@ -51,6 +51,7 @@ class Estimate:
         extrapolated: some time lies outside of what was measured.
         shared_error: of the device, the relative half width that all its times have in common.
         own_error: of a round, the relative half width beside that one; see `own_error`.
+        measured: whether this very plan was measured there, which its times then rest on.
     """
 
     batch: Quantity
@@ -71,8 +72,9 @@ class Estimate:
     breakdown: tuple[PricedOp, ...]
     assumptions: tuple[str, ...]
     extrapolated: bool
-    shared_error: float = 0.0
+    shared_error: Quantity = 0.0
     own_error: Quantity = 0.0
+    measured: Quantity = False
 
     def cells(self) -> tuple[Estimate, ...]:
         """One estimate of plain numbers for each cell."""

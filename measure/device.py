@@ -161,12 +161,12 @@ def _start(
     return _Run(bench, table, path, progress, todo * len(grid), grid)
 
 
-def _table(bench: Workbench, every: Sequence[Probe]) -> tuple[MeasuredTable, Path]:
-    """The table of this machine as far as it is filled, and where it is kept."""
+def machine_of(bench: Workbench) -> Provenance:
+    """What measures: this machine, and the software that runs the problem's plans."""
     import torch
 
     device = bench.models["target"].device
-    provenance = Provenance(
+    return Provenance(
         hardware=hardware_name(device),
         backend=bench.problem.backend,
         threads=torch.get_num_threads(),
@@ -174,6 +174,11 @@ def _table(bench: Workbench, every: Sequence[Probe]) -> tuple[MeasuredTable, Pat
         memory_bytes=memory_bytes(device),
         versions=versions(),
     )
+
+
+def _table(bench: Workbench, every: Sequence[Probe]) -> tuple[MeasuredTable, Path]:
+    """The table of this machine as far as it is filled, and where it is kept."""
+    provenance = machine_of(bench)
     workload = bench.problem.workload
     sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
     about = (provenance.hardware, provenance.threads, provenance.versions, sampling)

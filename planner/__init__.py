@@ -10,8 +10,11 @@ from specplan.planner.draft_sources import DRAFT_SOURCES, DraftSource
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts
+from specplan.planner.limits import keeps_limits
 from specplan.planner.loading import load_problem, problem_from_dict
+from specplan.planner.measured_plans import MeasuredPlan, MeasuredPlans, plan_key
 from specplan.planner.method import Family, Method, Options, discover_methods
+from specplan.planner.open_settings import OpenSettings
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.proposer import Proposer
@@ -24,6 +27,8 @@ from specplan.planner.skip_search import (
     searched_blocks,
 )
 from specplan.planner.trees import StaticTree
+from specplan.planner.tuned import tuned
+from specplan.planner.uncertainty import request_draws
 from specplan.planner.who_drafts import (
     MOST_SKIPPED_DRAFT,
     leaves_blocks_out,
@@ -42,7 +47,10 @@ __all__ = [
     "DraftPrices",
     "DraftSource",
     "Family",
+    "MeasuredPlan",
+    "MeasuredPlans",
     "Method",
+    "OpenSettings",
     "Options",
     "Problem",
     "ProblemFacts",
@@ -58,16 +66,20 @@ __all__ = [
     "explain_words",
     "first_guesses",
     "gather_facts",
+    "keeps_limits",
     "leaves_blocks_out",
     "load_problem",
     "measured_here",
+    "plan_key",
     "problem_from_dict",
     "problem_json_schema",
     "proposers",
     "read_prompts",
     "read_trace",
     "refine",
+    "request_draws",
     "search",
     "searched_blocks",
     "searches_blocks",
+    "tuned",
 ]

@@ -37,7 +37,7 @@ def best_schedule(
     rounds = list(dict.fromkeys(which.tolist()))
     if len(rounds) == 1:
         return None
-    return _candidate(facts, pricer, [priced[index] for index in which])
+    return composed(facts, pricer, [priced[index] for index in which])
 
 
 def best_of_each(
@@ -104,7 +104,8 @@ def _may_run(
     return pays(candidate, plain) & (candidate.estimate.memory.total <= facts.memory_bytes)
 
 
-def _candidate(facts: ProblemFacts, pricer: Pricer, by_cell: list[Candidate]) -> Candidate:
+def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) -> Candidate:
+    """The schedule that runs a candidate's round at each load, in the order of the estimates."""
     parts = list({id(candidate): candidate for candidate in by_cell}.values())
     names = {id(candidate): f"r{index}" for index, candidate in enumerate(parts)}
     grid, cells = _grid(pricer)

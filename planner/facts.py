@@ -14,6 +14,7 @@ from specplan.ir.capabilities import Judge
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.draft_sources import DRAFT_SOURCES
+from specplan.planner.measured_plans import MeasuredPlans
 from specplan.planner.objectives import Load, Objective
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.problem_errors import Origin
@@ -34,6 +35,7 @@ class ProblemFacts:
         capabilities: of the backend or engine that is to run the plan; None for planning only.
         device: what prices ops in seconds.
         profiles: acceptance profiles by proposer; one that is missing refuses its methods.
+        measured: plans that ran on this device already; none where nothing was tuned.
     """
 
     problem: Problem
@@ -43,6 +45,7 @@ class ProblemFacts:
     profiles: Mapping[str, AcceptanceProfile] = field(default_factory=dict)
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
     capabilities: Judge | None = None
+    measured: MeasuredPlans = field(default_factory=MeasuredPlans)
 
     @cached_property
     def requests(self) -> tuple[RequestLengths, ...]:

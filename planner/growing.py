@@ -13,8 +13,8 @@ from specplan.planner.trees import GrowLevel, StaticTree, grow_levels
 from specplan.planner.worthwhile_trees import DEPTH, NODES
 
 TREE_DOMAINS = {
-    "nodes": Domain(tuple(range(2, max(NODES) + 1)), "drafted nodes"),
-    "depth": Domain(tuple(range(1, DEPTH + 1)), "levels"),
+    "nodes": Domain(tuple(range(2, max(NODES) + 1)), "drafted nodes", whole=True),
+    "depth": Domain(tuple(range(1, DEPTH + 1)), "levels", whole=True),
 }
 LevelForward = Callable[[int, str], str]
 """The forward that gives the rows of a level: of its number and the nodes that get children."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,13 @@ def misses(facts: ProblemFacts, estimate: Estimate) -> tuple[Miss, ...]:
     if isinstance(load, Load) and serve(load, estimate, times_of(estimate)).admissible:
         return ()
     return tuple(miss for miss in _worst(facts, estimate) if miss.ratio > 1.0)
+
+
+def with_price(facts: ProblemFacts, candidate: Candidate, price: Estimate) -> Candidate:
+    """The candidate at that price, refused where it misses a limit or does not run."""
+    cannot = candidate.unsupported
+    reasons = [*([cannot] if cannot else []), *map(str, misses(facts, price))]
+    return replace(candidate, estimate=price, refusal="; ".join(reasons) or None)
 
 
 def keeps_limits(facts: ProblemFacts, estimate: Estimate) -> NDArray[np.bool_]:

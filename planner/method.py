@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -52,10 +52,13 @@ class Domain:
     Attributes:
         values: every value tried, in order.
         description: what the option is, with its unit.
+        whole: whether every whole number from the first value to the last one may be taken, though
+            not all of them are tried.
     """
 
     values: tuple[Any, ...]
     description: str
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,19 @@ class Family(Generic[OptionsT]):
         name: short name, unique within the method.
         domains: the options that vary, with what they range over.
         settings: the legal settings within the domains, simpler ones first.
+        at: the setting at a point of the domains, given by their names, where `settings` are only
+            some of those there are; it gives None where there is none. None where all are tried.
     """
 
     name: str
     domains: Mapping[str, Domain]
     settings: tuple[OptionsT, ...]
+    at: Callable[[Mapping[str, Any]], OptionsT | None] | None = field(default=None, compare=False)
+
+    def point(self, options: OptionsT) -> dict[str, Any]:
+        """Where a setting lies in the domains."""
+        given = options.as_dict()
+        return {name: given[name] for name in self.domains}
 
 
 @dataclass(frozen=True)

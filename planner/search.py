@@ -20,8 +20,9 @@ from specplan.planner.at_load import AtLoad, at_load
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import choose, speedup
 from specplan.planner.composing import best_of_each, best_schedule
+from specplan.planner.correcting import corrected
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.limits import misses, nothing_admissible
+from specplan.planner.limits import nothing_admissible, with_price
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.objectives import Load
 from specplan.planner.pareto import Point, pareto_front
@@ -145,6 +146,7 @@ def search(
             candidates.append(choice)
         if on_progress is not None:
             on_progress(done + 1, len(choices))
+    candidates = corrected(facts, candidates)
     plain = next(candidate for candidate in candidates if candidate.method == PLAIN)
     if not plain.priced:
         raise UsageError(
@@ -191,10 +193,19 @@ def _choices(facts: ProblemFacts) -> Iterator[Setting | Candidate]:
             continue
         for family in method.choices(facts):
             if isinstance(family, Family):
-                for options in family.settings:
+                for options in _settings(facts, name, family):
                     yield Setting(method, family.name, options)
             else:
                 yield Candidate(name, family.name, {}, "any", refusal=family.reason)
+
+
+def _settings(facts: ProblemFacts, method: str, family: Family[Any]) -> Iterator[Any]:
+    """Those that are tried, and those beside them that were measured."""
+    yield from family.settings
+    for point in facts.measured.points(method, family.name):
+        options = None if family.at is None else family.at(point)
+        if options is not None and options not in family.settings:
+            yield options
 
 
 def pricer_of(facts: ProblemFacts) -> Pricer:
@@ -223,8 +234,17 @@ def _fitting(
     if fits.all() or not fits.any():
         return pricer, ()
     loads = zip(pricer.batch[~fits].tolist(), pricer.prompt_tokens[~fits].tolist(), strict=True)
-    kept = replace(pricer, batch=pricer.batch[fits], prompt_tokens=pricer.prompt_tokens[fits])
-    return kept, tuple(loads)
+    left_out = tuple(loads)
+    return without_loads(pricer, left_out), left_out
+
+
+def without_loads(pricer: Pricer, left_out: Sequence[tuple[int, int]]) -> Pricer:
+    """The pricer without some loads, given as batch and prompt length."""
+    if not left_out:
+        return pricer
+    loads = zip(pricer.batch.tolist(), pricer.prompt_tokens.tolist(), strict=True)
+    kept = np.array([load not in left_out for load in loads])
+    return replace(pricer, batch=pricer.batch[kept], prompt_tokens=pricer.prompt_tokens[kept])
 
 
 def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
@@ -243,7 +263,4 @@ def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
     price = pricer.estimate(plan, None if proposer is None else facts.profiles[proposer])
     if isinstance(price, Unpriced):
         return replace(candidate, refusal=str(price))
-    cannot = unsupported(facts, plan)
-    reasons = [*([cannot] if cannot else []), *map(str, misses(facts, price))]
-    refusal = "; ".join(reasons) or None
-    return replace(candidate, estimate=price, refusal=refusal, unsupported=cannot)
+    return with_price(facts, replace(candidate, unsupported=unsupported(facts, plan)), price)

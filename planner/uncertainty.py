@@ -101,6 +101,22 @@ def confidence(
     )
 
 
+def request_draws(
+    candidates: Sequence[Candidate], profiles: Mapping[str, AcceptanceProfile]
+) -> Floats:
+    """Seconds of a request per output token under the draws, [draws, candidates, cells].
+
+    The same draw is the same state of the world for all candidates, in every call; what all times
+    of the device have in common is left out.
+
+    Args:
+        candidates: with a price each.
+        profiles: by proposer.
+    """
+    worlds = _Worlds(profiles)
+    return np.stack([worlds.per_token(candidate) for candidate in candidates], axis=1)
+
+
 def _field(
     chosen: Candidate, candidates: Sequence[Candidate], objective: Objective
 ) -> list[Candidate]:
@@ -159,6 +175,12 @@ class _Worlds:
             found = 1.0 / (whole.batch / per_token).mean(axis=1)
         return found
 
+    def per_token(self, candidate: Candidate) -> Floats:
+        """Seconds of a request per output token, [draws, cells]."""
+        assert candidate.estimate is not None, "only prices are compared"
+        found: Floats = self._of_all_cells(candidate).request / candidate.estimate.output_tokens
+        return found
+
     def _of_all_cells(self, candidate: Candidate) -> Times:
         """In each cell those of the round that runs there, [draws, cells]."""
         shape = DRAWS, sum(len(cells) for _, cells in candidate.parts)
@@ -184,7 +206,7 @@ class _Worlds:
         whole = sum(op.seconds.median for op in estimate.breakdown)
         seconds = sum(ops) * (estimate.seconds_per_round.median / maximum(whole, 1e-300))
         prefill = self._scaled(estimate.prefill, "target", "prefill", shared)
-        tokens = self._tokens(part)[:, None]
+        tokens = np.where(estimate.measured, 1.0, self._tokens(part)[:, None])
         found = Times(
             request=prefill + seconds * (estimate.rounds.mean / tokens),
             ttft=prefill + seconds,

@@ -30,14 +30,19 @@ def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
     The drafter is a model or a source. Chains are left out. Where the device has no price for some
     width, every size and depth is proposed.
     """
-    table = AcceptanceTable.of_hazard(facts.profiles[draft].hazard, DEPTH, RANKS)
-    objective = TreeObjective(table, max(NODES), DEPTH)
+    objective = tree_objective(facts, draft)
     try:
         trees = list(_proposed(facts, draft, objective))
     except UnpricedError:
         trees = [objective.exact.tree(n, d) for d in range(1, DEPTH + 1) for n in NODES]
     kept = {tree: None for tree in trees if len(tree) and not tree.is_chain}
     return sorted(kept, key=lambda tree: (len(tree), tree.depth))
+
+
+def tree_objective(facts: ProblemFacts, draft: str) -> TreeObjective:
+    """The trees of a drafter up to the largest that are proposed."""
+    table = AcceptanceTable.of_hazard(facts.profiles[draft].hazard, DEPTH, RANKS)
+    return TreeObjective(table, max(NODES), DEPTH)
 
 
 def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iterator[StaticTree]:

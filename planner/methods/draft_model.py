@@ -8,17 +8,18 @@ ranks and the rule is greedy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.growing import TREE_DOMAINS, TreeOptions, tree_text
 from specplan.planner.method import Domain, Family, Method, Refusal
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.trees import StaticTree, chain
-from specplan.planner.worthwhile_trees import worthwhile_trees
+from specplan.planner.trees import StaticTree, TreeSearch, chain
+from specplan.planner.worthwhile_trees import tree_objective, worthwhile_trees
 
 CHAIN_LENGTHS = tuple(range(1, 17))
 
@@ -81,7 +82,27 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
     if not tree_settings:
         reason = "no second choice of the draft model is ever accepted"
         return [*found, Refusal(trees, reason)]
-    return [*found, Family(trees, TREE_DOMAINS, tree_settings)]
+    return [*found, Family(trees, TREE_DOMAINS, tree_settings, _Trees(facts, draft))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Trees:
+    """The tree with the most tokens of any size and depth."""
+
+    facts: ProblemFacts
+    draft: str
+
+    def __call__(self, point: Mapping[str, Any]) -> DraftModelOptions | None:
+        """The tree of a point; None where the best one is smaller, or a chain."""
+        nodes, depth = int(point["nodes"]), int(point["depth"])
+        tree = self._search.tree(nodes, depth)
+        if (len(tree), tree.depth) != (nodes, depth) or tree.is_chain:
+            return None
+        return _options(self.draft, tree)
+
+    @cached_property
+    def _search(self) -> TreeSearch:
+        return tree_objective(self.facts, self.draft).exact
 
 
 def _options(draft: str, tree: StaticTree) -> DraftModelOptions:

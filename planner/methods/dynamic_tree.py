@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from specplan.cost_models.acceptance.pools import pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
@@ -28,7 +29,7 @@ NODES = (4, 6, 8, 12, 16, 24, 32, 48)
 DOMAINS = {
     "beam": Domain(BEAMS, "children of a node that gets any, and nodes of a layer that do"),
     "depth": Domain(DEPTHS, "layers, one pass of the draft model each"),
-    "nodes": Domain(NODES, "verified nodes, the most probable ones"),
+    "nodes": Domain(NODES, "verified nodes, the most probable ones", whole=True),
 }
 
 
@@ -125,7 +126,20 @@ def _family(facts: ProblemFacts, draft: str) -> Family[DynamicTreeOptions] | Ref
                 "acceptance`",
             )
         settings += _worthwhile(draft, beam, profile)
-    return Family(name, DOMAINS, tuple(settings))
+    return Family(name, DOMAINS, tuple(settings), partial(_at, draft, given))
+
+
+def _at(
+    draft: str, known: Mapping[int, AcceptanceProfile], point: Mapping[str, Any]
+) -> DynamicTreeOptions | None:
+    """Any number of nodes that a pool of known beam and depth holds."""
+    beam, depth, nodes = (int(point[name]) for name in DOMAINS)
+    profile = known.get(beam)
+    if profile is None or profile.pools is None or depth > profile.pools.layers:
+        return None
+    if nodes > pool_size(beam, depth):
+        return None
+    return DynamicTreeOptions(draft, beam, depth, nodes)
 
 
 def _worthwhile(draft: str, beam: int, profile: AcceptanceProfile) -> Iterator[DynamicTreeOptions]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from specplan.ir.rule_entries import list_rules
     from specplan.planner import Problem, load_problem
     from specplan.result import Result
+    from specplan.tuning import Tuned, tune
 
 _HOMES = {
     "api": (
@@ -74,6 +75,7 @@ _HOMES = {
     "ir.rule_entries": ("list_rules",),
     "planner": ("Problem", "load_problem"),
     "result": ("Result",),
+    "tuning": ("Tuned", "tune"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -90,6 +92,7 @@ __all__ = [
     "Round",
     "Settings",
     "SpecplanError",
+    "Tuned",
     "UsageError",
     "__version__",
     "bench",
@@ -112,6 +115,7 @@ __all__ = [
     "problem_schema",
     "profile_acceptance",
     "profile_device",
+    "tune",
     "verify_plan",
 ]
 

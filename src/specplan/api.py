@@ -7,6 +7,7 @@ raises `MissingCapabilityError`, whose remedy is the command that installs it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,19 +48,16 @@ def optimize(
         InfeasibleError: no plan keeps the limits.
         MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
     """
-    from specplan.backends.bundle import MANIFEST
-    from specplan.ir.folders import check_destination
+    from specplan.bundling import check_out, write_result
     from specplan.planner.search import search
-    from specplan.problems import as_problem, check_runs
+    from specplan.problems import as_problem
     from specplan.result import Result
 
     checked = as_problem(problem)
-    if out is not None:
-        check_runs(checked)
-        check_destination(Path(out), MANIFEST, "bundle")
+    check_out(checked, out)
     facts = gather(checked, progress)
     found = Result(search(facts, lambda done, total: progress("pricing candidates", done, total)))
-    return found if out is None else Result(found.search, _write(found, Path(out)))
+    return found if out is None else Result(found.search, write_result(found, Path(out)))
 
 
 def profile_device(
@@ -252,9 +250,19 @@ def _bench(problem: ProblemLike) -> tuple[Workbench, ProblemFacts]:
     return Workbench(checked), gather_facts(checked, device=load_device("cpu-generic"))
 
 
-def gather(problem: Problem, progress: Progress) -> ProblemFacts:
-    """Everything that planning needs to know, measured where the problem leaves it open."""
+def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> ProblemFacts:
+    """Everything that planning needs to know, measured where the problem leaves it open.
+
+    Args:
+        problem: a checked problem.
+        progress: told of everything that takes long.
+        tuned: read the plans that `specplan tune` measured on this machine too.
+
+    Raises:
+        UsageError: something that the problem names, or a stored measurement, is broken.
+    """
     from specplan.planner.facts import gather_facts
+    from specplan.planner.known_plans import known_plans
     from specplan.planner.problem_checks import needs_running
     from specplan.problems import capabilities_of
 
@@ -269,31 +277,7 @@ def gather(problem: Problem, progress: Progress) -> ProblemFacts:
             device = measure_device(bench, known, progress=progress)
         if problem.workload.prompts is not None:
             profiles = measure_proposers(bench, known, device, progress)
-    return gather_facts(
+    facts = gather_facts(
         problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)
     )
-
-
-def _write(result: Result, folder: Path) -> Bundle:
-    from specplan.backends.bundle import write_bundle
-    from specplan.measure.machine import versions
-    from specplan.problems import portable
-
-    problem = result.problem
-    models = {"target": problem.models.target}
-    models.update({draft.name: draft for draft in problem.models.drafts})
-    data = portable(problem, folder.resolve())
-    report = result.search.as_dict() | {"problem": data, "explanation": result.explanation()}
-    return write_bundle(
-        folder,
-        plan=result.plan,
-        problem=data,
-        report=report,
-        models={
-            name: (model.path, model.dtype)
-            for name, model in models.items()
-            if name in result.plan.models_run
-        },
-        backend=problem.backend,
-        versions=versions(),
-    )
+    return replace(facts, measured=known_plans(facts)) if tuned else facts

@@ -1,7 +1,8 @@
 """Progress of long-running work, told to whoever cares to show it.
 
 Functions that take long accept ``progress: Progress`` and call it as
-``progress(description, done, total)``, in steps. They know nothing of terminals;
+``progress(description, done, total)``, in steps; what stands behind a colon in a description is
+news of the same work. They know nothing of terminals;
 `terminal_progress` is the listener that the command line gives them.
 """
 
@@ -48,8 +49,9 @@ def terminal_progress() -> Iterator[Progress]:
     with bars:
 
         def show(description: str, done: int, total: int) -> None:
-            if description not in tasks:
-                tasks[description] = bars.add_task(description, total=total)
-            bars.update(tasks[description], completed=done, total=total)
+            work = description.partition(": ")[0]  # what follows may change from step to step
+            if work not in tasks:
+                tasks[work] = bars.add_task(description, total=total)
+            bars.update(tasks[work], description=description, completed=done, total=total)
 
         yield show

@@ -114,9 +114,11 @@ def _add_commands() -> None:
         report,
         run,
         schema,
+        tune,
     )
 
     app.command("optimize")(optimize.optimize)
+    app.command("tune")(tune.tune)
     app.command("run")(run.run)
     app.command("bench")(bench.bench)
     app.add_typer(check.check, name="check")

@@ -1,0 +1,252 @@
+"""The record of a tuning: one trial per run of a plan, each durable before it counts.
+
+Trials are kept by optuna: in a journal file, or in any database that optuna opens by a URL, which
+several machines may share. A trial is written whole, by one append or one transaction; a process
+that is killed leaves every finished trial and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from specplan.ir.errors import MissingCapabilityError, UsageError
+
+if TYPE_CHECKING:
+    import optuna
+
+_JOURNAL = b'{"op_code":'
+"""How optuna begins every line of a journal."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a plan over a group of prompts.
+
+    Attributes:
+        machine: that ran it.
+        turn: number of the turn of that machine, from 0; in a turn every contender runs once.
+        batch: requests that ran together.
+        prompt_tokens: longest prompt, in tokens.
+        plan: which plan, as `plan_key` names it.
+        method: that wrote it.
+        family: of the method.
+        words: the setting in a few words.
+        seconds: of the run, prompts included.
+        tokens: emitted in all.
+        rounds: of each request, summed.
+        warming: seconds of the run before it that does not count; 0 where there was none.
+        point: where the plan lies in the domains of a family of which only some settings are
+            tried; empty elsewhere.
+    """
+
+    machine: str
+    turn: int
+    batch: int
+    prompt_tokens: int
+    plan: str
+    method: str
+    family: str
+    words: str
+    seconds: float
+    tokens: int
+    rounds: int
+    warming: float = 0.0
+    point: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Batch and prompt length."""
+        return self.batch, self.prompt_tokens
+
+    @property
+    def seconds_per_token(self) -> float:
+        """Of each request, per output token."""
+        return self.seconds * self.batch / self.tokens
+
+
+class TrialLog:
+    """The trials of one study; see `open_log`."""
+
+    def __init__(self, study: optuna.Study, where: str) -> None:
+        self._study = study
+        self._read: dict[int, Trial] = {}
+        self.where = where
+        self.name: str = study.study_name
+
+    def trials(self) -> tuple[Trial, ...]:
+        """All that are finished, those of other machines too, in the order of their numbers.
+
+        A run that was recorded twice counts once.
+
+        Raises:
+            UsageError: the study holds something else.
+        """
+        import optuna
+
+        finished = (optuna.trial.TrialState.COMPLETE,)
+        for stored in self._study.get_trials(deepcopy=False, states=finished):
+            if stored.number not in self._read:
+                self._read[stored.number] = _read(stored.user_attrs, self.where)
+        kept: dict[tuple[str, int, str], Trial] = {}
+        for number in sorted(self._read):
+            trial = self._read[number]
+            kept.setdefault((trial.machine, trial.turn, trial.plan), trial)
+        return tuple(kept.values())
+
+    def add(self, trial: Trial) -> None:
+        """Write a finished trial; it is on disk when this returns."""
+        import optuna
+
+        self._study.add_trial(
+            optuna.trial.create_trial(value=trial.seconds_per_token, user_attrs=asdict(trial))
+        )
+
+
+def open_log(storage: str | None, journal: Path, name: str) -> TrialLog:
+    """Open a study, or begin it.
+
+    Args:
+        storage: a URL of a database as optuna takes it (`sqlite:///tune.db`,
+            `postgresql://host/base`), or the path of a journal file; None for `journal`.
+        journal: the usual journal file.
+        name: of the study; a storage may hold many.
+
+    Raises:
+        UsageError: the storage cannot be opened.
+        MissingCapabilityError: the driver of the database is not installed.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    where = storage or str(journal)
+    backend = _database(where) if "://" in where else _journal(Path(where))
+    study = optuna.create_study(study_name=name, storage=backend, load_if_exists=True)
+    return TrialLog(study, _shown(where))
+
+
+def _read(attributes: Mapping[str, Any], where: str) -> Trial:
+    names = {item.name for item in fields(Trial)}
+    try:
+        return Trial(**{name: value for name, value in attributes.items() if name in names})
+    except TypeError as error:
+        raise UsageError(
+            "a trial of the study is none of a tuning",
+            where=where,
+            remedy="Give another --storage.",
+        ) from error
+
+
+def _shown(where: str) -> str:
+    """A storage as it may be printed: without the password of a URL."""
+    return re.sub(r"(?<=//)([^:/@]*):[^@]*@", r"\1:***@", where)
+
+
+def _database(url: str) -> optuna.storages.BaseStorage:
+    import optuna
+
+    if url.startswith(("redis:", "rediss:")):
+        raise UsageError(
+            "a study in redis is kept by pickle, which is not read here",
+            where=f"--storage {_shown(url)}",
+            remedy="Name a journal file or a database: sqlite:///FILE, mysql://, postgresql://.",
+        )
+    try:
+        return optuna.storages.RDBStorage(url)
+    except ImportError as error:
+        raise MissingCapabilityError(
+            f"the driver of this database is not installed ({error})",
+            where=f"--storage {_shown(url)}",
+            remedy="Install it, or name a journal file.",
+        ) from error
+    except Exception as error:  # of SQLAlchemy, and of its drivers, which have roots of their own
+        raise UsageError(
+            f"the storage cannot be opened ({type(error).__name__}: {error})",
+            where=f"--storage {_shown(url)}",
+            remedy="Check the URL, or name a journal file.",
+        ) from error
+
+
+def _journal(path: Path) -> optuna.storages.BaseStorage:
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    strange = UsageError(
+        "this is no journal of a study", where=str(path), remedy="Name another file for --storage."
+    )
+    if not _may_be_journal(path):
+        raise strange
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        backend = JournalFileBackend(str(path), lock_obj=_FileLock(path))
+        with _FileLock(path):
+            pass
+        return optuna.storages.JournalStorage(backend)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise strange from error
+
+
+def _may_be_journal(path: Path) -> bool:
+    """Whether a file is missing, or begins as a journal does: nothing else is ever written to."""
+    if not path.exists():
+        return True
+    if path.is_dir():
+        return False
+    with path.open("rb") as file:
+        head = file.read(len(_JOURNAL))
+    return head == _JOURNAL[: len(head)]
+
+
+class _FileLock:
+    """One writer at a time, of the processes that share a file; a killed one frees it by dying.
+
+    Whoever has it finds whole lines only: half a line, which a process left that died while it
+    wrote, is taken off before anything is written behind it.
+
+    Args:
+        path: of the file; the lock is a file beside it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._held: IO[bytes] | None = None
+
+    def acquire(self) -> bool:
+        """Wait for the lock."""
+        self._held = Path(f"{self._path}.lock").open("ab")  # noqa: SIM115 - until release
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+        if self._path.exists():
+            whole = _whole_lines(self._path)
+            if whole is not None:
+                os.truncate(self._path, whole)
+        return True
+
+    def release(self) -> None:
+        """Let the next one in."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _whole_lines(path: Path) -> int | None:
+    """Bytes up to the end of the last whole line; None where that is the end of the file."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        if not end:
+            return None
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) == b"\n":
+            return None
+        file.seek(0)
+        return file.read().rfind(b"\n") + 1

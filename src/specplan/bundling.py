@@ -1,0 +1,63 @@
+"""The bundle of a result: its plan, its report, and what is needed to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from specplan.backends.bundle import MANIFEST, write_bundle
+from specplan.ir.folders import check_destination
+from specplan.problems import check_runs, portable
+
+if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
+    from specplan.planner.problem import Problem
+    from specplan.result import Result
+
+
+def check_out(problem: Problem, out: Path | str | None) -> None:
+    """Refuse, before anything is measured, a bundle that could not be written.
+
+    Raises:
+        UsageError: the problem's plan is not run here, or the folder holds something else.
+    """
+    if out is not None:
+        check_runs(problem)
+        check_destination(Path(out), MANIFEST, "bundle")
+
+
+def write_result(
+    result: Result, folder: Path, more: Mapping[str, Any] = MappingProxyType({})
+) -> Bundle:
+    """Write the bundle of a result.
+
+    Args:
+        result: what was chosen, and from what.
+        folder: of the bundle.
+        more: further parts of its report, JSON values.
+
+    Raises:
+        UsageError: `folder` holds something that is not a bundle.
+    """
+    from specplan.measure.machine import versions
+
+    problem = result.problem
+    models = {"target": problem.models.target}
+    models.update({draft.name: draft for draft in problem.models.drafts})
+    data = portable(problem, folder.resolve())
+    report = result.search.as_dict() | {"problem": data, "explanation": result.explanation()}
+    return write_bundle(
+        folder,
+        plan=result.plan,
+        problem=data,
+        report={**report, **more},
+        models={
+            name: (model.path, model.dtype)
+            for name, model in models.items()
+            if name in result.plan.models_run
+        },
+        backend=problem.backend,
+        versions=versions(),
+    )

@@ -1,0 +1,206 @@
+"""Tuning: the search proposes plans, and runs of them on real prompts decide."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specplan.ir.errors import UsageError
+from specplan.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
+    from specplan.ir.plan import Plan
+    from specplan.measure.tuning.contest import Contest
+    from specplan.measure.tuning.outcome import Line
+    from specplan.measure.tuning.study import Trial, TrialLog
+    from specplan.measure.workbench import TokenPrompt, Workbench
+    from specplan.planner import SearchResult
+    from specplan.problems import ProblemLike
+    from specplan.result import Result
+
+MINUTES = 10.0
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The plan that measurement decided for.
+
+    Attributes:
+        result: the choice, with prices that what was measured set right.
+        lines: every plan that ran, load by load, the fastest first.
+        minutes: of runs on this machine, in all processes.
+        trials: recorded, of all machines.
+        storage: where they are.
+        study: their name there.
+        decided: whether no other plan is likely to be faster by more than a tie.
+        interrupted: whether the user ended it.
+    """
+
+    result: Result
+    lines: tuple[Line, ...]
+    minutes: float
+    trials: int
+    storage: str
+    study: str
+    decided: bool
+    interrupted: bool
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.result.plan
+
+    @property
+    def bundle(self) -> Bundle | None:
+        """What was written; None when nothing was asked for."""
+        return self.result.bundle
+
+    def report(self) -> dict[str, Any]:
+        """What was measured, as JSON data."""
+        return {
+            "lines": [asdict(line) for line in self.lines],
+            "minutes": self.minutes,
+            "trials": self.trials,
+            "study": self.study,
+            "decided": self.decided,
+            "interrupted": self.interrupted,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as JSON data: the plan as text, why, and what was measured."""
+        return {**self.result.as_dict(), "tuning": self.report() | {"storage": self.storage}}
+
+
+def tune(
+    problem: ProblemLike,
+    *,
+    minutes: float = MINUTES,
+    out: Path | str | None = None,
+    storage: str | None = None,
+    machine: str | None = None,
+    progress: Progress = silent,
+) -> Tuned:
+    """Find the fastest plan of a problem by running the likely ones against each other.
+
+    Every run is recorded before it counts: called again after whatever ended it, it goes on. One
+    interrupt ends it with the best plan so far. What was measured is kept for `optimize`.
+
+    Args:
+        problem: a problem, the path of a problem file, or its content as a mapping; with
+            `workload.prompts`.
+        minutes: of runs on this machine, those of earlier calls counted.
+        out: write a bundle to this folder.
+        storage: a journal file, or a URL of a database as optuna takes it, which several machines
+            may share; None for a journal in the problem's `profiles` folder.
+        machine: name of this machine among those that share the study; None for its host name.
+        progress: told of everything that takes long.
+
+    Raises:
+        UsageError: the problem is broken, naming its key; or `out` or `storage` holds something
+            else.
+        InfeasibleError: no plan keeps the limits.
+        MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
+        NothingToCompareError: there are fewer prompts than a batch has requests.
+        KeyboardInterrupt: the user ended it before the first run was recorded.
+    """
+    if not minutes > 0.0:
+        raise UsageError("a tuning needs time", where="minutes", remedy="Give more than 0.")
+    from specplan.api import gather
+    from specplan.bundling import check_out, write_result
+    from specplan.planner.search import search
+    from specplan.problems import as_problem, check_runs
+
+    checked = as_problem(problem)
+    check_runs(checked)
+    check_out(checked, out)
+    facts = gather(checked, progress, tuned=False)
+    found = search(facts, lambda done, total: progress("pricing candidates", done, total))
+    contest, bench = _contest(found, minutes, storage, machine or platform.node(), progress)
+    interrupted = False
+    try:
+        contest.run()
+    except KeyboardInterrupt:
+        interrupted = True
+        if not contest.log.trials():
+            raise
+    done = _tuned(found, contest, bench, interrupted)
+    if out is None:
+        return done
+    bundle = write_result(done.result, Path(out), {"tuning": done.report()})
+    return replace(done, result=replace(done.result, bundle=bundle))
+
+
+def _contest(
+    found: SearchResult, minutes: float, storage: str | None, machine: str, progress: Progress
+) -> tuple[Contest, Workbench]:
+    from specplan.runtime import require_torch
+
+    require_torch()
+    from specplan.measure.contenders import plan_timer
+    from specplan.measure.tuning.contenders import Contenders
+    from specplan.measure.tuning.contest import Contest
+    from specplan.measure.workbench import PROFILE, Workbench
+    from specplan.planner import measured_here
+
+    bench = Workbench(measured_here(found.facts.problem))
+    prompts = bench.prompts(PROFILE)
+    contest = Contest(
+        contenders=Contenders(found),
+        log=_log(bench, prompts, storage),
+        timer=partial(plan_timer, bench),
+        prompts=prompts,
+        machine=machine,
+        budget=60.0 * minutes,
+        seed=bench.problem.seed,
+        progress=progress,
+    )
+    return contest, bench
+
+
+def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) -> TrialLog:
+    """The study of these models, prompts and settings on machines and software of this kind."""
+    from specplan.measure.device import machine_of
+    from specplan.measure.tuning.study import open_log
+
+    workload, here = bench.problem.workload, machine_of(bench)
+    name = bench.fingerprint(
+        "tuning",
+        (workload.temperature, workload.top_k, workload.top_p, bench.problem.seed),
+        bench.output_tokens,
+        [prompt.tokens for prompt in prompts],
+        (here.hardware, here.threads, here.versions),
+    )
+    journal = bench.problem.profiles / "tuning" / "journal.log"
+    return open_log(storage, journal, f"specplan-{name}")
+
+
+def _tuned(found: SearchResult, contest: Contest, bench: Workbench, interrupted: bool) -> Tuned:
+    """The answer by all trials; what was measured is stored for the searches to come."""
+    from specplan.measure.device import machine_of
+    from specplan.measure.tuning.outcome import lines, measured_plans
+    from specplan.planner import tuned
+    from specplan.planner.known_plans import plans_path
+    from specplan.result import Result
+
+    trials: tuple[Trial, ...] = contest.log.trials()
+    contest.contenders.recall(trials)
+    here = machine_of(bench)
+    about = {"study": contest.log.name, "trials": len(trials), "machine": asdict(here)}
+    plans = measured_plans(contest, trials, about)
+    plans.save(plans_path(found.facts, here))
+    loads = contest.contenders.loads
+    return Tuned(
+        result=Result(tuned(found, plans, contest.contenders.found)),
+        lines=tuple(lines(contest, trials)),
+        minutes=contest.spent(trials) / 60.0,
+        trials=len(trials),
+        storage=contest.log.where,
+        study=contest.log.name,
+        decided=all(contest.standing(load, trials)[1].decided for load in loads),
+        interrupted=interrupted,
+    )
