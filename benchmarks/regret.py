@@ -122,12 +122,15 @@ def field_of(found: SearchResult, cell: int) -> tuple[Candidate, list[Candidate]
 
 
 def one_load(
-    bench: Workbench, found: SearchResult, cell: int, seconds: float, draws: random.Random
+    bench: Workbench,
+    chosen: Candidate,
+    near: Sequence[Candidate],
+    prompts: Sequence[TokenPrompt],
+    batch: int,
+    seconds: float,
+    draws: random.Random,
 ) -> dict[str, Any]:
-    """The regret of one load."""
-    candidate, near = field_of(found, cell)
-    batch = int(candidate.estimates[cell].batch)
-    prompts = bench.prompts(BENCH)
+    """The regret of one load: of a plan among all those near it, itself one of them."""
 
     def groups() -> Iterator[Sequence[TokenPrompt]]:
         while True:
@@ -141,15 +144,15 @@ def one_load(
         words = f"{other.method} {other.words}".strip()
         contenders.append(Contender(words, plan_timer(bench, other.plan)))
         contenders[-1].run(prompts[:batch])  # allocates and warms caches
-    chosen = contenders[next(i for i, other in enumerate(near) if other is candidate)]
+    mine = contenders[next(i for i, other in enumerate(near) if other is chosen)]
     source = groups()
-    leader, turns = contest(contenders, chosen, source, seconds, draws)
+    leader, turns = contest(contenders, mine, source, seconds, draws)
     result: dict[str, Any] = {"regret": 0.0, "low": 0.0, "high": 0.0, "turns": 0}
-    if leader is not chosen:
-        result = duel(chosen, leader, source, seconds / 2, draws)
+    if leader is not mine:
+        result = duel(mine, leader, source, seconds / 2, draws)
     return {
         "batch": batch,
-        "chosen": chosen.words,
+        "chosen": mine.words,
         "best": leader.words,
         "contenders": len(near),
         "contest_turns": turns,
@@ -181,7 +184,8 @@ def measure(work: Path, seconds: float, seed: int) -> list[dict[str, Any]]:
                 if (task, temperature, batch) in known:
                     continue
                 draws = random.Random(f"{seed} {task} {temperature} {batch}")
-                row = one_load(bench, found, cell, seconds, draws)
+                prompts = bench.prompts(BENCH)
+                row = one_load(bench, *field_of(found, cell), prompts, batch, seconds, draws)
                 rows.append({"task": task, "temperature": temperature, **row})
                 write_json_atomic(path, rows)
                 print(line(rows[-1]), file=sys.stderr)
