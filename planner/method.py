@@ -78,11 +78,6 @@ class Family(Generic[OptionsT]):
     settings: tuple[OptionsT, ...]
     at: Callable[[Mapping[str, Any]], OptionsT | None] | None = field(default=None, compare=False)
 
-    def point(self, options: OptionsT) -> dict[str, Any]:
-        """Where a setting lies in the domains."""
-        given = options.as_dict()
-        return {name: given[name] for name in self.domains}
-
 
 @dataclass(frozen=True)
 class Refusal:

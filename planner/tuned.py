@@ -80,7 +80,7 @@ def _best_single(
     facts: ProblemFacts, ran: Sequence[Candidate], costs: NDArray[np.float64]
 ) -> Candidate | None:
     """The fastest of those that ran at every load; None where none did."""
-    everywhere = np.isfinite(costs).all(axis=1)
+    everywhere = np.asarray(np.isfinite(costs).all(axis=1))
     field = [c for c, whole in zip(ran, everywhere, strict=True) if whole and c.admissible]
     return min(field, key=lambda c: (score(c, facts.objective), c.words), default=None)
 

@@ -183,8 +183,9 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
         raise strange
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        backend = JournalFileBackend(str(path), lock_obj=_FileLock(path))
-        with _FileLock(path):
+        lock: Any = _FileLock(path)
+        backend = JournalFileBackend(str(path), lock_obj=lock)
+        with lock:
             pass
         return optuna.storages.JournalStorage(backend)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -174,6 +174,20 @@ def test_bench_of_every_kind(bundle: Path) -> None:
     assert all(0 < line["predicted"]["low"] < line["predicted"]["mean"] for line in lines)
 
 
+def test_tune(folder: Path, bundle: Path, tmp_path: Path) -> None:
+    """A table for people and a document for programs; the second call finds the budget spent."""
+    arguments = ("tune", str(folder / "problem.yaml"), "--minutes", "0.03")
+    told = specplan_here(*arguments, "--out", str(tmp_path / "tuned"))
+    assert told.returncode == 0, told.stderr
+    assert "leads" in told.stdout and "Chosen: " in told.stdout and "Bundle: " in told.stdout
+    answer = json.loads(specplan_here(*arguments, "--json").stdout)
+    assert package.parse_plan(answer["plan"]) == package.load_bundle(tmp_path / "tuned").plan
+    assert answer["tuning"]["lines"] and not answer["tuning"]["interrupted"]
+    assert answer["tuning"]["minutes"] > 0.03 or answer["tuning"]["decided"]
+    lost = specplan_here(*arguments, "--storage", str(folder / "problem.yaml"))
+    assert lost.returncode == 2 and "no journal of a study" in lost.stderr
+
+
 def test_profile_device(folder: Path, tmp_path: Path) -> None:
     workload = problem()["workload"] | {"output_tokens": 1}
     alone = {"target": problem()["models"]["target"] | {"path": str(folder / "target")}}
@@ -199,7 +213,7 @@ def test_profile_acceptance(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("optimize", "PROBLEM"), ("profile", "device", "PROBLEM"),
+    "command", [("optimize", "PROBLEM"), ("tune", "PROBLEM"), ("profile", "device", "PROBLEM"),
                 ("profile", "acceptance", "PROBLEM"), ("run", "BUNDLE", "--prompt", "abc"),
                 ("bench", "BUNDLE")], ids=lambda command: command[0] + command[1].lower(),
 )  # fmt: skip
