@@ -86,11 +86,10 @@ class OpenSettings:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
         domains = _distributions(self.families[method, family][1])
-        for point, value in scored:
-            known = optuna.trial.create_trial(
-                params=dict(point), distributions=domains, value=value
+        for at, known in scored:
+            study.add_trial(
+                optuna.trial.create_trial(params=dict(at), distributions=domains, value=known)
             )
-            study.add_trial(known)
         tried = [dict(point) for point, _ in scored]
         found: list[tuple[float, Candidate]] = []
         for _ in range(asks):
