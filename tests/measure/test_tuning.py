@@ -151,7 +151,8 @@ def trials_of(storage: Path, study: str) -> tuple[Trial, ...]:
     return open_log(str(storage), storage, study).trials()
 
 
-def test_killed_at_random_moments_and_interrupted_at_last(problem: Path, tmp_path: Path) -> None:
+def test_killed_at_random_moments_and_interrupted_at_last(tmp_path: Path) -> None:
+    problem = write(tmp_path, methods=["prompt_lookup"])
     storage, chance = tmp_path / "journal.log", random.Random(11)
     study, kept = "", ()
     for _ in range(KILLS):
