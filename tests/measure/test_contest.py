@@ -173,7 +173,7 @@ def test_machines_share_a_study(found: SearchResult, tmp_path: Path) -> None:
     alone = [exact(run.contenders[key].plan)(PROMPTS[:2]).seconds for key in keys]
     ratio = np.log(np.array(alone) / alone[standing.leader])
     often = standing.turns >= 3
-    assert often.sum() >= 3
+    assert often.sum() >= 2
     np.testing.assert_allclose(standing.ratio[often], ratio[often], atol=0.08)
 
 
