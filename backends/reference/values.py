@@ -29,7 +29,7 @@ class Tree:
         live: bool `[B, N]`, None when all are.
         laws: `[B, Q, V]`, the laws that tokens were drawn from; None when none was drawn.
         law_index: per node, its row of `laws`, or -1.
-        distinct: siblings were drawn without replacement.
+        distinct: siblings, where there are any, were drawn without replacement.
         newest: nodes the last op added; the root alone at first.
         levels: no node is deeper.
         branches: some node may have two children, where shapes differ by request.
