@@ -109,7 +109,7 @@ def _encoded(corpus: Path, start: int, tokenizer: Tokenizer, progress: Progress)
 def _tokens(documents: list[str], tokenizer: Tokenizer) -> Iterable[Any]:
     if not documents:
         return
-    encoded = tokenizer.backend(documents, add_special_tokens=False)["input_ids"]
+    encoded = tokenizer.backend(documents, add_special_tokens=False, verbose=False)["input_ids"]
     for ids in encoded:
         yield np.array(ids, dtype=np.int64)
 
