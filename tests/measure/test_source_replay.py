@@ -55,10 +55,11 @@ def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple
     """(rounds that ran, rounds replayed) of some settings, the prompts one after another."""
     found = []
     chosen = discover_methods()[method]
-    for family in chosen.choices(facts):
+    choices = chosen.choices(facts)
+    for family in choices:
         if not isinstance(family, Family):
             continue
-        for options in family.settings[-1:] + family.settings[:1]:
+        for options in family.settings[-1:] + family.settings[:1][: len(choices) < 2]:
             plan = chosen.plan(facts, options)
             proposer = chosen.proposer(options)
             assert proposer is not None
