@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from specplan.ir.errors import MissingCapabilityError
@@ -33,6 +33,7 @@ class Capabilities:
         sources: names of the sources it can look up beside the text.
         single: (op keyword, field) of list fields that hold one item at most.
         shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
+        whole_rounds: a round is one call, and no op can be timed by itself.
     """
 
     backend: str
@@ -42,6 +43,7 @@ class Capabilities:
     limits: Mapping[tuple[str, str], tuple[Any, ...]]
     single: frozenset[tuple[str, str]] = frozenset()
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
+    whole_rounds: bool = False
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
         """Everything in a plan that the backend cannot run; empty when it can run it all."""
@@ -78,7 +80,7 @@ def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
                 text = print_op(op).splitlines()[0].removesuffix(" {")
                 found.append(Refusal(capabilities.backend, text, reason))
     if not found and capabilities.shapes is not None:
-        found.extend(capabilities.shapes(plan))
+        found += [replace(item, backend=capabilities.backend) for item in capabilities.shapes(plan)]
     return tuple(found)
 
 

@@ -64,7 +64,7 @@ def additive_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     Returns:
         `[B, 1, groups * T, U]`.
     """
-    excluded = torch.tensor(torch.finfo(dtype).min, dtype=dtype, device=mask.device)
+    excluded = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=mask.device)
     scores = torch.where(mask, 0.0, excluded)
     if mask.shape[1] == 1:
         scores = scores.expand(-1, groups, -1)

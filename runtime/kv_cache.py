@@ -23,8 +23,18 @@ class KVCache:
         trash: the last slot, to which dead lanes write; its content never matters.
     """
 
-    def __init__(
-        self,
+    def __init__(self, keys: list[Tensor], values: list[Tensor], positions: Tensor) -> None:
+        self.keys = keys
+        self.values = values
+        self.positions = positions
+        self.batch = positions.shape[0]
+        self.capacity = positions.shape[1] - 1
+        self.trash = self.capacity
+        self._rows = torch.arange(self.batch, device=positions.device)[:, None]
+
+    @classmethod
+    def empty(
+        cls,
         *,
         batch: int,
         capacity: int,
@@ -33,16 +43,16 @@ class KVCache:
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
-    ) -> None:
+    ) -> KVCache:
+        """A cache of `capacity` usable slots per row, and one trash slot."""
         shape = (batch, num_kv_heads, capacity + 1, head_dim)
+
         # Zeros, not empty: a masked slot has weight 0, and 0 times an uninitialised NaN is NaN.
-        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.positions = torch.zeros(batch, capacity + 1, dtype=torch.int64, device=device)
-        self.batch = batch
-        self.capacity = capacity
-        self.trash = capacity
-        self._rows = torch.arange(batch, device=device)[:, None]
+        def layers() -> list[Tensor]:
+            return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+
+        positions = torch.zeros(batch, capacity + 1, dtype=torch.int64, device=device)
+        return cls(layers(), layers(), positions)
 
     @property
     def num_bytes(self) -> int:
@@ -93,7 +103,8 @@ class CacheWriter:
         self.cache = cache
         self.used = used
         self.slots = slots
-        self.first = contiguous_start(slots) if slots.device.type == "cpu" else -1
+        known = slots.device.type == "cpu" and not torch.compiler.is_compiling()
+        self.first = contiguous_start(slots) if known else -1
         count = slots.shape[1]
         self.stop = self.first + count
         if self.first >= 0:

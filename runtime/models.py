@@ -50,7 +50,7 @@ class CausalModel:
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache for `batch` rows of `capacity` usable slots, plus one trash slot."""
-        return KVCache(
+        return KVCache.empty(
             batch=batch,
             capacity=capacity,
             num_layers=self.num_layers,
@@ -59,6 +59,13 @@ class CausalModel:
             dtype=self.dtype,
             device=self.device,
         )
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every tensor that the model computes with, by where it stands."""
+        found: dict[str, Tensor] = {}
+        _collect("family", self.family, found)
+        _collect("head", self._head, found)
+        return found
 
     def forward(
         self,
@@ -156,6 +163,21 @@ def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor
     """Pairs within a sliding window by position: query - key < window. Bool `[B, T, U]`."""
     keys = cache.positions[:, None, : writer.used]
     return (positions[:, :, None] - keys) < window
+
+
+def _collect(name: str, held: object, found: dict[str, Tensor]) -> None:
+    """Tensors of modules, of our own objects, and of lists of them."""
+    if isinstance(held, Tensor):
+        found[name] = held
+    elif isinstance(held, torch.nn.Module):
+        inner = (*held.named_parameters(), *held.named_buffers())
+        found.update({f"{name}.{part}": tensor for part, tensor in inner})
+    elif isinstance(held, list | tuple):
+        for place, item in enumerate(held):
+            _collect(f"{name}.{place}", item, found)
+    elif type(held).__module__.startswith("specplan."):
+        for part, item in vars(held).items():
+            _collect(f"{name}.{part}", item, found)
 
 
 def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:

@@ -161,6 +161,8 @@ def best(rows: Tensor, count: int) -> Tensor:
     """
     if count == 1:
         return rows.argmax(-1, keepdim=True)
+    if torch.compiler.is_compiling():
+        return _best_by_turns(rows, count)
     values, tokens = rows.topk(count, dim=-1)
     # `topk` breaks ties in any order; only when a tie is there is a stable sort worth its time.
     tied = (values[..., 1:] == values[..., :-1]).any() | (
@@ -169,3 +171,13 @@ def best(rows: Tensor, count: int) -> Tensor:
     if not bool(tied):
         return tokens
     return rows.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+
+
+def _best_by_turns(rows: Tensor, count: int) -> Tensor:
+    """`best` without a look at the numbers: the first of the largest, `count` times."""
+    tokens = []
+    for index in range(count):
+        tokens.append(rows.argmax(-1, keepdim=True))
+        if index + 1 < count:
+            rows = rows.scatter(-1, tokens[-1], float("-inf"))
+    return torch.cat(tokens, -1)

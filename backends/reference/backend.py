@@ -84,12 +84,17 @@ class ReferenceExecutable:
         Raises:
             UsageError: names the request and what is wrong with it.
         """
-        self._check(requests)
+        self.check(requests)
         return ReferenceSession(
             self.plan, self.models, requests, self.shared, self.speculative, capacity
         )
 
-    def _check(self, requests: Sequence[Request]) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
+        """Refuse a batch that the plan or its models cannot run.
+
+        Raises:
+            UsageError: names the request and what is wrong with it.
+        """
         if not requests:
             raise UsageError("a batch needs at least one request")
         target = self.models["target"]

@@ -20,7 +20,7 @@ class Batch:
     Attributes:
         requests: one per row.
         lengths: tokens of text per row, prompt included.
-        text: int64 `[B, S]`, padded with 0.
+        text: int64 `[B, S + 1]`, padded with 0; the last column is never part of a text.
         done: rows that want no more tokens.
         starts: tokens of text per row when the round began.
         caches: by the name of the cache state.
@@ -50,7 +50,7 @@ class Batch:
             length >= limit for length, limit in zip(self.lengths, self.limits, strict=True)
         ]
         slots = max(capacity or 0, max(self.limits)) + speculative
-        self.text = torch.zeros(self.size, slots, dtype=torch.int64, device=self.device)
+        self.text = torch.zeros(self.size, slots + 1, dtype=torch.int64, device=self.device)
         for row, request in enumerate(self.requests):
             self.text[row, : self.lengths[row]] = torch.tensor(request.prompt_tokens)
         self.caches = {

@@ -13,16 +13,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
 from specplan.ir.ops import Grow
 from specplan.ir.types import ROOT
 from specplan.runtime.races import exponentials, race
-from specplan.runtime.sampling import best, draw, draw_distinct, law
+from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law
 
 
 def grow(
-    batch: Batch,
+    settings: SamplingSettings,
     op: Grow,
     tree: Tree,
     at: Nodes,
@@ -34,7 +33,7 @@ def grow(
     """Children below nodes: ranked, drawn, drawn without replacement, or by a shared race.
 
     Args:
-        batch: the requests, for their sampling settings.
+        settings: of the requests.
         op: counts of children and the way they come about.
         tree: the tree that grows.
         at: the parents.
@@ -54,7 +53,7 @@ def grow(
         )  # fmt: skip
     if by is None:
         raise AssertionError("the verifier lets no draw without uniforms through")
-    laws = law(logits, batch.settings)
+    laws = law(logits, settings)
     drawn, start = [], 0
     for place, count in enumerate(counts):
         mine, uniforms = laws[:, place], by[:, start : start + count]
@@ -73,7 +72,7 @@ def grow(
         grown,
         laws=laws if tree.laws is None else torch.cat([tree.laws, laws], 1),
         law_index=(*tree.law_index, *index),
-        distinct=op.how != "draw" if max(counts) > 1 else tree.distinct,
+        distinct=op.how != "draw",
     )
 
 
@@ -119,6 +118,7 @@ def _extended(
         tokens=torch.cat([tree.tokens, tokens], 1) if tree.size else tokens,
         law_index=(*tree.law_index, *(-1 for _ in places)),
         newest=tuple(range(tree.size, tree.size + new)),
+        widest=max(tree.widest, *counts),
         scores=scores,
     )
 

@@ -11,24 +11,33 @@ from specplan.backends.reference.values import Path, Rows, Tree
 from specplan.ir.ops import Accept
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import ROOT
-from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.sampling import law
+from specplan.runtime.acceptance import RULES, DraftedTree, Judged
+from specplan.runtime.sampling import SamplingSettings, law
 
 
-def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None) -> Path:
+def judge(
+    settings: SamplingSettings,
+    op: Accept,
+    tree: Tree,
+    target: Rows,
+    by: Tensor | None,
+    *,
+    traced: bool = False,
+) -> Judged:
     """Judge a tree by a rule.
 
     Args:
-        batch: the requests, for their sampling settings.
+        settings: of the requests.
         op: names the rule.
         tree: what was drafted.
         target: logits of the root and of all nodes.
         by: at least `[B, N + 1]` uniforms for rules that draw.
+        traced: nothing is read on the host.
     """
     rule = RULES[op.rule.name]
     rows = target.of((ROOT, *range(tree.size)))
     if rule.TARGET == "law":
-        rows = law(rows, batch.settings)
+        rows = law(rows, settings)
     drafted = DraftedTree(
         tokens=tree.tokens,
         parents=tree.parents,
@@ -36,11 +45,21 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
         laws=tree.laws,
         law_index=tree.law_index,
         distinct=tree.distinct,
+        levels=tree.levels if tree.own else None,
+        widest=tree.widest if tree.own and tree.widest else None,
     )
     declared = BUILTIN.find("rule", op.rule.name)
     assert declared is not None
     drawn = by if by is None else by[:, : tree.size + 1]
-    judged = rule.accept(drafted, rows, drawn, **declared.arguments(op.rule))
+    accept = rule.accept_vectorised if traced else rule.accept
+    judged = accept(drafted, rows, drawn, **declared.arguments(op.rule))
+    assert isinstance(judged, Judged)
+    return judged
+
+
+def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None) -> Path:
+    """What a rule accepts; arguments as of `judge`."""
+    judged = judge(batch.settings, op, tree, target, by)
     paths, accepted = judged.path.tolist(), judged.accepted.tolist()
     bonuses, tokens = judged.bonus.tolist(), tree.tokens.tolist()
     nodes = [path[:count] for path, count in zip(paths, accepted, strict=True)]
@@ -86,7 +105,7 @@ def commit_track(batch: Batch, track: TrackUse, path: Path) -> None:
         sources.append(source)
         targets.append(list(range(start, start + len(source))))
     if sources != targets:
-        track.move(*_padded(sources, targets, track.cache.store.trash, track.store.device))
+        track.move(*_padded(sources, targets, track.trash, track.store.device))
 
 
 def _padded(

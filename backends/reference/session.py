@@ -12,9 +12,9 @@ from torch import Tensor
 
 from specplan.backends.reference import choosing, growing, judging, looking
 from specplan.backends.reference.batch import Batch
-from specplan.backends.reference.forward import Stretch, run_forward
+from specplan.backends.reference.forward import run_forward
+from specplan.backends.reference.one_pass import stretch_of
 from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree
-from specplan.ir.blocks import Skips
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -163,7 +163,7 @@ class ReferenceSession:
         tree = _get(scope, op.tree, Tree)
         by = None if op.by is None else _get(scope, op.by, Tensor)
         at, rows = _nodes(scope, op.at), _get(scope, op.rows, Rows)
-        grown = growing.grow(self.batch, op, tree, at, rows, by, scored=self.scored)
+        grown = growing.grow(self.batch.settings, op, tree, at, rows, by, scored=self.scored)
         self.observed = Observed(variant=op.how, width=grown.size - tree.size)
         scope[op.results[0]] = grown
 
@@ -198,18 +198,11 @@ class ReferenceSession:
         """A model on nodes."""
         pending = op.pending if isinstance(op.pending, int) else op.pending[0]
         cache = self.batch.caches[op.cache or State("")]
-        layers = (op.layers[0].start, op.layers[0].stop) if op.layers else None
-        stretch = Stretch(
-            layers or (0, cache.model.num_layers),
-            None if op.features is None else self.batch.tracks[op.features],
-            None if op.keep is None else self.batch.tracks[op.keep],
-            logits=op.gives != (),
-            skips=Skips.read(op.skip),
-            scratch=op.write == "scratch",
-        )
+        stretch = stretch_of(op, cache.num_layers, self.batch.tracks)
         rows, call = run_forward(self.batch, cache, _nodes(scope, op.nodes[0]), pending, stretch)
-        variant = forward_variant(layers, stretch.logits, stretch.skips.words)
-        self.observed = Observed(variant, op.model, call.width, call.context)
+        span = stretch.layers if op.layers else None
+        variant = forward_variant(span, stretch.logits, stretch.skips.words)
+        self.observed = Observed(variant, op.model, call.tokens.shape[1], call.mask.shape[2])
         if rows is not None:
             scope[op.results[0]] = rows
 

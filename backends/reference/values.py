@@ -29,10 +29,11 @@ class Tree:
         live: bool `[B, N]`, None when all are.
         laws: `[B, Q, V]`, the laws that tokens were drawn from; None when none was drawn.
         law_index: per node, its row of `laws`, or -1.
-        distinct: siblings, where there are any, were drawn without replacement.
+        distinct: siblings were drawn without replacement.
         newest: nodes the last op added; the root alone at first.
         levels: no node is deeper.
         branches: some node may have two children, where shapes differ by request.
+        widest: no node has more children.
         scores: path scores `[B, N]`, see `specplan.backends.reference.growing`; None where no
             round of the plan asks for them.
         numbers: int64 `[B, N]`, the round's numbers of the nodes of a tree that was pruned; None
@@ -50,6 +51,7 @@ class Tree:
     newest: tuple[int, ...] = (ROOT,)
     levels: int = 0
     branches: bool = True
+    widest: int = 0
     scores: Tensor | None = None
     numbers: Tensor | None = None
     most: int = ROOT

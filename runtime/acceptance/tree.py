@@ -24,6 +24,8 @@ class DraftedTree:
             that was ranked or looked up); the same for all batch rows (tuple) or int64 `[B, N]`.
         distinct: siblings with one law row were drawn without replacement (`draw_distinct`), else
             independently (`draw`).
+        levels: a bound of the longest path in edges; None: read off `parents`.
+        widest: a bound of the children of one node; None: read off `parents`.
     """
 
     tokens: Tensor
@@ -32,6 +34,8 @@ class DraftedTree:
     laws: Tensor | None = None
     law_index: tuple[int, ...] | Tensor | None = None
     distinct: bool = True
+    levels: int | None = None
+    widest: int | None = None
 
     @property
     def size(self) -> int:
@@ -79,6 +83,8 @@ class DraftedTree:
     @property
     def depth(self) -> int:
         """Longest path in edges, of any row."""
+        if self.levels is not None:
+            return self.levels
         if isinstance(self.parents, Tensor):
             return _deepest(self.parents)
         depths: list[int] = []
@@ -89,6 +95,8 @@ class DraftedTree:
     @property
     def width(self) -> int:
         """Most children of one node, of any row."""
+        if self.widest is not None:
+            return self.widest
         if isinstance(self.parents, Tensor):
             counts = torch.zeros_like(self.parents[:, :1]).repeat(1, self.size + 1)
             counts.scatter_add_(1, self.parents + 1, torch.ones_like(self.parents))

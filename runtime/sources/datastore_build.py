@@ -9,7 +9,7 @@ keeps some occurrences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.ir.folders import check_destination
 from specplan.runtime.sources.datastore import ABOUT, SCHEMA_VERSION, Packing
 
 SHARD_TOKENS = 1 << 24
@@ -55,6 +54,7 @@ def build_datastore(
     Raises:
         UsageError: the folder holds something else, or a token lies outside the vocabulary.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     begun = {
         "corpus": corpus,
         "vocabulary": vocabulary,
@@ -62,43 +62,26 @@ def build_datastore(
         "keep": keep,
         "common": common,
     }
-    if not _finished(folder, begun):
-        packing, counts = Packing(vocabulary), []
-        for number, piece in enumerate(pieces):
-            progress("sorting the corpus", number, len(pieces))
-            counts.append(_shard(folder, number, piece, packing, keep, common))
-        _join(folder, counts, packing)
-        ends = np.cumsum([places for _, places in counts]).tolist()
-        sizes = {"tokens": sum(tokens for tokens, _ in counts), "ends": ends}
-        write_json_atomic(folder / ABOUT, begun | sizes | {"schema_version": SCHEMA_VERSION})
-    progress("sorting the corpus", len(pieces), len(pieces))
-    for path in [*folder.glob("*.shard"), folder / PLAN]:
-        path.unlink(missing_ok=True)
-    about = read_json(folder / ABOUT, "datastore")
-    return {"tokens": about["tokens"], "places": about["ends"][-1], "shards": len(pieces)}
-
-
-def _finished(folder: Path, begun: Mapping[str, Any]) -> bool:
-    """Claim a folder, or recognise what it holds: whether the datastore is there already.
-
-    Raises:
-        UsageError: it holds something else.
-    """
-    for name in (ABOUT, PLAN):
-        if not (folder / name).is_file():
-            continue
-        known = read_json(folder / name, "datastore")
-        if {key: known.get(key) for key in begun} != begun:
-            raise UsageError(
-                "the folder holds a datastore of another corpus, or made otherwise",
-                where=str(folder),
-                remedy="Choose another folder, or remove this one.",
-            )
-        return name == ABOUT
-    check_destination(folder, PLAN, "datastore")
-    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / PLAN).is_file() and read_json(folder / PLAN, "datastore") != begun:
+        raise UsageError(
+            "the folder holds a datastore of another corpus",
+            where=str(folder),
+            remedy="Choose another folder, or remove this one.",
+        )
     write_json_atomic(folder / PLAN, begun)
-    return False
+    packing, counts = Packing(vocabulary), []
+    for number, piece in enumerate(pieces):
+        progress("sorting the corpus", number, len(pieces))
+        counts.append(_shard(folder, number, piece, packing, keep, common))
+    progress("sorting the corpus", len(pieces), len(pieces))
+    ends = np.cumsum([places for _, places in counts]).tolist()
+    tokens = sum(count for count, _ in counts)
+    _join(folder, counts, packing)
+    about = {"schema_version": SCHEMA_VERSION, "tokens": tokens, "ends": ends}
+    write_json_atomic(folder / ABOUT, begun | about)
+    for path in [*folder.glob("*.shard"), folder / PLAN]:
+        path.unlink()
+    return {"tokens": tokens, "places": ends[-1], "shards": len(pieces)}
 
 
 def _shard(

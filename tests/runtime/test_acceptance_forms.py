@@ -96,7 +96,7 @@ def _equal(rule: str, case: tuple[Any, ...], **parameters: Any) -> None:
 def test_every_rule_equals_its_reference(rule: str) -> None:
     parameters = _parameters(rule)
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(case=_random_trees(chain=rule in CHAINS_ONLY), chosen=parameters)
     def holds(case: tuple[Any, ...], chosen: dict[str, Any]) -> None:
         _equal(rule, case, **chosen)
@@ -123,7 +123,7 @@ def _parameters(rule: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(values)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=_random_trees(chain=True))
 def test_a_chain_judged_child_by_child_is_judged_token_by_token(case: tuple[Any, ...]) -> None:
     tree, target, uniforms = case

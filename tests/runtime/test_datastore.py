@@ -148,17 +148,9 @@ def test_another_corpus_and_foreign_tokens_are_refused(tmp_path: Path) -> None:
         build_datastore(tmp_path / "a", [never], 9, "one", silent)
     with pytest.raises(UsageError, match="another corpus"):
         build_datastore(tmp_path / "a", [never], 9, "two", silent)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="holds no datastore"):
-        build_datastore(tmp_path / "mine", [never], 9, "one", silent)
     with pytest.raises(UsageError, match="outside the vocabulary"):
         build_datastore(tmp_path / "b", [lambda: [np.array([1, 9])]], 9, "one", silent)
     store = built(tmp_path / "c", [corpus(100, 9)], 9)
-    with pytest.raises(UsageError, match="another corpus"):
-        build_datastore(tmp_path / "c", [never], 9, "two", silent)
-    known = build_datastore(tmp_path / "c", [never], 9, "test", silent)  # it is there already
-    assert known == {"tokens": 101, "places": 100, "shards": 1}
     assert store.most_bytes < 1e7
     with pytest.raises(UsageError, match="vocabulary"):
         Datastore(tmp_path / "c", 8, 16)

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law
+from specplan.runtime.sampling import (
+    SamplingSettings,
+    _best_by_turns,
+    best,
+    draw,
+    draw_distinct,
+    law,
+)
 from specplan.runtime.uniforms import _GOLDEN, _mix, uniforms
 
 
@@ -114,6 +121,18 @@ def test_best_prefers_lower_ids_among_equals() -> None:
         assert best(rows, count)[0, 0].tolist() == [1, 2, 4, 0, 5, 3][:count]
     distinct = torch.tensor([[[0.1, 0.4, 0.2, 0.3]]])
     assert best(distinct, 3)[0, 0].tolist() == [1, 3, 2]
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.lists(
+        st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), min_size=9, max_size=9), min_size=1
+    ),
+    count=st.integers(1, 9),
+)
+def test_a_compiled_best_is_the_same(rows: list[list[float]], count: int) -> None:
+    table = torch.tensor([rows])
+    assert torch.equal(_best_by_turns(table, count), best(table, count))
 
 
 def test_uniforms_are_a_pure_function_of_the_request() -> None:

@@ -1,0 +1,116 @@
+"""Drafted nodes as columns of one pass: their slots, depths and tokens, and what each one sees.
+
+Where requests run the same nodes of one shape, offsets and the ancestor mask are constants; where a
+choice by score made them differ, both are gathered per request.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from specplan.backends.reference.slots import Layers, NodeSlots
+from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
+from specplan.ir.types import ROOT
+
+
+def node_columns(
+    nodes: Nodes, slots: NodeSlots, layers: Layers, scratch: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Slot offsets and depths, `[W]` or `[B, W]`, and tokens `[B, W]` of drafted nodes.
+
+    Those that no layer has run get slots.
+    """
+    tree, drafted, device = nodes.tree, nodes.drafted, nodes.tree.tokens.device
+    if nodes.own:
+        own = per_request(drafted, tree.tokens)
+        numbers = tree.numbers_of(own)
+        slots.place_own(numbers, tree.highest, layers)
+        depths = per_request(tree.depths, tree.tokens).gather(1, own)
+        return slots.slots_of(numbers), depths, tree.tokens.gather(1, own)
+    assert isinstance(drafted, tuple) and isinstance(tree.depths, tuple)
+    slots.place(drafted, layers, scratch)
+    offsets = torch.tensor(
+        [slots.offsets[node] for node in drafted], dtype=torch.int64, device=device
+    )
+    depths = torch.tensor([tree.depths[node] for node in drafted], dtype=torch.int64, device=device)
+    if drafted == tuple(range(tree.size)):
+        return offsets, depths, tree.tokens
+    chosen = torch.tensor(drafted, dtype=torch.int64, device=device)
+    return offsets, depths, tree.tokens.index_select(1, chosen)
+
+
+def attention_mask(
+    nodes: Nodes, cached: NodeSlots, columns: Tensor, texts: int, lengths: Tensor, keys: Tensor
+) -> Tensor:
+    """Bool `[B, T, U]`: text up to oneself, and for nodes their ancestors and themselves.
+
+    On a chain whose nodes stand in order a slot is a position, and both are "slots up to mine".
+
+    Args:
+        nodes: that run; they have slots.
+        cached: the cache's.
+        columns: slots `[B, T]` of the pass, those of text first.
+        texts: columns of text.
+        lengths: of the texts, int64 `[B, 1]`.
+        keys: the slots attended to, `0 .. U - 1`.
+    """
+    visible = keys <= columns[:, :, None]
+    if nodes.own:
+        seen = _own_lines(nodes, cached, lengths, keys)
+    elif _in_order(nodes, cached):
+        return visible
+    else:
+        seen = _shared_lines(nodes, cached, lengths, keys)
+    return torch.cat([visible[:, :texts], seen], 1)
+
+
+def rows_of(nodes: Nodes, with_root: bool, logits: Tensor) -> Rows:
+    """Rows of the nodes, in their order, from those of the drafted ones and perhaps the root."""
+    if isinstance(nodes.drafted, Tensor):
+        return Rows(logits[:, 1:] if with_root else logits, nodes.indices)
+    rows = Rows(logits, (ROOT, *nodes.drafted) if with_root else nodes.drafted)
+    return Rows(rows.of(nodes.indices), nodes.indices)
+
+
+def _own_lines(nodes: Nodes, cached: NodeSlots, lengths: Tensor, keys: Tensor) -> Tensor:
+    """Bool `[B, W, U]`: what each request's own nodes see, the text and their ancestors."""
+    tree = nodes.tree
+    lines = tree.lines(per_request(nodes.drafted, tree.tokens))
+    slots = lengths[:, :, None] + cached.slots_of(tree.numbers_of(lines))
+    seen = (keys < lengths[:, :, None]).repeat(1, lines.shape[1], 1)
+    return seen.scatter_(2, slots, True)
+
+
+def _shared_lines(nodes: Nodes, cached: NodeSlots, lengths: Tensor, keys: Tensor) -> Tensor:
+    """The same of nodes that all requests share."""
+    tree, drafted = nodes.tree, nodes.drafted
+    assert isinstance(drafted, tuple)
+    lines = tuple(tuple(cached.offsets[a] for a in tree.ancestors(node)) for node in drafted)
+    matrix = _ancestor_matrix(lines, cached.taken).to(keys.device)
+    place = keys - lengths
+    drafts = matrix[:, place.clamp(0, cached.taken - 1)].transpose(0, 1)
+    return torch.where((place < cached.taken)[:, None], drafts, False) | (place < 0)[:, None]
+
+
+def _in_order(nodes: Nodes, cached: NodeSlots) -> bool:
+    """True when every node and its ancestors live in the slots of their depths: a chain."""
+    tree, drafted = nodes.tree, nodes.drafted
+    assert isinstance(tree.depths, tuple) and isinstance(drafted, tuple)
+    return all(_in_place(tree, cached, above) for node in drafted for above in tree.ancestors(node))
+
+
+def _in_place(tree: Tree, cached: NodeSlots, node: int) -> bool:
+    assert isinstance(tree.depths, tuple)
+    return cached.offsets.get(node) == tree.depths[node] - 1
+
+
+@cache
+def _ancestor_matrix(seen: tuple[tuple[int, ...], ...], width: int) -> Tensor:
+    """Bool `[W, width]` from the offsets that each node sees."""
+    matrix = torch.zeros(len(seen), width, dtype=torch.bool)
+    for node, offsets in enumerate(seen):
+        matrix[node, list(offsets)] = True
+    return matrix
