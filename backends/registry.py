@@ -9,8 +9,11 @@ from specplan.backends.base import Backend
 from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import UsageError
 
-_HOMES = {"reference": ("specplan.backends.reference.backend", "ReferenceBackend")}
-_CAPABILITIES = {"reference": "specplan.backends.reference.capabilities"}
+_HOMES = {
+    "inductor": ("specplan.backends.inductor.backend", "InductorBackend"),
+    "reference": ("specplan.backends.reference.backend", "ReferenceBackend"),
+}
+_CAPABILITIES = {name: f"specplan.backends.{name}.capabilities" for name in _HOMES}
 
 
 def backend_names() -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from specplan.cost_models.timing.measured_table import (
     Provenance,
 )
 from specplan.ir.capabilities import refusals
+from specplan.ir.errors import MissingCapabilityError
 from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.probes import (
@@ -101,7 +102,16 @@ def measure_device(
 
     Returns:
         The device; its table, with the fitted form, is stored under the problem's `profiles`.
+
+    Raises:
+        MissingCapabilityError: the backend cannot time ops one by one.
     """
+    if bench.backend.capabilities.whole_rounds:
+        raise MissingCapabilityError(
+            "a round is one call there, and its ops cannot be timed",
+            where=f"backend {bench.problem.backend}",
+            remedy="Plan with `backend: reference`; `specplan compile DIR` compiles the bundle.",
+        )
     every = _every_probe(bench, exits_of(bench, facts))
     table, path = _table(bench, every)
     grid = cells(facts, batches, contexts)

@@ -1,0 +1,115 @@
+"""One compiled round on disk: native code without weights, and the constant tables it reads.
+
+    round.pt2            the package of AOTInductor
+    tables.safetensors   constants that are not weights: ancestor masks, offsets, depths
+
+Weights are those of the loaded checkpoint: they are shared by all rounds and copied nowhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import Dim, ExportedProgram, export
+from torch.export.graph_signature import InputKind
+
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.interface import KEYS_PLACE
+from specplan.backends.static.session import Program
+from specplan.runtime.models import CausalModel
+
+CODE, TABLES = "round.pt2", "tables.safetensors"
+_CONFIG = {
+    "aot_inductor.package_constants_in_so": False,
+    "aot_inductor.compile_wrapper_opt_level": "O0",  # it only calls kernels
+}
+
+
+def write_package(graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:
+    """Compile a round for tensors of these shapes.
+
+    The number of slots attended to stays free, so that one package serves texts of all lengths.
+
+    Args:
+        graph: the round.
+        tensors: as `Interface.read` names them.
+        folder: exists; gets the package's files.
+
+    Raises:
+        Exception: whatever the compiler raises.
+    """
+    from safetensors.torch import save_file
+
+    slots = tensors[0].shape[1] - 1
+    free: list[Any] = [None] * len(tensors)
+    free[KEYS_PLACE] = {0: Dim("used", min=2, max=slots)}
+    with torch.no_grad():
+        program = export(graph, tuple(tensors), dynamic_shapes=(tuple(free),), strict=False)
+        tables = _name_constants(program, named_weights(graph.models))
+        torch._inductor.aoti_compile_and_package(
+            program, package_path=str(folder / CODE), inductor_configs=_CONFIG
+        )
+    save_file({name: table.contiguous() for name, table in tables.items()}, folder / TABLES)
+
+
+def load_package(folder: Path, models: Mapping[str, CausalModel]) -> Program:
+    """A compiled round, with the weights of these models."""
+    from safetensors.torch import load_file
+
+    package = torch._inductor.aoti_load_package(str(folder / CODE))
+    known = {**named_weights(models), **load_file(folder / TABLES)}
+    used = {name: known[name] for name in package.get_constant_fqns()}
+    package.load_constants(used, check_full_update=True, user_managed=True)
+    return _Loaded(package.loader, used)
+
+
+class _Loaded:
+    """A package and the constants that it points to."""
+
+    def __init__(self, loader: Any, constants: Mapping[str, Tensor]) -> None:
+        self._run = loader.run
+        self._constants = constants
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        (told,) = self._run(list(tensors))
+        assert isinstance(told, Tensor)
+        return told
+
+
+def named_weights(models: Mapping[str, CausalModel]) -> dict[str, Tensor]:
+    """The weights of all models under names that depend on their architecture alone."""
+    return {
+        f"{name}.{inner}": weight
+        for name, model in models.items()
+        for inner, weight in model.weights().items()
+    }
+
+
+def _name_constants(program: ExportedProgram, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Make the constants that tracing met buffers with lasting names.
+
+    Returns:
+        Those that are no weights.
+    """
+    name_of = {weight.data_ptr(): name for name, weight in weights.items() if weight.numel()}
+    held, specs = dict(program.constants), []
+    tables: dict[str, Tensor] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind == InputKind.CONSTANT_TENSOR and held[spec.target or ""].numel():
+            constant = held.pop(spec.target or "")
+            name = name_of.get(constant.data_ptr())
+            if name is None:
+                name = f"table.{len(tables)}"
+                tables[name] = constant
+            program.state_dict[name] = constant
+            spec = dataclasses.replace(spec, kind=InputKind.BUFFER, target=name, persistent=True)
+        specs.append(spec)
+    program.graph_signature.input_specs[:] = specs
+    program.constants.clear()
+    program.constants.update(held)
+    return tables

@@ -1,0 +1,67 @@
+"""Shapes that programs are made for, and how a batch is fitted into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specplan.runtime.sampling import SamplingSettings
+
+SMALLEST_TEXT = 256
+"""Capacities are this many tokens, doubled as often as is needed."""
+
+
+@dataclass(frozen=True, order=True)
+class Bucket:
+    """The shape of a batch.
+
+    Attributes:
+        batch: rows; those that no request needs are done from the start.
+        text: tokens that each row has room for, speculative ones left out.
+    """
+
+    batch: int
+    text: int
+
+    def holds(self, batch: int, text: int) -> bool:
+        """Whether so many requests of at most so many tokens fit."""
+        return batch <= self.batch and text <= self.text
+
+    @property
+    def word(self) -> str:
+        """For names of files."""
+        return f"b{self.batch}-t{self.text}"
+
+
+def bucket_for(batch: int, text: int, known: Sequence[Bucket] = ()) -> Bucket:
+    """The smallest known bucket that holds a batch; one of its own size when none does."""
+    fitting = [bucket for bucket in known if bucket.holds(batch, text)]
+    if fitting:
+        return min(fitting)
+    room = SMALLEST_TEXT
+    while room < text:
+        room *= 2
+    return Bucket(batch, room)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the requests of a batch sample, as far as a graph depends on it.
+
+    Attributes:
+        greedy: all of them take the first choice.
+        truncated: some leave tokens out by top-k or top-p.
+    """
+
+    greedy: bool
+    truncated: bool
+
+    @classmethod
+    def of(cls, settings: SamplingSettings) -> Sampling:
+        """What a batch needs."""
+        return cls(settings.greedy, settings.truncated and not settings.greedy)
+
+    @property
+    def word(self) -> str:
+        """For names of files."""
+        return "greedy" if self.greedy else "truncated" if self.truncated else "sampled"

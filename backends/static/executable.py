@@ -1,0 +1,88 @@
+"""A plan whose rounds are graphs, made when they are first needed, bound to its models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from torch import Tensor
+
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.reference.batch import Batch
+from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.session import Program, StaticSession
+from specplan.cost_models.memory import speculative_slots
+from specplan.ir.plan import CacheState, Plan, TrackState
+from specplan.passes.pipeline import run_passes
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+
+Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
+"""Makes a program of a graph, for tensors of the shapes of those given."""
+
+
+class StaticExecutable:
+    """A plan bound to its models.
+
+    Args:
+        plan: one that the reference backend runs.
+        models: by the names the plan gives them.
+        compile_round: makes a program of a graph; None runs graphs eagerly.
+        buckets: shapes to fit batches into; shapes are made as they are needed when none fits.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        models: Mapping[str, CausalModel],
+        compile_round: Compile | None = None,
+        buckets: Sequence[Bucket] = (),
+    ) -> None:
+        self._interpreted = ReferenceBackend().compile(plan, models)
+        self.plan = plan
+        self.lowered = run_passes(plan)
+        self.models = dict(models)
+        self.speculative = speculative_slots(plan)
+        self.buckets = list(buckets)
+        self._compile = compile_round
+        self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
+        self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
+
+    def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
+        """Begin a batch: check the requests and make room for them.
+
+        Args:
+            requests: at least one; each prompt has at least one token.
+            capacity: tokens of text per row to make room for; what the requests need when None.
+
+        Raises:
+            UsageError: names the request and what is wrong with it.
+        """
+        self._interpreted.check(requests)
+        needed = max(len(item.prompt_tokens) + item.max_new_tokens for item in requests)
+        bucket = bucket_for(len(requests), max(capacity or 0, needed), self.buckets)
+        spare = Request(prompt_tokens=(0,), max_new_tokens=0)
+        filled = [*requests, *[spare] * (bucket.batch - len(requests))]
+        states = self.plan.states
+        caches: dict[str, str] = {s.name: s.model for s in states if isinstance(s, CacheState)}
+        tracks: dict[str, str] = {s.name: s.model for s in states if isinstance(s, TrackState)}
+        batch = Batch(filled, self.models, caches, tracks, {}, self.speculative, bucket.text)
+        return StaticSession(batch, len(requests), self, bucket)
+
+    def graph(self, name: str, sampling: Sampling) -> RoundGraph:
+        """A round as a graph."""
+        key = (name, sampling)
+        if key not in self._graphs:
+            item = self.lowered.round(name)
+            self._graphs[key] = RoundGraph(self.lowered, item, self.models, sampling)
+        return self._graphs[key]
+
+    def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
+        """What runs a graph on a bucket's tensors; it is made on first use."""
+        if self._compile is None:
+            return graph
+        key = (graph.item.name, graph.sampling, bucket)
+        if key not in self._programs:
+            self._programs[key] = self._compile(graph, bucket, tensors)
+        return self._programs[key]

@@ -1,0 +1,258 @@
+"""A round as a function of tensors: what a compiler traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from specplan.backends.reference import choosing, growing
+from specplan.backends.reference.caches import TrackUse
+from specplan.backends.reference.columns import rows_of
+from specplan.backends.reference.one_pass import Texts, prepare_pass, stretch_of
+from specplan.backends.reference.slots import NodeSlots
+from specplan.backends.reference.values import Nodes, Rows, Tree
+from specplan.backends.static import judging
+from specplan.backends.static.buckets import Sampling
+from specplan.backends.static.interface import HostInputs, Interface, RoundTensors, packed
+from specplan.backends.static.judging import Path
+from specplan.backends.static.lookups import looked_up
+from specplan.ir.ops import (
+    Accept,
+    Commit,
+    Emit,
+    Forward,
+    Grow,
+    Lookup,
+    Op,
+    Pick,
+    Prune,
+    Root,
+    Segment,
+    Uniform,
+)
+from specplan.ir.plan import Plan, Round, walk_plan
+from specplan.ir.types import ROOT
+from specplan.ir.values import State, Value
+from specplan.runtime.models import CausalModel
+from specplan.runtime.sampling import SamplingSettings
+
+Held: TypeAlias = Tree | Nodes | Rows | Path | Tensor
+Scope: TypeAlias = dict[Value, Held]
+
+
+class RoundGraph(nn.Module):
+    """One round of a lowered plan, for batches of one size.
+
+    Args:
+        plan: after all passes: no loop is left.
+        item: the round.
+        models: by the names the plan gives them.
+        sampling: of the batches.
+    """
+
+    def __init__(
+        self, plan: Plan, item: Round, models: Mapping[str, CausalModel], sampling: Sampling
+    ) -> None:
+        super().__init__()
+        self.plan = plan
+        self.item = item
+        self.models = dict(models)
+        self.sampling = sampling
+        self.interface = Interface.of(plan, models)
+        self.inputs = HostInputs.of(item)
+        self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """Run the round.
+
+        Args:
+            tensors: as `Interface.read` names them; texts, caches and tracks are written to.
+
+        Returns:
+            As `interface.packed` has it.
+        """
+        return _Run(self, self.interface.read(tensors)).result()
+
+
+class _Run:
+    """One trace, or one eager run."""
+
+    def __init__(self, graph: RoundGraph, given: RoundTensors) -> None:
+        self.graph = graph
+        self.given = given
+        self.settings = SamplingSettings(
+            temperature=given.temperature,
+            top_k=given.top_k,
+            top_p=given.top_p,
+            greedy=graph.sampling.greedy,
+            truncated=graph.sampling.truncated,
+        )
+        self.caches = {
+            name: NodeSlots(num_layers=layers) for name, layers in graph.interface.caches
+        }
+        self.resident = dict(given.resident)
+        self.tracks = {name: TrackUse(store) for name, store in given.tracks.items()}
+        self.uniforms = {id(op): first for op, first in graph.inputs.uniforms}
+        self.lookups = {
+            id(op): (index, first) for index, (op, first) in enumerate(graph.inputs.lookups)
+        }
+        self.emitted: Path | None = None
+        self.done = given.done
+
+    def result(self) -> Tensor:
+        """Run all ops; what the host is told."""
+        self.run(self.graph.item.ops, {})
+        path = self.emitted
+        if path is None:
+            tokens = self.given.text[:, :0]
+            count = torch.zeros_like(self.given.lengths)
+        else:
+            tokens, count = path.tokens, path.count
+        return packed(tokens, count, self.done, self.resident)
+
+    def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
+        """Run ops in order; `scope` gains their results."""
+        for op in ops:
+            _OPS[type(op)](self, op, scope)
+
+    def root(self, op: Root, scope: Scope) -> None:
+        """The tree without drafted nodes."""
+        scope[op.results[0]] = Tree(self.given.text[:, :0])
+
+    def grow(self, op: Grow, scope: Scope) -> None:
+        """Children below nodes."""
+        by = None if op.by is None else scope[op.by]
+        scope[op.results[0]] = growing.grow(
+            self.settings, op, _tree(scope, op.tree), _nodes(scope, op.at), _rows(scope, op.rows),
+            by if isinstance(by, Tensor) else None, scored=self.graph.scored,
+        )  # fmt: skip
+
+    def lookup(self, op: Lookup, scope: Scope) -> None:
+        """Continuations of the text that the host has found."""
+        index, first = self.lookups[id(op)]
+        found = self.given.found[:, first : first + op.length]
+        counts = self.given.found_counts[:, index]
+        scope[op.results[0]] = looked_up(_tree(scope, op.tree), found, counts)
+
+    def pick(self, op: Pick, scope: Scope) -> None:
+        """Some nodes of a tree."""
+        scope[op.results[0]] = choosing.pick(op, _tree(scope, op.tree))
+
+    def prune(self, op: Prune, scope: Scope) -> None:
+        """The nodes that were chosen, and their ancestors."""
+        scope[op.results[0]] = choosing.prune(_tree(scope, op.tree), _nodes(scope, op.to))
+
+    def forward(self, op: Forward, scope: Scope) -> None:
+        """A model on nodes, and on as much text as may be pending."""
+        name = op.cache or State("")
+        cached, store = self.caches[name], self.given.stores[name]
+        stretch = stretch_of(op, cached.num_layers, self.tracks)
+        nodes, model = _nodes(scope, op.nodes[0]), self.graph.models[op.model]
+        with_root = nodes.holds_root or stretch.layers not in cached.passes(stretch.scratch)
+        call = prepare_pass(
+            Texts(self.given.text, self.given.lengths),
+            self.resident[name],
+            max(pending_of(op), 1) if with_root else 0,
+            nodes,
+            cached,
+            stretch,
+            store.trash,
+            lambda: self.given.keys,
+        )
+        features = None if stretch.features is None else stretch.features.read(call.slots)
+        hidden = model.hidden(
+            call.tokens, call.positions, call.slots, call.mask, store,
+            stretch.layers, features, stretch.skips,
+        )  # fmt: skip
+        if stretch.keep is not None and isinstance(nodes.drafted, tuple):
+            stretch.keep.write(cached, nodes.drafted, call.slots, hidden)
+        if with_root and not stretch.scratch and cached.caught_up:
+            self.resident[name] = self.resident[name].maximum(self.given.lengths)
+        if stretch.logits:
+            logits = model.logits(hidden, call.gather)
+            scope[op.results[0]] = rows_of(nodes, with_root, logits)
+
+    def uniform(self, op: Uniform, scope: Scope) -> None:
+        """Numbers that the host has drawn."""
+        first = self.uniforms[id(op)]
+        scope[op.results[0]] = self.given.uniforms[:, first : first + op.count]
+
+    def accept(self, op: Accept, scope: Scope) -> None:
+        """Judge a tree."""
+        by = None if op.by is None else scope[op.by]
+        scope[op.results[0]] = judging.accept(
+            self.settings, op, _tree(scope, op.tree), _rows(scope, op.target or Value("")),
+            by if isinstance(by, Tensor) else None,
+        )  # fmt: skip
+
+    def emit(self, op: Emit, scope: Scope) -> None:
+        """Append to the texts."""
+        self.emitted, self.done = judging.emit(self.given, _path(scope, op.path))
+        scope[op.results[0]] = self.emitted
+
+    def commit(self, op: Commit, scope: Scope) -> None:
+        """Keep what was emitted."""
+        path, name = _path(scope, op.path), op.state
+        if name in self.tracks:
+            judging.commit_track(self.tracks[name], self.given.lengths, path)
+        else:
+            self.resident[name] = judging.commit(
+                self.caches[name], self.given.stores[name], self.resident[name], path
+            )
+
+    def segment(self, op: Segment, scope: Scope) -> None:
+        """Ops one after another: all of a round is one graph."""
+        inner = dict(scope)
+        self.run(op.body.ops, inner)
+        yielded = (inner[name] for name in op.body.yields)
+        scope.update(zip(op.results, yielded, strict=True))
+
+
+def pending_of(op: Forward) -> int:
+    """Most text tokens that a forward may catch up, the root included."""
+    return op.pending if isinstance(op.pending, int) else op.pending[0]
+
+
+_OPS: dict[type, Callable[[_Run, Any, Scope], None]] = {
+    Root: _Run.root,
+    Grow: _Run.grow,
+    Lookup: _Run.lookup,
+    Pick: _Run.pick,
+    Prune: _Run.prune,
+    Forward: _Run.forward,
+    Uniform: _Run.uniform,
+    Accept: _Run.accept,
+    Emit: _Run.emit,
+    Commit: _Run.commit,
+    Segment: _Run.segment,
+}
+
+
+def _tree(scope: Scope, name: Value) -> Tree:
+    held = scope[name]
+    assert isinstance(held, Tree), "the verifier checks this"
+    return held
+
+
+def _rows(scope: Scope, name: Value) -> Rows:
+    held = scope[name]
+    assert isinstance(held, Rows), "the verifier checks this"
+    return held
+
+
+def _path(scope: Scope, name: Value) -> Path:
+    held = scope[name]
+    assert isinstance(held, Path), "the verifier checks this"
+    return held
+
+
+def _nodes(scope: Scope, name: Value) -> Nodes:
+    """Nodes, or a tree taken as all its nodes with the root."""
+    held = scope[name]
+    if isinstance(held, Tree):
+        return Nodes(held, (ROOT, *range(held.size)))
+    assert isinstance(held, Nodes), "the verifier checks this"
+    return held

@@ -1,0 +1,51 @@
+"""Texts looked up in themselves: on the host before the call, a chain of nodes inside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specplan.backends.reference.values import Tree
+from specplan.ir.ops import Lookup
+from specplan.ir.types import ROOT
+from specplan.runtime.sources.ngram import lookup_batch
+
+
+def search(op: Lookup, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """What followed the texts' last tokens earlier in them.
+
+    Args:
+        op: how long a match may be, and its continuation.
+        text: int64 `[B, S]`.
+        lengths: of the texts, int64 `[B]`.
+
+    Returns:
+        Tokens `[B, length]` and how many of them were found `[B]`, on the device of the text.
+    """
+    shortest, longest = (op.match[0], op.match[-1]) if op.match else (1, 3)
+    tokens, counts = lookup_batch(
+        text.cpu().numpy(),
+        lengths.cpu().numpy(),
+        shortest=shortest,
+        longest=longest,
+        length=op.length,
+    )
+    return torch.from_numpy(tokens).to(text.device), torch.from_numpy(counts).to(text.device)
+
+
+def looked_up(tree: Tree, found: Tensor, counts: Tensor) -> Tree:
+    """A chain of tokens `[B, L]` in place of the empty tree; the first `counts` `[B]` are live."""
+    length = found.shape[1]
+    return replace(
+        tree,
+        tokens=found,
+        parents=(ROOT, *range(length - 1)),
+        depths=tuple(range(1, length + 1)),
+        live=torch.arange(length, device=found.device) < counts[:, None],
+        law_index=(-1,) * length,
+        newest=tuple(range(length)),
+        levels=length,
+        widest=1,
+    )

@@ -1,0 +1,181 @@
+"""A batch whose rounds are graphs: the host keeps lengths, and the rest is the graphs' affair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from specplan.backends.reference.batch import Batch
+from specplan.backends.static.buckets import Bucket, Sampling
+from specplan.backends.static.graph import RoundGraph, pending_of
+from specplan.backends.static.interface import RoundTensors
+from specplan.backends.static.lookups import search
+from specplan.ir.ops import Forward
+from specplan.ir.plan import walk
+from specplan.ir.values import State
+from specplan.runtime.executable import Observer, StepResult
+from specplan.runtime.uniforms import uniforms
+
+Program: TypeAlias = Callable[..., Tensor]
+"""A round, compiled or not: from the tensors of its interface to what it tells the host."""
+
+
+class Programs(Protocol):
+    """Where a session has its rounds from."""
+
+    @property
+    def speculative(self) -> int:
+        """Slots beyond the text that a round may use."""
+        ...
+
+    def graph(self, name: str, sampling: Sampling) -> RoundGraph:
+        """A round as a graph."""
+        ...
+
+    def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
+        """What runs a graph on a bucket's tensors."""
+        ...
+
+
+class StaticSession:
+    """One batch.
+
+    Args:
+        batch: the requests, and perhaps others, already done, that fill it up.
+        size: how many are real.
+        programs: the plan's rounds.
+        bucket: the shape of the batch.
+    """
+
+    def __init__(self, batch: Batch, size: int, programs: Programs, bucket: Bucket) -> None:
+        self.batch = batch
+        self.size = size
+        self.programs = programs
+        self.bucket = bucket
+        self.sampling = Sampling.of(batch.settings)
+        self.calls = 0
+        self._stops = _padded(batch, [sorted(stop) for stop in batch.stops])
+        self._limits = self._numbers(batch.limits)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of text per row, prompt included."""
+        return self.batch.lengths[: self.size]
+
+    @property
+    def done(self) -> list[bool]:
+        """Rows that want no more tokens."""
+        return self.batch.done[: self.size]
+
+    def finish(self, row: int) -> None:
+        """Want no more tokens for a row."""
+        self.batch.done[row] = True
+
+    def release(self) -> None:
+        """Free the caches."""
+        self.batch.caches.clear()
+        self.batch.tracks.clear()
+
+    @torch.inference_mode()
+    def prefill(self, observer: Observer | None = None) -> None:
+        """Run the prompts, all but the last token, through every model that keeps a cache."""
+        for cache in self.batch.caches.values():
+            start = perf_counter()
+            self.batch.catch_up(cache, 1)
+            if observer is not None:
+                seconds, longest = perf_counter() - start, max(self.lengths)
+                observer("prefill", cache.model.name, self.batch.size, longest, 0, seconds)
+
+    @torch.inference_mode()
+    def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
+        """Run one round in one call; the observer is told of one op `round`."""
+        graph = self.programs.graph(round_name, self.sampling)
+        used = max(self.batch.lengths) + self.programs.speculative
+        start = perf_counter()
+        self._catch_up(graph)
+        tensors = self._tensors(graph, used).flat()
+        told = self.programs.program(graph, self.bucket, tensors)(*tensors)
+        self.calls += 1
+        result = self._take(told.tolist())
+        if observer is not None:
+            seconds = perf_counter() - start
+            observer("round", None, self.batch.size, 1, used, seconds)
+        return result
+
+    def _catch_up(self, graph: RoundGraph) -> None:
+        """Run text that a schedule has left behind, so that a round finds no more than it takes."""
+        seen = set()
+        for op in walk(graph.item.ops):
+            if isinstance(op, Forward) and (op.cache, op.layers, op.write) not in seen:
+                seen.add((op.cache, op.layers, op.write))
+                cache = self.batch.caches[op.cache or State("")]
+                self.batch.catch_up(cache, max(pending_of(op), 1))
+
+    def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
+        batch = self.batch
+        lengths = batch.length_tensor()
+        found, counts = self._found(graph, lengths)
+        return RoundTensors(
+            text=batch.text,
+            lengths=lengths,
+            limits=self._limits,
+            stops=self._stops,
+            done=torch.tensor(batch.done, device=batch.device),
+            temperature=batch.settings.temperature,
+            top_k=batch.settings.top_k,
+            top_p=batch.settings.top_p,
+            uniforms=self._drawn(graph),
+            found=found,
+            found_counts=counts,
+            keys=torch.arange(used, device=batch.device),
+            resident={name: self._numbers(cache.lengths) for name, cache in batch.caches.items()},
+            stores={name: cache.store for name, cache in batch.caches.items()},
+            tracks={name: track.store for name, track in batch.tracks.items()},
+        )
+
+    def _numbers(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.batch.device)
+
+    def _drawn(self, graph: RoundGraph) -> Tensor:
+        batch = self.batch
+        drawn = [
+            uniforms(batch.seeds, op.stream, batch.lengths, op.offset, op.count)
+            for op, _ in graph.inputs.uniforms
+        ] or [torch.zeros(batch.size, 1, dtype=torch.float64)]
+        return torch.cat(drawn, 1).to(batch.device)
+
+    def _found(self, graph: RoundGraph, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        found = [search(op, self.batch.text, lengths) for op, _ in graph.inputs.lookups]
+        if not found:
+            nothing = torch.zeros(self.batch.size, 1, dtype=torch.int64, device=self.batch.device)
+            return nothing, nothing
+        tokens = torch.cat([tokens for tokens, _ in found], 1)
+        return tokens, torch.stack([counts for _, counts in found], 1)
+
+    def _take(self, told: list[list[int]]) -> StepResult:
+        """Take over what a round says of every request."""
+        batch, caches = self.batch, list(self.batch.caches.values())
+        width = len(told[0]) - 2 - len(caches)
+        for row, (count, done, *resident) in enumerate(line[width:] for line in told):
+            batch.lengths[row] += count
+            batch.done[row] = bool(done)
+            for cache, length in zip(caches, resident, strict=True):
+                cache.lengths[row] = length
+        counts = [line[width] for line in told[: self.size]]
+        widest = max(1, *counts)
+        tokens = [
+            [*line[:count], *[-1] * (widest - count)]
+            for line, count in zip(told[: self.size], counts, strict=True)
+        ]
+        return StepResult(tokens=torch.tensor(tokens), counts=torch.tensor(counts))
+
+
+def _padded(batch: Batch, rows: Sequence[Sequence[int]]) -> Tensor:
+    """Int64 `[B, E]`, filled up with -1; four columns at least."""
+    width = max(4, *map(len, rows))
+    even = [[*row, *[-1] * (width - len(row))] for row in rows]
+    return torch.tensor(even, dtype=torch.int64, device=batch.device)

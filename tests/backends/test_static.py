@@ -1,0 +1,88 @@
+"""Rounds as graphs of tensors decode as the interpreter does: same tokens, same caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from specplan.backends.inductor.capabilities import CAPABILITIES
+from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.executable import StaticExecutable
+from specplan.ir.plan import Plan
+from specplan.runtime.generate import generate
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from tests.backends.dynamic_trees import dynamic_plan
+from tests.backends.kinds import every_kind
+from tests.backends.pairs import in_batches, load_pair
+
+
+def requests_of(temperature: float, **settings: float) -> list[Request]:
+    """Prompts of several lengths over a vocabulary of 61, some with stop tokens."""
+    return [
+        Request(
+            prompt_tokens=tuple((7 * i * i + seed) % 61 for i in range(1 + 5 * seed)),
+            max_new_tokens=12 + seed,
+            temperature=temperature if seed != 3 else 0.0,
+            stop_tokens=(11, 40) if seed % 2 else (),
+            seed=seed,
+            **settings,
+        )
+        for seed in range(5)
+    ]
+
+
+def decoded(
+    plan: Plan,
+    models: dict[str, CausalModel],
+    requests: Sequence[Request],
+    batch: int,
+    buckets: Sequence[Bucket] = (),
+) -> list[tuple[int, ...]]:
+    executable = StaticExecutable(plan, models, buckets=buckets)
+    groups = [requests[i : i + batch] for i in range(0, len(requests), batch)]
+    return [item.tokens for group in groups for item in generate(executable, group).completions]
+
+
+def kinds_of(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
+    """Plans that have no source which learns."""
+    for name, plan in every_kind(folder, temperature, per_family):
+        if not CAPABILITIES.refusals(plan):
+            yield name, plan
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_every_kind_decodes_as_the_interpreter_does(
+    pair_folder: Path, tmp_path: Path, temperature: float
+) -> None:
+    models, requests = load_pair(pair_folder), requests_of(temperature)
+    kinds = dict(kinds_of(tmp_path, temperature, 1))
+    assert len(kinds) >= 6
+    for name, plan in kinds.items():
+        expected = in_batches(plan, models, requests, 3)
+        assert decoded(plan, models, requests, 3) == expected, name
+        assert decoded(plan, models, requests[-1:], 1) == expected[-1:], name
+
+
+def test_truncated_laws(pair_folder: Path, tmp_path: Path) -> None:
+    models, requests = load_pair(pair_folder), requests_of(1.0, top_k=7, top_p=0.8)[2:5]
+    for name, plan in kinds_of(tmp_path, 1.0, 1):
+        expected = in_batches(plan, models, requests, 3)
+        assert decoded(plan, models, requests, 3) == expected, name
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_trees_that_differ_by_request(pair_folder: Path, greedy: bool) -> None:
+    models, requests = load_pair(pair_folder), requests_of(0.0 if greedy else 0.7)
+    plan = dynamic_plan(3, 3, 8, greedy=greedy)
+    expected = in_batches(plan, models, requests, 4)
+    assert decoded(plan, models, requests, 4) == expected
+
+
+def test_small_batches_are_filled_up(pair_folder: Path, tmp_path: Path) -> None:
+    models, requests = load_pair(pair_folder), requests_of(0.0)[1:4]
+    for name, plan in kinds_of(tmp_path, 0.0, 1):
+        expected = in_batches(plan, models, requests, 3)
+        assert decoded(plan, models, requests, 3, [Bucket(2, 64), Bucket(4, 64)]) == expected, name
