@@ -4,7 +4,11 @@
     plan.json       the same plan, versioned JSON
     problem.json    the problem it answers
     report.json     every candidate with its price or its refusal
+    executables/    compiled rounds, where `specplan compile` made some
     manifest.json   versions, backend, model references, sha256 of the other files
+
+The sums tell that nothing has changed since the bundle was written. They do not tell who wrote it:
+a bundle with executables holds native code, and is as trustworthy as where it came from.
 
 A bundle is written whole or not at all, and refused when a byte of it has changed.
 """
@@ -12,13 +16,25 @@ A bundle is written whole or not at all, and refused when a byte of it has chang
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Literal
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from specplan.backends.executables import FOLDER, Executables
 from specplan.ir.errors import UsageError
-from specplan.ir.files import model_digest, read_json, sha256_file, write_atomic, write_json_atomic
+from specplan.ir.files import (
+    model_digest,
+    read_json,
+    read_text,
+    sha256_file,
+    write_atomic,
+    write_json_atomic,
+)
 from specplan.ir.folders import check_destination, staged
 from specplan.ir.json_form import plan_from_json, plan_to_json
 from specplan.ir.parser import parse_plan
@@ -58,6 +74,7 @@ class Bundle:
         models: by the names the plan gives them.
         backend: what compiles the plan.
         versions: of the software that wrote it.
+        executables: the compiled rounds; None where there are none.
     """
 
     folder: Path
@@ -67,6 +84,7 @@ class Bundle:
     models: dict[str, ModelReference]
     backend: str
     versions: dict[str, str]
+    executables: Executables | None = None
 
     def model_folder(self, name: str) -> Path:
         """Absolute folder of a model's checkpoint."""
@@ -135,10 +153,35 @@ def write_bundle(
             "backend": backend,
             "versions": dict(versions),
             "models": {name: asdict(reference) for name, reference in references.items()},
-            "files": {name: sha256_file(staging / name) for name in _FILES},
+            "executables": None,
         }
-        write_json_atomic(staging / MANIFEST, manifest)
+        _write_manifest(staging, manifest)
     return load_bundle(folder)
+
+
+def write_executables(bundle: Bundle, executables: Executables, compiled: Path) -> Bundle:
+    """The bundle with compiled rounds, in place of those that it had.
+
+    Args:
+        bundle: as read back.
+        executables: what the rounds are.
+        compiled: folder of their folders; only those of shapes that a compiled round is fastest
+            for need be there.
+    """
+    manifest = read_json(bundle.folder / MANIFEST, "bundle manifest")
+    with staged(bundle.folder) as staging:
+        for name in _FILES:
+            shutil.copyfile(bundle.folder / name, staging / name)
+        shutil.copytree(compiled, staging / FOLDER)
+        _write_manifest(staging, manifest | {"executables": executables.as_dict()})
+    return load_bundle(bundle.folder)
+
+
+def _write_manifest(staging: Path, manifest: Mapping[str, Any]) -> None:
+    """The manifest with the sums of all files that are there."""
+    files = sorted(path for path in staging.rglob("*") if path.is_file())
+    sums = {path.relative_to(staging).as_posix(): sha256_file(path) for path in files}
+    write_json_atomic(staging / MANIFEST, {**manifest, "files": sums})
 
 
 def load_bundle(folder: Path | str) -> Bundle:
@@ -154,32 +197,80 @@ def load_bundle(folder: Path | str) -> Bundle:
             where=str(folder),
             remedy="Make one with `specplan optimize PROBLEM.yaml --out DIR`.",
         )
-    manifest = read_json(folder / MANIFEST, "bundle manifest")
-    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(
-            f"the bundle's version is not {SCHEMA_VERSION}",
-            where=str(folder / MANIFEST),
-            remedy="Run `specplan optimize` again with this version of specplan.",
-        )
-    _check_files(folder, manifest)
+    manifest = _read_manifest(folder / MANIFEST)
+    _check_files(folder, manifest.files)
     plan = check_plan(plan_from_json(read_json(folder / "plan.json", "plan")))
-    if parse_plan((folder / "plan.txt").read_text(encoding="utf-8")) != plan:
+    if parse_plan(read_text(folder / "plan.txt", "plan")) != plan:
         raise UsageError("plan.txt and plan.json are not the same plan", where=str(folder))
     return Bundle(
         folder=folder,
         plan=plan,
-        problem=read_json(folder / "problem.json", "problem"),
-        report=read_json(folder / "report.json", "report"),
-        models={name: ModelReference(**entry) for name, entry in manifest["models"].items()},
-        backend=manifest["backend"],
-        versions=manifest["versions"],
+        problem=_read_object(folder / "problem.json", "problem"),
+        report=_read_object(folder / "report.json", "report"),
+        models=manifest.models,
+        backend=manifest.backend,
+        versions=manifest.versions,
+        executables=manifest.executables,
     )
 
 
-def _check_files(folder: Path, manifest: dict[str, Any]) -> None:
-    sums = manifest.get("files")
-    if not isinstance(sums, dict) or set(sums) != set(_FILES):
+@dataclass(frozen=True)
+class _Manifest:
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    schema_version: int
+    kind: Literal["bundle"]
+    backend: str
+    versions: dict[str, str]
+    models: dict[str, ModelReference]
+    files: dict[str, str]
+    executables: Executables | None = None
+
+
+@cache
+def _manifest_reader() -> TypeAdapter[_Manifest]:
+    return TypeAdapter(_Manifest)
+
+
+def _read_manifest(path: Path) -> _Manifest:
+    data = read_json(path, "bundle manifest")
+    if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"the bundle's version is not {SCHEMA_VERSION}",
+            where=str(path),
+            remedy="Run `specplan optimize` again with this version of specplan.",
+        )
+    try:
+        return _manifest_reader().validate_python(data)
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        key = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"the manifest is damaged: {key}: {first['msg']}",
+            where=str(path),
+            remedy="Restore it, or run `specplan optimize` again.",
+        ) from None
+
+
+def _read_object(path: Path, what: str) -> dict[str, Any]:
+    data = read_json(path, what)
+    if not isinstance(data, dict):
+        raise UsageError(f"the {what} is no JSON object", where=str(path))
+    return data
+
+
+def _check_files(folder: Path, sums: Mapping[str, str]) -> None:
+    if not set(_FILES) <= set(sums):
         raise UsageError("the manifest does not list the bundle's files", where=str(folder))
+    foreign = [name for name in set(sums) - set(_FILES) if not _is_executable(name)]
+    if foreign:
+        raise UsageError(
+            f"the manifest lists a file that no bundle has: {min(foreign)}", where=str(folder)
+        )
+    held = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).rglob("*.*")}
+    if not held <= set(sums):
+        raise UsageError(
+            f"the manifest does not list this file: {min(held - set(sums))}", where=str(folder)
+        )
     for name, expected in sums.items():
         path = folder / name
         if not path.is_file():
@@ -194,3 +285,8 @@ def _check_files(folder: Path, manifest: dict[str, Any]) -> None:
                 where=str(path),
                 remedy="Restore it, or run `specplan optimize` again.",
             )
+
+
+def _is_executable(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return len(parts) == 3 and parts[0] == FOLDER and ".." not in parts

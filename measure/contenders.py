@@ -11,6 +11,7 @@ from specplan.cost_models.forecast import Forecast
 from specplan.ir.plan import Plan
 from specplan.measure.stock import Runner
 from specplan.measure.workbench import TokenPrompt, Workbench
+from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 
@@ -95,7 +96,11 @@ class Contender:
 
 def plan_timer(bench: Workbench, plan: Plan) -> Timer:
     """Runs of a plan through the problem's backend; no stop token ends a text early."""
-    executable = bench.compile(plan)
+    return executable_timer(bench, bench.compile(plan))
+
+
+def executable_timer(bench: Workbench, executable: Executable) -> Timer:
+    """Runs of a compiled plan; no stop token ends a text early."""
     workload = bench.problem.workload
 
     def run(prompts: Sequence[TokenPrompt]) -> Outcome:

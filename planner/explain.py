@@ -252,7 +252,7 @@ def _assumptions(result: SearchResult) -> list[str]:
     if facts.measured.plans:
         plans = len({plan.plan for plan in facts.measured.plans})
         turns = sum(plan.turns for plan in facts.measured.plans)
-        found.append(f"prices were set right by {turns} runs of {plans} plans")
+        found.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
     for proposer, profile in facts.profiles.items():
         found.append(f'the acceptance of "{proposer}" {profile.source}')
     for estimate in result.chosen.estimates:

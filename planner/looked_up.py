@@ -93,7 +93,7 @@ def merged_trees(
         "nodes": Domain(TREE_NODES, "drafted tokens, the commonest continuations"),
         "length": Domain(TREE_LENGTHS, "tokens of a continuation at most"),
     }
-    return Family(name, domains, tuple(_worthwhile(source, profile)))
+    return Family(name, domains, tuple(_worthwhile(profile)))
 
 
 def source_plan(
@@ -142,17 +142,12 @@ def merged_plan(
     return source_plan(facts, name, source, wanted, options.nodes, path)
 
 
-def _worthwhile(source: DraftSource, profile: AcceptanceProfile) -> Iterator[MergedOptions]:
-    """Settings that emit more than any other of no more nodes and levels.
-
-    Trees with room for every continuation need no merging, and are left out.
-    """
+def _worthwhile(profile: AcceptanceProfile) -> Iterator[MergedOptions]:
+    """Settings that emit more than any other of no more nodes and levels."""
     assert profile.pools is not None
     found: list[tuple[int, int, float]] = []
     for length in (length for length in TREE_LENGTHS if length <= profile.pools.layers):
         for nodes in TREE_NODES:
-            if nodes >= (source.occurrences or nodes) * length:
-                continue
             tree = profile.of_pool(length, nodes)
             tokens = sum(tree.accepted_at_least(range(-1, length - 1), (0,) * length))
             others = [t for d, n, t in found if d <= length and n <= nodes]

@@ -28,9 +28,8 @@ DOUBT = 0.05
 probability."""
 FIRST_TURNS = 3
 """Turns of a contender before it may drop out."""
-PRICE_ERROR = 0.05
-"""Standard deviation of what the draws of a price's world leave out, of a ratio of two plans: so
-far apart were runs and prices of plans of one kind seen to be."""
+PRICE_ERROR = 0.03
+"""Standard deviation of what the draws of a price's world leave out, as a ratio of two plans."""
 SCATTER, SCATTER_TURNS = 0.1, 2
 """Standard deviation of a turn's ratio as it is guessed beforehand, and the turns that the guess
 counts for."""

@@ -109,25 +109,19 @@ def _encoded(corpus: Path, start: int, tokenizer: Tokenizer, progress: Progress)
 def _tokens(documents: list[str], tokenizer: Tokenizer) -> Iterable[Any]:
     if not documents:
         return
-    encoded = tokenizer.backend(documents, add_special_tokens=False, verbose=False)["input_ids"]
+    encoded = tokenizer.backend(documents, add_special_tokens=False)["input_ids"]
     for ids in encoded:
         yield np.array(ids, dtype=np.int64)
 
 
 def _documents(corpus: Path, start: int) -> Iterator[tuple[int, str]]:
-    """Where each document ends, and its text: lines that begin in the shard, `_DOCUMENT` bytes."""
+    """Where each document ends, and its text: whole lines, some `_DOCUMENT` bytes."""
     with corpus.open("rb") as file:
         if start:
             file.seek(start - 1)
             file.readline()  # it belongs to what comes before
-        place, stop = file.tell(), start + TEXT_SHARD
-        lines: list[bytes] = []
-        begun = place
-        while place < stop and (line := file.readline()):
-            lines.append(line)
-            place += len(line)
-            if place - begun >= _DOCUMENT:
-                yield place, b"".join(lines).decode("utf-8", errors="replace")
-                lines, begun = [], place
-        if lines:
-            yield place, b"".join(lines).decode("utf-8", errors="replace")
+        while file.tell() < start + TEXT_SHARD:
+            lines = file.readlines(_DOCUMENT)
+            if not lines:
+                return
+            yield file.tell(), b"".join(lines).decode("utf-8", errors="replace")

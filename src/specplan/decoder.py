@@ -55,7 +55,7 @@ class Decoder:
 
     def __init__(self, bundle: Bundle | Path | str) -> None:
         require_torch()
-        from specplan.backends.registry import get_backend
+        from specplan.backends.opening import open_executable
         from specplan.runtime.models import load_model
         from specplan.runtime.tokenizer import load_tokenizer
 
@@ -65,7 +65,7 @@ class Decoder:
             name: load_model(self.bundle.model_folder(name), dtype=reference.dtype)
             for name, reference in self.bundle.models.items()
         }
-        self.executable = get_backend(self.bundle.backend).compile(self.bundle.plan, models)
+        self.executable = open_executable(self.bundle, models)
         self.tokenizer = load_tokenizer(self.bundle.model_folder("target"))
 
     def generate(

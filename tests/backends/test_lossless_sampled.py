@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from specplan.ir import check_plan
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
@@ -70,37 +69,6 @@ def test_chains_judged_as_a_block_have_the_targets_law(
     for text in chains[:4]:
         plan = parse_plan(text.replace("rule=token", "rule=block"))
         assert p_value(plan, small_pair, exact_law) > 1e-4
-
-
-MIXED = """plan mixed
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
-  %t0 = root
-  %q0 = forward draft %t0 cache=@dkv pending=3
-  %u0 = uniform 2 stream=draft
-  %t1 = grow %t0 at=%t0 rows=%q0 children=2 how=draw by=%u0
-  %f1 = pick %t1 of=newest nodes=[0]
-  %q1 = forward draft %f1 cache=@dkv
-  %u1 = uniform 1 stream=draft offset=2
-  %t2 = grow %t1 at=%f1 rows=%q1 how=draw_distinct by=%u1
-  %l = forward target %t2 cache=@kv pending=1
-  %v = uniform 4 stream=accept
-  %a = accept %t2 target=%l rule=recursive by=%v
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
-
-
-def test_one_child_says_nothing_of_how_siblings_were_drawn(
-    small_pair: dict[str, CausalModel], exact_law: np.ndarray
-) -> None:
-    """Siblings drawn independently stay so when an only child is drawn without replacement."""
-    assert p_value(check_plan(parse_plan(MIXED)), small_pair, exact_law) > 1e-4
 
 
 @pytest.mark.parametrize("setting", [(2, 3, 4), (3, 2, 5), (2, 1, 2)])

@@ -36,19 +36,17 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     """A search on one load."""
-    folder, load = tmp_path_factory.mktemp("problem"), workload(batch_sizes=[2])
-    return search(example_facts(folder, workload=load, methods=["dynamic_tree", "prompt_lookup"]))
+    return search(
+        example_facts(tmp_path_factory.mktemp("problem"), workload=workload(batch_sizes=[2]))
+    )
 
 
 def recorded(
-    result: SearchResult,
-    noise: float = 0.03,
-    error: float = 0.1,
-    tick: Callable[[], None] = lambda: None,
+    result: SearchResult, noise: float = 0.03, tick: Callable[[], None] = lambda: None
 ) -> Timers:
     """Seconds that follow from plan and prompts alone: prices that are wrong, and noise.
 
-    All prices of a family are wrong by the same `error` or so, and each by some of it beside; the
+    All prices of a family are wrong by the same tenth or so, and each by some per cent beside; the
     noise of a group of prompts falls on all plans, and some on each.
     """
     prices = Contenders(result)
@@ -59,8 +57,7 @@ def recorded(
         key = plan_key(plan)
         price = prices.seconds(key, load) if key in prices else least
         family = prices[key].family if key in prices else plan.name
-        wrong = random.Random(family).gauss(0.0, error)
-        wrong += random.Random(key).gauss(0.0, 0.4 * error)
+        wrong = random.Random(family).gauss(0.0, 0.1) + random.Random(key).gauss(0.0, 0.04)
 
         def run(prompts: Sequence[TokenPrompt]) -> Outcome:
             tick()
@@ -109,11 +106,11 @@ def test_killed_at_any_moment_it_ends_in_the_same_answer(
     found: SearchResult, tmp_path: Path
 ) -> None:
     whole = open_log(None, tmp_path / "whole.log", "study")
-    undisturbed = contest(found, whole, recorded(found, 0.2, 0.0), 150)
+    undisturbed = contest(found, whole, recorded(found), 60)
     undisturbed.run()
-    chance, path, kept, killed = random.Random(3), tmp_path / "killed.log", 0, 0
+    chance, path, kept = random.Random(3), tmp_path / "killed.log", 0
     for kill in range(KILLS + 1):
-        left = chance.randrange(10) if kill < KILLS else 1 << 30
+        left = chance.randrange(12) if kill < KILLS else 1 << 30
 
         def tick() -> None:
             nonlocal left
@@ -123,14 +120,14 @@ def test_killed_at_any_moment_it_ends_in_the_same_answer(
 
         log = open_log(None, path, "study")
         assert len(log.trials()) >= kept, "no finished trial is lost"
-        try:
-            contest(found, log, recorded(found, 0.2, 0.0, tick), 150).run()
-        except Killed:
-            killed += 1
         kept = len(log.trials())
-    assert killed == KILLS
+        try:
+            contest(found, log, recorded(found, tick=tick), 60).run()
+        except Killed:
+            kept = len(log.trials())
     assert log.trials() == whole.trials()
     assert leader_of(undisturbed, log.trials()) == leader_of(undisturbed, whole.trials())
+    assert len(whole.trials()) > 20
 
 
 def test_it_stops_when_the_budget_is_spent_and_goes_on_with_more(

@@ -77,8 +77,8 @@ def test_few_turns_end_nothing_and_ties_end() -> None:
 
 
 def test_chances_of_plans_that_did_not_run() -> None:
-    gaps = prior_of([1.0], 0.12)[:, 0]
-    assert chance_below(gaps) == pytest.approx(0.4693, abs=1e-3)  # Phi(-0.01 / 0.13)
+    gaps = prior_of([1.0], 0.04)[:, 0]
+    assert chance_below(gaps) == pytest.approx(0.4207, abs=1e-3)  # Phi(-0.01 / 0.05)
     assert chance_below(gaps + 1.0) < 1e-6 < 1.0 - 1e-6 < chance_below(gaps - 1.0)
 
 

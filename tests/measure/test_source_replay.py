@@ -55,11 +55,10 @@ def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple
     """(rounds that ran, rounds replayed) of some settings, the prompts one after another."""
     found = []
     chosen = discover_methods()[method]
-    choices = chosen.choices(facts)
-    for family in choices:
+    for family in chosen.choices(facts):
         if not isinstance(family, Family):
             continue
-        for options in family.settings[-1:] + family.settings[:1][: len(choices) < 2]:
+        for options in family.settings[-1:] + family.settings[:1]:
             plan = chosen.plan(facts, options)
             proposer = chosen.proposer(options)
             assert proposer is not None

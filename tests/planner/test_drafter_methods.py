@@ -9,20 +9,18 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import measured_here, proposers
-from tests.planner.example_facts import SOURCES, source_profiles
+from tests.planner.example_facts import SOURCES
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
 
 CHAIN = """\
@@ -192,23 +190,6 @@ def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:
     assert set(proposers(left)) == {"draft", "text", *SOURCES}
     assert [draft.name for draft in left.models.drafts] == ["draft"]
     assert left.sources == ("prompt_lookup", *SOURCES)
-
-
-def test_trees_that_hold_all_continuations_are_not_merged(tmp_path: Path) -> None:
-    """Large trees accept more here at every depth, so that none is left out for another reason."""
-    given = source_profiles()
-    source = DRAFT_SOURCES["datastore"]
-    assert source.occurrences is not None
-    cuts = range(source.longest, 0, -1)
-    row = tuple((1, *(place for cut in cuts for place in (index * 60,) * cut)) for index in (0, 1))
-    pools = AcceptanceProfile(given["datastore"].key, pools=Pools(source.longest, (row,)))
-    facts = rich_facts(tmp_path, given=given | {"datastore": pools})
-    (family,) = discover_methods()["rest"].choices(facts)
-    assert isinstance(family, Family)
-    for options in family.settings:
-        assert options.nodes < source.occurrences * options.length
-        plan = discover_methods()["rest"].plan(facts, options)
-        assert price(facts, plan, "datastore")
 
 
 def test_heads_of_other_targets_are_refused_by_their_key(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def _add_commands() -> None:
     from specplan.cli import (
         bench,
         check,
+        compiling,
         datastore,
         devices,
         emit,
@@ -119,6 +120,7 @@ def _add_commands() -> None:
 
     app.command("optimize")(optimize.optimize)
     app.command("tune")(tune.tune)
+    app.command("compile")(compiling.compile_)
     app.command("run")(run.run)
     app.command("bench")(bench.bench)
     app.add_typer(check.check, name="check")

@@ -1,0 +1,99 @@
+"""What a bundle says of the compiled rounds it holds: their shapes, and where they run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from specplan.ir.errors import MissingCapabilityError
+
+FOLDER = "executables"
+"""Where a bundle keeps compiled rounds, each in a folder of its own."""
+_INSTRUCTIONS = ("NO AVX", "DEFAULT", "AVX2", "AVX512")
+"""x86 instruction sets as torch names them; each holds those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What native code depends on.
+
+    Attributes:
+        system: operating system.
+        architecture: of the processor.
+        instructions: widest vector instructions that compilers use there, as torch names them.
+        torch: major and minor version of torch, whose runtime the code calls.
+    """
+
+    system: str
+    architecture: str
+    instructions: str
+    torch: str
+
+    def require(self, here: Machine, where: str) -> None:
+        """Refuse a machine that code made for this one does not run on.
+
+        Raises:
+            MissingCapabilityError: says in what they differ.
+        """
+        differing = [
+            f"{name} {wanted} (here {found})"
+            for name, wanted, found in (
+                ("system", self.system, here.system),
+                ("processor", self.architecture, here.architecture),
+                ("torch", self.torch, here.torch),
+            )
+            if wanted != found
+        ]
+        if not _includes(here.instructions, self.instructions):
+            differing.append(f"instructions {self.instructions} (here {here.instructions})")
+        if differing:
+            raise MissingCapabilityError(
+                f"the bundle's executables were compiled for {', '.join(differing)}",
+                where=where,
+                remedy="Compile them here: `specplan compile DIR`.",
+            )
+
+
+def _includes(here: str, wanted: str) -> bool:
+    if here == wanted:
+        return True
+    known = here in _INSTRUCTIONS and wanted in _INSTRUCTIONS
+    return known and _INSTRUCTIONS.index(wanted) <= _INSTRUCTIONS.index(here)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of batches, and what rounds of it took.
+
+    Attributes:
+        batch: rows.
+        text: tokens that each row has room for.
+        backend: what runs it: the fastest of those measured.
+        seconds: per round, by backend; the median of interleaved runs.
+    """
+
+    batch: int
+    text: int
+    backend: str
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Executables:
+    """The compiled rounds of a bundle.
+
+    Attributes:
+        machine: where they run.
+        sampling: how batches may sample: `greedy`, `sampled` or `truncated`.
+        shapes: that were compiled, the smallest first.
+        notes: what did not compile, and why.
+    """
+
+    machine: Machine
+    sampling: str
+    shapes: tuple[Shape, ...]
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)

@@ -1,0 +1,210 @@
+"""How fast is the best compiled plan, against plain decoding and against `transformers`?
+
+    python benchmarks/decoding.py --work DIR [--json]
+
+On the reference models and the code task, at temperature 0 and batch 1. Plain decoding and the
+chosen plan run through every backend, beside `transformers.generate` and its assisted modes; all
+continue the same prompts turn by turn, in random order, and medians over turns are compared. What
+the device profile and the compiled rounds took is kept in DIR.
+
+`calls_per_round` counts calls from Python into compiled code. `overhead_fraction` is the part of a
+round that is no forward of a model, an upper bound: all that Python does around the call, and the
+ops inside it as the interpreter takes them one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from reference_problem import dealt_problem
+
+from specplan import api
+from specplan.backends.inductor.backend import InductorBackend
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.static.session import Program
+from specplan.ir.files import write_json_atomic
+from specplan.ir.plan import Plan
+from specplan.measure.contenders import Timer, executable_timer, stock_timer
+from specplan.measure.machine import hardware_name, versions
+from specplan.measure.probes import plain_plan
+from specplan.measure.stock import stock_runners
+from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
+from specplan.planner import load_problem
+from specplan.runtime.executable import Executable
+from specplan.runtime.generate import Generation, generate
+from specplan.runtime.requests import Request
+
+OUTPUT_TOKENS = 64
+PLAIN, CHOSEN = "autoregressive", "chosen"
+
+
+@dataclass
+class Contender:
+    """A way to decode, and its seconds per token, turn by turn."""
+
+    run: Timer
+    spent: list[float] = field(default_factory=list)
+
+    def turn(self, prompts: Sequence[TokenPrompt]) -> None:
+        """Run one batch of prompts."""
+        outcome = self.run(prompts)
+        self.spent.append(outcome.seconds / sum(map(len, outcome.outputs)))
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Median over turns."""
+        return 1.0 / median(self.spent)
+
+
+class CountedCalls:
+    """An executable's programs, with their calls counted and timed."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.seconds = 0.0
+
+    def around(self, compile_round: Callable[..., Program]) -> Callable[..., Program]:
+        """The same compiler, whose programs are watched."""
+
+        def compiled(*shape: Any) -> Program:
+            program = compile_round(*shape)
+
+            def watched(*tensors: Any) -> Any:
+                start = perf_counter()
+                told = program(*tensors)
+                self.seconds += perf_counter() - start
+                self.calls += 1
+                return told
+
+            return watched
+
+        return compiled
+
+
+def request_of(prompt: TokenPrompt) -> Request:
+    return Request(prompt_tokens=prompt.tokens, max_new_tokens=OUTPUT_TOKENS)
+
+
+def other_ops(executable: Executable, prompts: Sequence[TokenPrompt]) -> float:
+    """Seconds per round that the interpreter spends on ops that are no forwards."""
+    spent: list[float] = []
+
+    def watch(op: str, *_: Any) -> None:
+        if not op.startswith(("forward", "prefill")):
+            spent.append(_[-1])
+
+    rounds = sum(generate(executable, [request_of(p)], observer=watch).rounds for p in prompts)
+    return sum(spent) / rounds
+
+
+def round_overhead(
+    bench: Workbench, plan: Plan, folder: Path, prompts: Sequence[TokenPrompt]
+) -> dict[str, float]:
+    """Calls per round and the part of a round that is no forward."""
+    counted = CountedCalls()
+    compiled = InductorBackend().compile(plan, bench.models, folder)
+    compiled._compile = counted.around(compiled._compile)  # type: ignore[arg-type]
+    runs: list[Generation] = [generate(compiled, [request_of(p)]) for p in prompts]
+    rounds, seconds = sum(r.rounds for r in runs), sum(r.decode_seconds for r in runs)
+    inside = other_ops(ReferenceBackend().compile(plan, bench.models), prompts)
+    return {
+        "calls_per_round": counted.calls / rounds,
+        "overhead_fraction": (seconds - counted.seconds) / seconds + inside * rounds / seconds,
+    }
+
+
+def contenders(bench: Workbench, plans: dict[str, Plan], work: Path) -> dict[str, Contender]:
+    """Every plan through every backend, and stock `transformers`."""
+    found = {}
+    for name, plan in plans.items():
+        for backend, executable in (
+            ("reference", ReferenceBackend().compile(plan, bench.models)),
+            ("inductor", InductorBackend().compile(plan, bench.models, work / "compiled" / name)),
+        ):
+            found[f"{name}, {backend}"] = Contender(executable_timer(bench, executable))
+    for name, runner in stock_runners(bench, 1).items():
+        found[name] = Contender(stock_timer(runner))
+    return found
+
+
+def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
+    described = dealt_problem(work, "code", seed, batches=(1,), output_tokens=OUTPUT_TOKENS)
+    write_json_atomic(work / "problem.json", described)
+    chosen = api.optimize(described).search.chosen
+    assert chosen.plan is not None
+    bench = Workbench(load_problem(work / "problem.json"))
+    plans = {PLAIN: plain_plan(True), CHOSEN: chosen.plan}
+    found, draws = contenders(bench, plans, work), random.Random(seed)
+    prompts = bench.prompts(BENCH)
+    for contender in found.values():
+        contender.run(prompts[:1])  # compiles, allocates and warms caches
+    for turn in range(turns):
+        for contender in draws.sample(list(found.values()), len(found)):
+            contender.turn([prompts[turn % len(prompts)]])
+    speeds = {name: contender.tokens_per_second for name, contender in found.items()}
+    ratios = paired(found)
+    overhead = round_overhead(bench, plans[CHOSEN], work / "compiled" / CHOSEN, prompts[:8])
+    return {
+        "plan": f"{chosen.method} {chosen.words}",
+        "turns": turns,
+        "ratios": ratios,
+        "tokens_per_second": speeds,
+        **overhead,
+        "hardware": hardware_name(bench.models["target"].device),
+        "versions": versions(),
+    }
+
+
+def paired(found: dict[str, Contender]) -> dict[str, float]:
+    """How many times as fast our best plan is, medians over turns of ratios within a turn."""
+
+    def best(start: str) -> Contender:
+        return max(
+            (c for name, c in found.items() if name.startswith(start)),
+            key=lambda contender: contender.tokens_per_second,
+        )
+
+    stock, ours = "transformers.generate", best(CHOSEN)
+
+    def over(other: Contender) -> float:
+        return median(theirs / mine for mine, theirs in zip(ours.spent, other.spent, strict=True))
+
+    return {
+        "autoregressive": over(best(PLAIN)),
+        "transformers_greedy": over(found[stock]),
+        "transformers_assisted": over(best(f"{stock},")),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    result = measure(options.work.resolve(), options.turns, options.seed)
+    if options.json:
+        print(json.dumps(result))
+        return
+    print(result["plan"])
+    for name, speed in result["tokens_per_second"].items():
+        print(f"{speed:8.1f} tokens/s  {name}")
+    for name, ratio in result["ratios"].items():
+        print(f"{ratio:8.2f} times {name}")
+    print(f"{result['calls_per_round']:8.2f} calls per round")
+    print(f"{result['overhead_fraction']:8.1%} of a round is no forward")
+
+
+if __name__ == "__main__":
+    main()

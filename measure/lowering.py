@@ -1,0 +1,126 @@
+"""Which backend runs a shape of batches fastest: rounds are compiled, then run in turns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from specplan.backends.bundle import Bundle
+from specplan.backends.executables import Executables, Shape
+from specplan.backends.inductor.backend import InductorBackend
+from specplan.backends.opening import this_machine
+from specplan.backends.registry import get_backend
+from specplan.backends.static.buckets import Bucket, Sampling
+from specplan.measure.progress import Progress, silent
+from specplan.runtime.executable import Executable
+from specplan.runtime.generate import generate
+from specplan.runtime.models import load_model
+from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings
+
+COMPILED = "inductor"
+MOST_TOKENS = 48
+"""New tokens of a timed run, at most."""
+
+
+class Lowering:
+    """The rounds of a bundle's plan, compiled shape by shape.
+
+    Args:
+        bundle: whose models are as they should be.
+        work: folder for what is compiled; what is there already is used.
+        turns: interleaved runs per shape and backend.
+        progress: told of every shape.
+    """
+
+    def __init__(
+        self, bundle: Bundle, work: Path, turns: int = 7, progress: Progress = silent
+    ) -> None:
+        self.bundle = bundle
+        self.work = work
+        self.turns = turns
+        self.progress = progress
+        self.models = {
+            name: load_model(bundle.model_folder(name), dtype=reference.dtype)
+            for name, reference in bundle.models.items()
+        }
+        self.plain: Executable = get_backend(bundle.backend).compile(bundle.plan, self.models)
+        self.notes: list[str] = []
+        self._won: list[Bucket] = []
+
+    def executables(self, batches: Sequence[int], text: int) -> Executables:
+        """Compile and time every shape.
+
+        Args:
+            batches: rows of each shape.
+            text: tokens of the longest text.
+        """
+        shapes = []
+        for done, batch in enumerate(batches):
+            self.progress("compiling rounds", done, len(batches))
+            shapes.append(self._shape(Bucket(batch, text)))
+        self.progress("compiling rounds", len(batches), len(batches))
+        sampling = Sampling.of(SamplingSettings.of(self._requests(Bucket(1, text))))
+        return Executables(this_machine(), sampling.word, tuple(shapes), tuple(self.notes))
+
+    def kept(self) -> Path:
+        """Folder of the compiled rounds of the shapes that gain by them."""
+        chosen = self.work / "kept"
+        shutil.rmtree(chosen, ignore_errors=True)
+        chosen.mkdir(parents=True)
+        for bucket in self._won:
+            for home in self._packages.glob(f"*-{bucket.word}"):
+                shutil.copytree(home, chosen / home.name)
+        return chosen
+
+    @property
+    def _packages(self) -> Path:
+        return self.work / "packages"
+
+    def _shape(self, bucket: Bucket) -> Shape:
+        ways = {self.bundle.backend: self.plain}
+        try:
+            compiled = InductorBackend().compile(
+                self.bundle.plan, self.models, self._packages, [bucket]
+            )
+            generate(compiled, self._requests(bucket))
+            ways[COMPILED] = compiled
+        except Exception as error:  # whatever a compiler raises: the interpreter runs the shape
+            reason = str(error).strip().splitlines() or [""]
+            self.notes.append(f"batch {bucket.batch}: {type(error).__name__}: {reason[0]}")
+        seconds = self._timed(ways, bucket)
+        best = min(seconds, key=lambda name: seconds[name])
+        if best == COMPILED:
+            self._won.append(bucket)
+        return Shape(bucket.batch, bucket.text, best, seconds)
+
+    def _timed(self, ways: Mapping[str, Executable], bucket: Bucket) -> dict[str, float]:
+        """Seconds per round, the median of runs in turns."""
+        spent: dict[str, list[float]] = {name: [] for name in ways}
+        requests = self._requests(bucket)
+        for turn in range(self.turns):
+            names = list(ways) if turn % 2 else list(ways)[::-1]
+            for name in names:
+                found = generate(ways[name], requests)
+                spent[name].append(found.decode_seconds / max(found.rounds, 1))
+        return {name: median(times) for name, times in spent.items()}
+
+    def _requests(self, bucket: Bucket) -> list[Request]:
+        """A full batch of texts that repeat themselves, so that lookups find something."""
+        workload = self.bundle.problem["workload"]
+        new = min(MOST_TOKENS, max(bucket.text // 2, 1))
+        size = self.models["target"].vocab_size
+        sampling = {name: workload[name] for name in ("temperature", "top_k", "top_p")}
+        return [
+            Request(
+                prompt_tokens=tuple(
+                    (7 * (place % 23) + row) % size for place in range(bucket.text - new)
+                ),
+                max_new_tokens=new,
+                seed=row,
+                **sampling,
+            )
+            for row in range(bucket.batch)
+        ]

@@ -1,0 +1,39 @@
+"""`specplan compile`: native code for the rounds of a bundle, for the shapes of its workload."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from specplan.cli.options import BundleArgument, JsonOption
+from specplan.cli.output import print_json, print_table
+
+
+def compile_(
+    bundle: BundleArgument,
+    turns: Annotated[
+        int, typer.Option("--turns", min=1, help="Interleaved runs per shape and backend.")
+    ] = 7,
+    json: JsonOption = False,
+) -> None:
+    """Compile the rounds of a bundle for this machine, where that makes them faster."""
+    from specplan.compiling import compile_bundle
+    from specplan.progress import terminal_progress
+
+    with terminal_progress() as progress:
+        compiled = compile_bundle(bundle, turns=turns, progress=progress)
+    held = compiled.executables
+    assert held is not None, "compiling writes them"
+    if json:
+        print_json(held.as_dict())
+        return
+    rows = [
+        [str(shape.batch), str(shape.text), name, f"{seconds * 1e3:.2f}", chosen]
+        for shape in held.shapes
+        for name, seconds in sorted(shape.seconds.items(), key=lambda item: item[1])
+        for chosen in ["chosen" if name == shape.backend else ""]
+    ]
+    print_table([">batch", ">text", "backend", ">ms per round", ""], rows, title="Rounds")
+    for note in held.notes:
+        print(f"Not compiled: {note}")

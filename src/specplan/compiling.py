@@ -1,0 +1,66 @@
+"""Compiling a bundle: its plan's rounds as native code for the shapes of its workload."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from specplan.backends.bundle import Bundle, load_bundle, write_executables
+from specplan.ir.errors import MissingCapabilityError
+from specplan.progress import Progress, silent
+
+MOST_SHAPES = 4
+"""Batch sizes that are compiled at most, the largest always among them."""
+
+
+def compile_bundle(
+    bundle: Bundle | Path | str, *, turns: int = 7, progress: Progress = silent
+) -> Bundle:
+    """Compile a bundle's rounds for this machine, where that makes them faster.
+
+    Rounds are compiled for the batch sizes and the longest text of the bundle's workload. Each
+    shape is run by the compiled rounds and by the interpreter in turns, and keeps the faster one.
+    What is compiled already is kept when the run is stopped, and used by the next one.
+
+    Args:
+        bundle: a bundle, or its folder; it is replaced by one with executables.
+        turns: interleaved runs per shape.
+        progress: told of every shape.
+
+    Returns:
+        The bundle, with executables for shapes that gain by them.
+
+    Raises:
+        MissingCapabilityError: there is no C++ compiler here, or torch is not installed.
+        UsageError: the bundle or a checkpoint has changed since it was written; says which.
+    """
+    from specplan.backends.inductor.backend import InductorBackend
+    from specplan.measure.lowering import Lowering
+
+    held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    missing = InductorBackend().available()
+    if missing is not None:
+        raise MissingCapabilityError(missing, where="backend inductor")
+    held.check_models()
+    work = held.folder.parent / f".{held.folder.name}.compiling"
+    found = Lowering(held, work, turns, progress)
+    written = write_executables(held, found.executables(_batches(held), _text(held)), found.kept())
+    shutil.rmtree(work, ignore_errors=True)
+    return written
+
+
+def _batches(bundle: Bundle) -> list[int]:
+    """Batch sizes of the workload, evenly thinned out where there are many."""
+    sizes = sorted(set(bundle.problem["workload"]["batch_sizes"]))
+    step = max(len(sizes) - 1, 1) / max(MOST_SHAPES - 1, 1)
+    if len(sizes) <= MOST_SHAPES:
+        return sizes
+    return sorted({sizes[round(index * step)] for index in range(MOST_SHAPES)})
+
+
+def _text(bundle: Bundle) -> int:
+    """Tokens of the workload's longest text."""
+    from specplan.contest import problem_of
+
+    workload = problem_of(bundle).workload
+    return max(workload.lengths, default=256) + (workload.output_tokens or 128)

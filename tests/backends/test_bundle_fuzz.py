@@ -1,0 +1,166 @@
+"""Damaged bundles are refused with a clear error, or are read as what they were; nothing else.
+
+Half of the mutations leave the manifest's sums as they are, so that integrity is what refuses them.
+The other half make the sums anew, as one would who edits a bundle by hand: then the readers behind
+them must hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from specplan.backends.bundle import Bundle, load_bundle, write_bundle, write_executables
+from specplan.backends.executables import Executables, Machine, Shape
+from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
+from specplan.ir.files import sha256_file
+from specplan.ir.parser import parse_plan
+from specplan.ir.verify import verify_plan
+from tests.planner.checkpoints import write_checkpoint
+
+PLANS = Path(__file__).parent.parent / "ir" / "plans"
+MACHINE = Machine("Linux", "x86_64", "AVX2", "2.13")
+HELD = Executables(MACHINE, "greedy", (Shape(1, 256, "inductor", {"inductor": 0.01}),))
+CODE = "executables/decode-greedy-b1-t256/round.pt2"
+MUTATIONS = int(os.environ.get("SPECPLAN_MUTATIONS", "5000"))
+"""Of each of the two kinds."""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle with executables; nobody runs these."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    models = {name: (folder / name, "auto") for name in ("target", "draft")}
+    for path, _ in models.values():
+        write_checkpoint(path)
+    written = write_bundle(
+        folder / "bundle",
+        plan=parse_plan((PLANS / "draft_chain.plan").read_text()),
+        problem={"schema_version": 1, "workload": {"batch_sizes": [1]}},
+        report={"candidates": [], "chosen": 0},
+        models=models,
+        backend="reference",
+        versions={"specplan": "0"},
+    )
+    home = folder / "compiled" / "decode-greedy-b1-t256"
+    home.mkdir(parents=True)
+    (home / "round.pt2").write_bytes(random.Random(0).randbytes(2000))
+    return write_executables(written, HELD, folder / "compiled")
+
+
+def mutated(raw: bytes, draws: random.Random) -> bytes:
+    """Bytes flipped, cut off, left out, doubled or made anew; sometimes none of them differs."""
+    place = draws.randrange(len(raw)) if raw else 0
+    end = min(len(raw), place + draws.choice([1, 1, 2, 8, 64]))
+    match draws.randrange(5):
+        case 0:
+            return raw[:place] + bytes([raw[place] ^ (1 << draws.randrange(8))]) + raw[place + 1 :]
+        case 1:
+            return raw[:place]
+        case 2:
+            return raw[:place] + raw[end:]
+        case 3:
+            return raw[:end] + raw[place:]
+        case _:
+            return raw[:place] + draws.randbytes(end - place) + raw[end:]
+
+
+def edited_json(raw: bytes, draws: random.Random) -> bytes:
+    """JSON with one value somewhere replaced by one of another kind, or left out."""
+    document = json.loads(raw)
+    holders = [document]
+    for held in holders:
+        inner = held.values() if isinstance(held, dict) else held
+        holders += [item for item in inner if isinstance(item, dict | list) and item]
+    holder = draws.choice([held for held in holders if held])
+    key = draws.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+    if draws.random() < 0.2:
+        del holder[key]
+    else:
+        holder[key] = draws.choice([None, -1, 10**30, 0.5, "", "../x", [], {}, [[]], True])
+    return json.dumps(document).encode()
+
+
+def outcome(folder: Path) -> Bundle | SpecplanError:
+    """A bundle or a clear error; anything else fails the test."""
+    try:
+        return load_bundle(folder)
+    except SpecplanError as error:
+        assert str(error).strip() and "Traceback" not in str(error)
+        return error
+
+
+def files_of(bundle: Bundle) -> list[str]:
+    paths = (path for path in bundle.folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(bundle.folder).as_posix() for path in paths)
+
+
+def test_every_change_is_noticed_by_its_sum(bundle: Bundle) -> None:
+    draws, names = random.Random(1), files_of(bundle)
+    refused = 0
+    for _ in range(MUTATIONS):
+        path = bundle.folder / draws.choice(names)
+        raw = path.read_bytes()
+        path.write_bytes(changed := mutated(raw, draws))
+        found = outcome(bundle.folder)
+        path.write_bytes(raw)
+        if path.name != "manifest.json":
+            assert isinstance(found, SpecplanError) == (changed != raw), (path.name, changed)
+        refused += isinstance(found, SpecplanError)
+    assert refused > 0.9 * MUTATIONS
+    assert outcome(bundle.folder) == bundle
+
+
+def test_readers_hold_where_the_sums_are_made_anew(bundle: Bundle) -> None:
+    draws, manifest_path = random.Random(2), bundle.folder / "manifest.json"
+    sound = manifest_path.read_bytes()
+    read = 0
+    for _ in range(MUTATIONS):
+        path = bundle.folder / draws.choice([name for name in files_of(bundle) if name != CODE])
+        raw = path.read_bytes()
+        change = edited_json if path.suffix == ".json" and draws.random() < 0.7 else mutated
+        path.write_bytes(change(raw, draws))
+        if path != manifest_path:
+            manifest = json.loads(sound)
+            manifest["files"][path.name] = sha256_file(path)
+            manifest_path.write_text(json.dumps(manifest))
+        found = outcome(bundle.folder)
+        if isinstance(found, Bundle):
+            read += 1
+            assert not verify_plan(found.plan)
+            assert parse_plan((bundle.folder / "plan.txt").read_text()) == found.plan
+        path.write_bytes(raw)
+        manifest_path.write_bytes(sound)
+    assert 0 < read < 0.9 * MUTATIONS
+    assert outcome(bundle.folder) == bundle
+
+
+def test_files_that_the_manifest_does_not_list_are_refused(bundle: Bundle) -> None:
+    extra = bundle.folder / "executables" / "decode-greedy-b1-t256" / "more.so"
+    extra.write_bytes(b"x")
+    with pytest.raises(UsageError, match=r"does not list this file: .*more\.so"):
+        load_bundle(bundle.folder)
+    extra.unlink()
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [
+        (Machine("Darwin", "x86_64", "AVX2", "2.13"), r"system Linux \(here Darwin\)"),
+        (Machine("Linux", "aarch64", "AVX2", "2.13"), r"processor x86_64 \(here aarch64\)"),
+        (Machine("Linux", "x86_64", "DEFAULT", "2.13"), r"instructions AVX2 \(here DEFAULT\)"),
+        (Machine("Linux", "x86_64", "AVX2", "2.12"), r"torch 2.13 \(here 2.12\)"),
+    ],
+)
+def test_other_machines_are_refused(here: Machine, words: str) -> None:
+    with pytest.raises(MissingCapabilityError, match=words):
+        MACHINE.require(here, "bundle")
+
+
+def test_machines_that_can_do_more_are_taken() -> None:
+    MACHINE.require(MACHINE, "bundle")
+    MACHINE.require(Machine("Linux", "x86_64", "AVX512", "2.13"), "bundle")

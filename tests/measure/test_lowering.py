@@ -1,0 +1,93 @@
+"""`specplan compile`: rounds compiled into a bundle, and taken by what opens it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import specplan  # noqa: E402
+from specplan.backends.bundle import (  # noqa: E402
+    Bundle,
+    load_bundle,
+    write_bundle,
+    write_executables,
+)
+from specplan.backends.executables import FOLDER  # noqa: E402
+from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
+from specplan.compiling import compile_bundle  # noqa: E402
+from specplan.ir.errors import MissingCapabilityError  # noqa: E402
+from specplan.measure.lowering import Lowering  # noqa: E402
+from specplan.measure.probes import plain_plan  # noqa: E402
+from tests.measure.problems import write_problem  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    InductorBackend().available() is not None, reason=str(InductorBackend().available())
+)
+PROMPTS = ["def mean(values):", "x"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Plain decoding by the tiny target, as a bundle."""
+    folder = tmp_path_factory.mktemp("lowering")
+    path = write_problem(folder, prompts=2, output_tokens=8)
+    return write_bundle(
+        folder / "bundle",
+        plan=plain_plan(greedy=True),
+        problem=specplan.load_problem(path).model_dump(mode="json"),
+        report={},
+        models={"target": (folder / "target", "float64")},
+        backend="reference",
+        versions={},
+    )
+
+
+@pytest.mark.slow
+def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle) -> None:
+    before = [item.tokens for item in specplan.Decoder(bundle).generate(PROMPTS[:1]).completions]
+    compiled = compile_bundle(bundle, turns=1)
+    held = compiled.executables
+    assert held is not None and held.sampling == "greedy" and not held.notes
+    (shape,) = held.shapes
+    assert (shape.batch, shape.text) == (1, 48)
+    assert set(shape.seconds) == {"inductor", "reference"}
+    assert shape.seconds[shape.backend] == min(shape.seconds.values())
+    homes = [path.name for path in (compiled.folder / FOLDER).iterdir()]
+    assert homes == (["decode-greedy-b1-t48"] if shape.backend == "inductor" else [])
+    assert not list(compiled.folder.parent.glob(".*compiling"))
+    settings = specplan.Settings(max_new_tokens=8)
+    decoder = specplan.Decoder(load_bundle(compiled.folder))
+    found = decoder.generate(PROMPTS[:1], settings)
+    assert found.completions[0].tokens == before[0][:8]
+    assert len(decoder.generate(PROMPTS, settings).completions) == 2  # by the interpreter
+
+
+def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "kept").mkdir(parents=True)
+    lowering = Lowering(bundle, work)
+    held = lowering.executables([], 48)
+    written = write_executables(bundle, held, lowering.kept())
+    manifest = json.loads((written.folder / "manifest.json").read_text())
+    manifest["executables"]["machine"]["architecture"] = "pdp11"
+    (written.folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(MissingCapabilityError, match=r"processor pdp11 \(here .*specplan compile"):
+        specplan.Decoder(written.folder)
+
+
+def test_what_does_not_compile_is_noted_and_runs_all_the_same(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    held = Lowering(bundle, tmp_path / "work", turns=1).executables([1], 40)
+    assert held.shapes[0].backend == "reference"
+    assert held.notes and held.notes[0].startswith("batch 1: ")
