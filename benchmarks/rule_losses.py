@@ -1,0 +1,104 @@
+"""What do the lossy rules lose on the reference pair?
+
+    python benchmarks/rule_losses.py
+
+At places of held-out prompts, at temperature 1 and top-k 50, one token is drafted by the draft
+model's law q and judged against the target's law p. Printed per rule, at default parameters,
+exactly for each place and averaged over them: the total variation between the law of the token that
+is emitted and p, and the chance that the drafted token is accepted. `token` loses nothing and
+stands for comparison.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specplan.measure.teacher import text_logits
+from specplan.runtime.acceptance import RULES, DraftedTree, cascade, contrastive
+from specplan.runtime.models import load_model
+from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.tokenizer import load_tokenizer
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+PROMPTS, PLACES, FIRST = 8, 8, 24
+"""Prompts of each task, places of each prompt, and the first of them."""
+
+SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=1.0, top_k=50)])
+
+Outcome = tuple[Tensor, Tensor]
+"""The law of the emitted token `[V]`, and the chance to accept."""
+
+
+def places() -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits `[V]` of the target and of the draft model at each place."""
+    folder = EXAMPLES / "reference_models"
+    models = [load_model(folder / name, dtype="float32") for name in ("target", "draft")]
+    tokenizer = load_tokenizer(folder / "target")
+    for task in ("code", "prose"):
+        lines = (EXAMPLES / "prompts" / f"{task}.jsonl").read_text().splitlines()
+        for line in lines[:: len(lines) // PROMPTS][:PROMPTS]:
+            text = tokenizer.encode(json.loads(line)["text"])[: FIRST + PLACES]
+            rows = [text_logits(model, text, FIRST).double() for model in models]
+            yield from zip(*rows, strict=True)
+
+
+def top_law(logits: Tensor) -> Tensor:
+    """The law `[V]` of logits `[V]` at temperature 1 and top-k 50."""
+    return law(logits[None, None], SETTINGS)[0, 0]
+
+
+def mixed(q: Tensor, emitted: Tensor) -> Outcome:
+    """A rule that emits this law in place of p."""
+    return emitted, torch.minimum(emitted, q).sum()
+
+
+def lenient(p: Tensor, q: Tensor, lenience: float = 0.5) -> Outcome:
+    """min(p / l, q), and norm((p - q)+) where it rejects."""
+    kept = torch.minimum(p / lenience, q)
+    left = (p - q).clamp(min=0.0)
+    return kept + (1.0 - kept.sum()) * left / left.sum(), kept.sum()
+
+
+def passing(rule: str, logits: Tensor, q: Tensor) -> Outcome:
+    """A rule that judges each token alone and else emits the first choice."""
+    drafted = q.nonzero()
+    row = top_law(logits) if RULES[rule].TARGET == "law" else logits
+    tree = DraftedTree(drafted, (-1,))
+    judged = RULES[rule].accept_vectorised(tree, row.expand(len(drafted), 2, len(row)))
+    emitted = torch.zeros_like(q)
+    emitted[drafted[:, 0]] = q[drafted[:, 0]] * (judged.accepted > 0)
+    accepted = emitted.sum()
+    emitted[int(logits.argmax())] += 1.0 - accepted
+    return emitted, accepted
+
+
+def main() -> None:
+    """Print a row per rule."""
+    lost: dict[str, list[tuple[float, float]]] = {}
+    for logits, draft in places():
+        p, q = top_law(logits), top_law(draft)
+        found = {
+            "token": mixed(q, p),
+            "lenient": lenient(p, q),
+            "contrastive": mixed(q, contrastive.mixture(p, q, 0.5, 0.1)),
+            "cascade": mixed(q, cascade.mixture(p, q, 0.1)),
+            **{rule: passing(rule, logits, q) for rule in ("typical", "top_beta", "rollback")},
+            "all": (q, torch.ones(())),
+        }
+        for rule, (emitted, accepted) in found.items():
+            apart = float((emitted - p).abs().sum()) / 2
+            lost.setdefault(rule, []).append((apart, float(accepted)))
+    print(f"{len(lost['token'])} places\n\n| rule | loses | accepts |\n|---|---|---|")
+    for rule, pairs in lost.items():
+        apart, accepted = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+        print(f"| `{rule}` | {apart:.3f} | {accepted:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
