@@ -17,12 +17,13 @@ from specplan.cost_models.forecast import Forecast
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import NothingToCompareError
 from specplan.ir.plan import Plan
-from specplan.measure.contenders import Contender, plan_timer, stock_timer
+from specplan.measure.contenders import Contender, executable_timer, plan_timer, stock_timer
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.progress import Progress, silent
 from specplan.measure.stock import stock_runners
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, groups_of
 from specplan.planner import PLAIN
+from specplan.runtime.executable import Executable
 
 STOCK = "transformers.generate"
 
@@ -104,6 +105,7 @@ def compare(
     plans: Mapping[str, tuple[Plan, Forecast | None]],
     *,
     chosen: str = PLAIN,
+    compiled: Executable | None = None,
     batch: int = 1,
     limit: int | None = None,
     repeats: int = 3,
@@ -116,6 +118,7 @@ def compare(
         bench: the problem's models and prompts.
         plans: (plan, forecast of its speed) by name; `autoregressive` among them.
         chosen: which of the plans the comparison is about.
+        compiled: runs the same plan by compiled rounds; nothing forecasts its speed.
         batch: requests decoded together.
         limit: use only so many prompts.
         repeats: runs of each group by each contender.
@@ -132,6 +135,8 @@ def compare(
         Contender(name, plan_timer(bench, plan), forecast)
         for name, (plan, forecast) in plans.items()
     ]
+    if compiled is not None:
+        contenders.append(Contender(f"{chosen}, compiled", executable_timer(bench, compiled)))
     if stock:
         runners = stock_runners(bench, batch)
         contenders += [Contender(name, stock_timer(run)) for name, run in runners.items()]

@@ -152,6 +152,8 @@ def bench(
 ) -> Comparison:
     """Compare a bundle's plan with plain decoding and stock `transformers`, in interleaved runs.
 
+    A bundle with compiled rounds is run by them and by the interpreter.
+
     Args:
         bundle: a bundle or its folder.
         prompts: JSON Lines of prompts instead of those of the bundle's problem.
@@ -172,15 +174,19 @@ def bench(
     from specplan.runtime import require_torch
 
     require_torch()
+    from specplan.backends.opening import open_executable
     from specplan.measure.bench import compare
     from specplan.measure.workbench import Workbench
 
     opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     opened.check_models()
+    workbench = Workbench(problem_of(opened, prompts))
+    compiled = opened.executables is not None
     return compare(
-        Workbench(problem_of(opened, prompts)),
+        workbench,
         contestants(opened, batch, kinds=kinds),
         chosen=chosen_name(opened),
+        compiled=open_executable(opened, workbench.models) if compiled else None,
         batch=batch,
         limit=limit,
         repeats=repeats,

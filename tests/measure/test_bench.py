@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.cost_models.forecast import Forecast  # noqa: E402
 from specplan.cost_models.intervals import Interval, Seconds  # noqa: E402
 from specplan.ir.errors import NothingToCompareError  # noqa: E402
@@ -38,9 +39,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
 
 
 def test_all_contenders_say_the_same(bench: Workbench) -> None:
-    result = compare(bench, {PLAIN: (PLAIN_PLAN, FORECAST), "again": (PLAIN_PLAN, None)}, repeats=2)
+    plans = {PLAIN: (PLAIN_PLAN, FORECAST), "again": (PLAIN_PLAN, None)}
+    graphs = StaticExecutable(PLAIN_PLAN, bench.models)
+    result = compare(bench, plans, chosen="again", compiled=graphs, repeats=2)
     names = [line.name for line in result.lines]
-    assert names[:3] == [PLAIN, "again", STOCK] and len(names) == 5
+    assert names[:4] == [PLAIN, "again", "again, compiled", STOCK] and len(names) == 6
     assert result.prompts == 3 and result.batch == 1
     for line in result.lines:
         assert line.differing == 0, line
