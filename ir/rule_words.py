@@ -33,9 +33,8 @@ code.
 """
 
 _FOOT = """
-On the reference pair the lossy rules lose more than on that pair of laws. At 128 places of held-out
-prompts, temperature 1 and top-k 50, exactly for each place and then averaged
-(`benchmarks/rule_losses.py`):
+The same on the reference pair, at 128 places of held-out prompts, temperature 1 and top-k 50,
+exactly for each place and then averaged (`benchmarks/rule_losses.py`):
 
 | rule | total variation | drafted token accepted |
 |---|---|---|
