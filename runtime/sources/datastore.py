@@ -126,11 +126,13 @@ class Datastore(Source):
         alike = np.minimum(alike, np.minimum(lengths, reach)[:, None])
         best = alike.max(1, keepdims=True, initial=0)
         fits = (alike == best) & (best >= wanted.shortest)
-        chosen = np.argsort(~fits, axis=1, kind="stable")[:, :most]
-        following = places[rows, chosen][:, :, None] + np.arange(wanted.length)
+        if fits.shape[1] > most:
+            chosen = np.argsort(~fits, axis=1, kind="stable")[:, :most]
+            places, fits = places[rows, chosen], fits[rows, chosen]
+        following = places[:, :, None] + np.arange(wanted.length)
         inside = following < len(self._tokens)
         tokens = self._tokens.take(following, mode="clip").astype(np.int64)
-        none = ~inside | (tokens == self.packing.vocabulary) | ~fits[rows, chosen][:, :, None]
+        none = ~inside | (tokens == self.packing.vocabulary) | ~fits[:, :, None]
         for step in range(1, wanted.length):
             none[:, :, step] |= none[:, :, step - 1]
         return continuation_trees(np.where(none, NO_TOKEN, tokens), wanted)
@@ -139,7 +141,7 @@ class Datastore(Source):
         """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""
         width = max(reach, 2 * self.packing.tokens)
         columns = lengths[:, None] - 1 - np.arange(width)
-        taken = np.take_along_axis(texts, np.maximum(columns, 0), 1)
+        taken = texts[np.arange(len(texts))[:, None], np.maximum(columns, 0)]
         return np.where(columns >= 0, taken, self.packing.vocabulary)
 
     def _beside(self, queries: Tokens, most: int, reach: int) -> tuple[Tokens, Tokens]:

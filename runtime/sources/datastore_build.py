@@ -20,7 +20,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.runtime.sources.datastore import ABOUT, SCHEMA_VERSION, Packing
 
-SHARD_TOKENS = 1 << 24
+SHARD_TOKENS = 1 << 25
 """Tokens that are sorted together: it takes some 50 bytes each."""
 PLAN = "building.json"
 Progress = Callable[[str, int, int], None]
