@@ -14,24 +14,30 @@ _SCALE = np.int64(1 << 20)
 
 
 def continuation_trees(
-    continuations: Tokens, wanted: Wanted, weights: Weights | None = None
+    continuations: Tokens,
+    texts: Tokens,
+    count: int,
+    wanted: Wanted,
+    weights: Weights | None = None,
 ) -> Found:
-    """One tree per text, of the continuations that its occurrences had.
+    """One tree for each of R texts, of the continuations that its occurrences had.
 
     A node stands for all continuations that begin with its path, and weighs as much as they do
     together. Merged trees hold the heaviest nodes, among equals the shallower ones; continuations
     side by side are grown from the heaviest first tokens, each by its heaviest child.
 
     Args:
-        continuations: int64 `[R, M, L]`, padded with -1 at the end.
+        continuations: int64 `[N, L]`, padded with -1 at the end.
+        texts: int64 `[N]`, the number of the text of each.
+        count: R.
         wanted: how much of them.
-        weights: `[R, M]`, about 1 each: M + 1 in all at most; None for 1.
+        weights: `[N]`, about 1 each; None for 1.
     """
     most = wanted.size if wanted.nodes is not None and weights is None else None
-    tokens, parents, counts = _ranked(continuations, weights, most)
+    tokens, parents, counts = _ranked(continuations, texts, count, weights, most)
     if wanted.nodes is None:
         return _apart(tokens, parents, counts, wanted)
-    found = Found.nothing(len(tokens), wanted)
+    found = Found.nothing(count, wanted)
     width = min(found.tokens.shape[1], tokens.shape[1])
     found.tokens[:, :width] = tokens[:, :width]
     found.parents[:, :width] = parents[:, :width]
@@ -40,79 +46,79 @@ def continuation_trees(
 
 
 def _ranked(
-    continuations: Tokens, weights: Weights | None, enough: int | None
+    continuations: Tokens,
+    texts: Tokens,
+    count: int,
+    weights: Weights | None,
+    enough: int | None,
 ) -> tuple[Tokens, Tokens, Tokens]:
     """The nodes of each tree, heaviest first: tokens and parents `[R, K]`, and how many `[R]`.
 
     Args:
-        continuations: `[R, M, L]`.
-        weights: `[R, M]`, None for 1.
+        continuations: see `continuation_trees`, and so texts, count and weights.
+        texts: of each.
+        count: R.
+        weights: of each.
         enough: so many nodes of each tree suffice: of what stands for one continuation, the
             shallower come first, and what is deeper than enough of them is left out.
     """
-    ordered, weights = _sorted(continuations, weights)
-    texts, most, length = ordered.shape
+    order = _order(continuations, texts)
+    ordered, texts = continuations[order], texts[order]
+    rows, length = ordered.shape
     differs = np.ones(ordered.shape, dtype=np.bool_)
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=differs[:, 1:])
+    first = np.ones(rows, dtype=np.bool_)
+    first[1:] = texts[1:] != texts[:-1]
+    differs[1:] = (ordered[1:] != ordered[:-1]) | first[1:, None]
     for depth in range(1, length):
-        differs[:, :, depth] |= differs[:, :, depth - 1]
+        differs[:, depth] |= differs[:, depth - 1]
     live = differs & (ordered >= 0)
-    masses = _masses(differs, weights)
-    if enough is not None:
-        levels = live.sum(1)
+    masses = _masses(differs, None if weights is None else weights[order])
+    if enough is not None and rows:
+        levels = np.add.reduceat(live.astype(np.int64), np.flatnonzero(first))
         shallower = np.cumsum(levels, axis=1) - levels
-        live &= (masses > _SCALE) | (shallower < enough)[:, None]
-    (node,) = np.nonzero(live.ravel())
-    mass = masses.ravel()[node]
-    above, depths = node // length, node % length
-    text, place = above // most, above % most
-    heavier = np.int64(most + 1) * _SCALE - mass
-    span = np.int64(most + 2) * _SCALE  # one number for text, weight, depth and place
-    by_weight = np.argsort(((text * span + heavier) * length + depths) * most + place)
-    node, text, depths = node[by_weight], text[by_weight], depths[by_weight]
-    counts = np.bincount(text, minlength=texts)
-    rank = np.arange(len(node)) - (np.cumsum(counts) - counts)[text]
-    ranks = np.zeros(ordered.size, dtype=np.int64)
-    ranks[node] = rank
-    begins = np.where(differs, np.arange(most)[:, None], 0)
-    np.maximum.accumulate(begins, axis=1, out=begins)
-    parent = (text * most + begins.ravel()[node - (depths > 0)]) * length + depths - 1
-    tokens = np.zeros((texts, most * length), dtype=np.int64)
+        live &= (masses > _SCALE) | (shallower < enough)[np.cumsum(first) - 1]
+    row, depths = np.nonzero(live)
+    span = np.int64(rows + 2) * _SCALE  # one number for text, weight and depth
+    keys = ((texts[row] + 1) * span - masses[row, depths]) * length + depths
+    by_weight = np.argsort(keys, kind="stable")
+    row, depths = row[by_weight], depths[by_weight]
+    text = texts[row]
+    counts = np.bincount(text, minlength=count)
+    rank = np.arange(len(row)) - (np.cumsum(counts) - counts)[text]
+    ranks = np.zeros(ordered.shape, dtype=np.int64)
+    ranks[row, depths] = rank
+    begins = np.where(differs, np.arange(rows)[:, None], 0)
+    np.maximum.accumulate(begins, axis=0, out=begins)
+    above = np.maximum(depths - 1, 0)
+    tokens = np.zeros((count, int(counts.max(initial=0))), dtype=np.int64)
     parents = np.full_like(tokens, ROOT)
-    slots = text * (most * length) + rank
-    tokens.ravel()[slots] = ordered.ravel()[node]
-    parents.ravel()[slots] = np.where(depths > 0, ranks[parent], ROOT)
+    tokens[text, rank] = ordered[row, depths]
+    parents[text, rank] = np.where(depths > 0, ranks[begins[row, above], above], ROOT)
     return tokens, parents, counts
 
 
-def _sorted(continuations: Tokens, weights: Weights | None) -> tuple[Tokens, Weights | None]:
-    """Continuations of each text in the order of their tokens, so that equal beginnings meet."""
-    texts, most, length = continuations.shape
-    flat = continuations.reshape(-1, length)
-    keys = [flat[:, column] + 1 for column in range(length)]
+def _order(continuations: Tokens, texts: Tokens) -> Tokens:
+    """Text by text, in the order of their tokens, so that equal beginnings meet."""
+    length = continuations.shape[1]
+    keys = [continuations[:, column] + 1 for column in range(length)]
     pairs = [one << 32 | two for one, two in zip(keys[::2], keys[1::2], strict=False)]
     pairs += keys[-1:] if length % 2 else []
-    order = np.lexsort((*reversed(pairs), np.repeat(np.arange(texts), most)))
-    if weights is not None:
-        weights = weights.reshape(-1)[order].reshape(texts, most)
-    return flat[order].reshape(continuations.shape), weights
+    found: Tokens = np.lexsort((*reversed(pairs), texts))
+    return found
 
 
 def _masses(differs: NDArray[np.bool_], weights: Weights | None) -> Tokens:
-    """`[R, M, L]`: what the continuations from each place to the next other beginning weigh.
-
-    In parts of `_SCALE`.
-    """
-    texts, most, length = differs.shape
-    following = np.full((texts, most, length), most)
-    starts = np.where(differs[:, 1:], np.arange(1, most)[:, None], most)
-    following[:, :-1] = np.minimum.accumulate(starts[:, ::-1], axis=1)[:, ::-1]
+    """`[N, L]`: what continuations weigh up to the next other beginning, in parts of `_SCALE`."""
+    rows = len(differs)
+    following = np.full(differs.shape, rows)
+    starts = np.where(differs[1:], np.arange(1, rows)[:, None], rows)
+    following[:-1] = np.minimum.accumulate(starts[::-1], axis=0)[::-1]
     if weights is None:
-        return (following - np.arange(most)[:, None]) * _SCALE
-    total = np.zeros((texts, most + 1))
-    np.cumsum(weights, axis=1, out=total[:, 1:])
-    upto = np.take_along_axis(total, following.reshape(texts, -1), 1).reshape(differs.shape)
-    return np.rint((upto - total[:, :-1, None]) * _SCALE).astype(np.int64)
+        counts: Tokens = (following - np.arange(rows)[:, None]) * _SCALE
+        return counts
+    total = np.concatenate([[0.0], np.cumsum(weights)])
+    found: Tokens = np.rint((total[following] - total[:-1, None]) * _SCALE).astype(np.int64)
+    return found
 
 
 def _apart(tokens: Tokens, parents: Tokens, counts: Tokens, wanted: Wanted) -> Found:
@@ -120,6 +126,8 @@ def _apart(tokens: Tokens, parents: Tokens, counts: Tokens, wanted: Wanted) -> F
     found = Found.nothing(len(tokens), wanted)
     rows = np.arange(len(tokens))
     above = np.where(np.arange(tokens.shape[1]) < counts[:, None], parents, _NOWHERE)
+    if not tokens.shape[1]:
+        return found
     begins = above == ROOT
     for child in range(wanted.children):
         going = begins.any(1)

@@ -120,22 +120,20 @@ class Datastore(Source):
         """The continuations of the places whose context is most like each text's end."""
         reach = min(wanted.longest, self.order)
         queries = self._queries(texts, lengths, reach)
-        rows = np.arange(len(texts))[:, None]
         most = wanted.children if wanted.nodes is not None else max(16, wanted.children)
         places, alike = self._beside(queries, most, reach)
         alike = np.minimum(alike, np.minimum(lengths, reach)[:, None])
         best = alike.max(1, keepdims=True, initial=0)
         fits = (alike == best) & (best >= wanted.shortest)
-        if fits.shape[1] > most:
-            chosen = np.argsort(~fits, axis=1, kind="stable")[:, :most]
-            places, fits = places[rows, chosen], fits[rows, chosen]
-        following = places[:, :, None] + np.arange(wanted.length)
-        inside = following < len(self._tokens)
+        fits &= np.cumsum(fits, axis=1) <= most
+        texts_found, columns = np.nonzero(fits)
+        following = places[texts_found, columns][:, None] + np.arange(wanted.length)
         tokens = self._tokens.take(following, mode="clip").astype(np.int64)
-        none = ~inside | (tokens == self.packing.vocabulary) | ~fits[:, :, None]
+        none = (following >= len(self._tokens)) | (tokens == self.packing.vocabulary)
         for step in range(1, wanted.length):
-            none[:, :, step] |= none[:, :, step - 1]
-        return continuation_trees(np.where(none, NO_TOKEN, tokens), wanted)
+            none[:, step] |= none[:, step - 1]
+        tokens[none] = NO_TOKEN
+        return continuation_trees(tokens, texts_found, len(texts), wanted)
 
     def _queries(self, texts: Tokens, lengths: Tokens, reach: int) -> Tokens:
         """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""

@@ -42,17 +42,22 @@ class Log(Source):
         """What followed the newest occurrences of the longest match."""
         log = self._all()
         most = _OCCURRENCES if wanted.nodes is None else wanted.children
-        continuations = np.full((len(texts), most, wanted.length), NO_TOKEN, dtype=np.int64)
-        weights = np.zeros((len(texts), most))
         newer = 1.0 + np.arange(most) / (most * (most + 1.0))  # less than one occurrence in all
+        followed, rows, weights = [], [], []
         for row, length in enumerate(lengths.tolist()):
             suffix = texts[row, max(0, length - wanted.longest) : length]
             ends = _occurrences(log, suffix, wanted.shortest)[-most:]
-            if len(ends):
-                places = ends[:, None] + np.arange(wanted.length)
-                continuations[row, : len(ends)] = log[np.minimum(places, len(log) - 1)]
-                weights[row, : len(ends)] = newer[most - len(ends) :]
-        return continuation_trees(cut_at_ends(continuations), wanted, weights)
+            places = ends[:, None] + np.arange(wanted.length)
+            followed.append(log[np.minimum(places, len(log) - 1)].astype(np.int64))
+            rows.append(np.full(len(ends), row))
+            weights.append(newer[most - len(ends) :])
+        return continuation_trees(
+            cut_at_ends(np.concatenate(followed)),
+            np.concatenate(rows),
+            len(texts),
+            wanted,
+            np.concatenate(weights),
+        )
 
     def learn_text(self, key: int, text: Tokens, last: int) -> None:
         """Keep what is new of a text, and of the whole log its newest tokens."""

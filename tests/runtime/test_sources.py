@@ -121,12 +121,12 @@ def test_a_log_merges_what_followed_and_ends_where_texts_end() -> None:
 def test_merged_trees_hold_the_commonest_beginnings(
     texts: list[list[int]], length: int, nodes: st.DataObject
 ) -> None:
-    followed = np.full((1, len(texts), length), -1)
+    followed = np.full((len(texts), length), -1)
     for row, text in enumerate(texts):
-        followed[0, row, : len(text[:length])] = text[:length]
+        followed[row, : len(text[:length])] = text[:length]
     most = nodes.draw(st.integers(1, len(texts) * length))
     wanted = Wanted(children=len(texts), length=length, nodes=most)
-    found = continuation_trees(followed, wanted)
+    found = continuation_trees(followed, np.zeros(len(texts), np.int64), 1, wanted)
     counts = Counter(
         tuple(text[: depth + 1]) for text in texts for depth in range(min(length, len(text)))
     )
@@ -134,7 +134,12 @@ def test_merged_trees_hold_the_commonest_beginnings(
     assert len(set(paths)) == len(paths) == min(most, len(counts))
     kept = sorted((counts[path] for path in paths), reverse=True)
     assert kept == sorted(counts.values(), reverse=True)[: len(kept)]
-    fewer = continuation_trees(followed, Wanted(1, 1, len(texts), length, max(1, most // 2)))
+    fewer = continuation_trees(
+        followed,
+        np.zeros(len(texts), np.int64),
+        1,
+        Wanted(1, 1, len(texts), length, max(1, most // 2)),
+    )
     assert paths_of(fewer) == paths[: max(1, most // 2)]
 
 
