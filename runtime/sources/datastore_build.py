@@ -92,7 +92,8 @@ def _shard(
     if not all(path.is_file() for path in files):
         tokens = _joined(piece(), packing)
         keys, places = _sorted(tokens, packing, keep, common)
-        for path, values in zip(files, (tokens, keys, places), strict=True):
+        made: list[NDArray[Any]] = [tokens, keys, places]
+        for path, values in zip(files, made, strict=True):
             _write(path, [values])
     sizes = (packing.dtype.itemsize, 8)
     count, kept = (path.stat().st_size // size for path, size in zip(files, sizes, strict=False))
