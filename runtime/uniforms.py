@@ -7,8 +7,9 @@ counter, so nothing is remembered and nothing can drift between batches, buckets
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import torch
@@ -57,6 +58,11 @@ def position_uniforms(
     places = range(offset, offset + count)
     columns = [uniforms(seeds, stream, [n + i for n in text_lengths], 0, 1) for i in places]
     return torch.cat(columns, 1)
+
+
+def numbers_of(key: Literal["round", "position"]) -> Callable[..., Tensor]:
+    """`uniforms`, or `position_uniforms`: how a stream of this key is read."""
+    return position_uniforms if key == "position" else uniforms
 
 
 def _mix(value: np.ndarray) -> np.ndarray:

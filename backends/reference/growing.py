@@ -72,7 +72,7 @@ def grow(
         grown,
         laws=laws if tree.laws is None else torch.cat([tree.laws, laws], 1),
         law_index=(*tree.law_index, *index),
-        distinct=op.how != "draw",
+        distinct=op.how != "draw" if max(counts) > 1 else tree.distinct,
     )
 
 

@@ -39,7 +39,7 @@ from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import sources_of_batch
-from specplan.runtime.uniforms import position_uniforms, uniforms
+from specplan.runtime.uniforms import numbers_of
 
 T = TypeVar("T")
 Scope = dict[Value, Held]
@@ -209,8 +209,7 @@ class ReferenceSession:
     def uniform(self, op: Uniform, scope: Scope) -> None:
         """Numbers of the requests' own streams."""
         offset = op.offset + self.trip * op.count
-        draw = position_uniforms if op.key == "position" else uniforms
-        drawn = draw(self.batch.seeds, op.stream, self.batch.starts, offset, op.count)
+        drawn = numbers_of(op.key)(self.batch.seeds, op.stream, self.batch.starts, offset, op.count)
         scope[op.results[0]] = drawn.to(self.batch.device)
 
     def accept(self, op: Accept, scope: Scope) -> None:

@@ -18,7 +18,7 @@ from specplan.ir.ops import Forward
 from specplan.ir.plan import walk
 from specplan.ir.values import State
 from specplan.runtime.executable import Observer, StepResult
-from specplan.runtime.uniforms import uniforms
+from specplan.runtime.uniforms import numbers_of
 
 Program: TypeAlias = Callable[..., Tensor]
 """A round, compiled or not: from the tensors of its interface to what it tells the host."""
@@ -143,7 +143,7 @@ class StaticSession:
     def _drawn(self, graph: RoundGraph) -> Tensor:
         batch = self.batch
         drawn = [
-            uniforms(batch.seeds, op.stream, batch.lengths, op.offset, op.count)
+            numbers_of(op.key)(batch.seeds, op.stream, batch.lengths, op.offset, op.count)
             for op, _ in graph.inputs.uniforms
         ] or [torch.zeros(batch.size, 1, dtype=torch.float64)]
         return torch.cat(drawn, 1).to(batch.device)
