@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan import api
+from specplan.bundling import write_result
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner import problem_from_dict
 from specplan.result import Result
@@ -44,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = api.optimize(problem_from_dict(data, folder))
     (chain,) = (one for one in found.candidates if one.words == "chain of 4 by draft")
     for name, chosen in (("plain", found.search.plain), ("drafting", chain)):
-        api._write(Result(replace(found.search, chosen=chosen)), folder / name)
+        write_result(Result(replace(found.search, chosen=chosen)), folder / name)
     return folder
 
 
