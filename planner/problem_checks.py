@@ -7,7 +7,6 @@ problem file to the files that it names.
 from __future__ import annotations
 
 import importlib.util
-import pkgutil
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -38,9 +37,11 @@ RESERVED_NAMES = frozenset(OPS) | {
 
 @cache
 def known_backends() -> tuple[str, ...]:
-    """Names of the compile targets, found by their folders and without importing one."""
-    found = {module.name for module in pkgutil.iter_modules(_folders_of_backends()) if module.ispkg}
-    return tuple(sorted(found - {"engines", "kernels"}))
+    """Names of the compile targets, found by what they state and without importing one."""
+    stated = [
+        path for top in _folders_of_backends() for path in Path(top).glob("*/capabilities.py")
+    ]
+    return tuple(sorted(path.parent.name for path in stated))
 
 
 @cache
