@@ -27,8 +27,9 @@ from typing import Any
 from reference_problem import dealt_problem
 
 from specplan import api
-from specplan.backends.inductor.backend import InductorBackend
+from specplan.backends.inductor.backend import InductorBackend, Packages
 from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.session import Program
 from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
@@ -110,8 +111,8 @@ def round_overhead(
 ) -> dict[str, float]:
     """Calls per round and the part of a round that is no forward."""
     counted = CountedCalls()
-    compiled = InductorBackend().compile(plan, bench.models, folder)
-    compiled._compile = counted.around(compiled._compile)  # type: ignore[arg-type]
+    packages = Packages(bench.models, folder)
+    compiled = StaticExecutable(plan, bench.models, counted.around(packages))
     runs: list[Generation] = [generate(compiled, [request_of(p)]) for p in prompts]
     rounds, seconds = sum(r.rounds for r in runs), sum(r.decode_seconds for r in runs)
     inside = other_ops(ReferenceBackend().compile(plan, bench.models), prompts)

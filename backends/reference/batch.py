@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from specplan.backends.reference.caches import CacheUse, TrackUse
+from specplan.ir.plan import CacheState, StateDeclaration, TrackState
+from specplan.runtime.executable import Observer
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
@@ -25,6 +28,7 @@ class Batch:
         starts: tokens of text per row when the round began.
         caches: by the name of the cache state.
         tracks: by the name of the track state.
+        cache_models: what the plan calls the model of each cache.
         sources: by the name of the source state.
     """
 
@@ -32,8 +36,7 @@ class Batch:
         self,
         requests: Sequence[Request],
         models: Mapping[str, CausalModel],
-        caches: Mapping[str, str],
-        tracks: Mapping[str, str],
+        states: Sequence[StateDeclaration],
         sources: Mapping[str, SourceUse],
         speculative: int,
         capacity: int | None,
@@ -53,22 +56,20 @@ class Batch:
         self.text = torch.zeros(self.size, slots + 1, dtype=torch.int64, device=self.device)
         for row, request in enumerate(self.requests):
             self.text[row, : self.lengths[row]] = torch.tensor(request.prompt_tokens)
-        self.caches = {
-            name: CacheUse(
-                models[model], models[model].new_cache(self.size, slots), [0] * self.size
-            )
-            for name, model in caches.items()
-        }
-        self.tracks = {
-            name: TrackUse(
-                torch.zeros(
-                    (self.size, slots + 1, models[model].hidden_size),
-                    dtype=models[model].dtype,
-                    device=self.device,
-                )
-            )
-            for name, model in tracks.items()
-        }
+        self.caches: dict[str, CacheUse] = {}
+        self.tracks: dict[str, TrackUse] = {}
+        self.cache_models: dict[str, str] = {}
+        for state in states:
+            if isinstance(state, CacheState):
+                model = models[state.model]
+                store = model.new_cache(self.size, slots)
+                self.caches[state.name] = CacheUse(model, store, [0] * self.size)
+                self.cache_models[state.name] = state.model
+            elif isinstance(state, TrackState):
+                model = models[state.model]
+                shape = (self.size, slots + 1, model.hidden_size)
+                held = torch.zeros(shape, dtype=model.dtype, device=self.device)
+                self.tracks[state.name] = TrackUse(held)
         self.sources = dict(sources)
 
     @property
@@ -87,6 +88,16 @@ class Batch:
             cache.begin_round()
         for track in self.tracks.values():
             track.held = set()
+
+    def prefill(self, observer: Observer | None) -> None:
+        """Run the prompts, all but the last token, through every model that keeps a cache."""
+        for name, cache in self.caches.items():
+            start = perf_counter()
+            self.catch_up(cache, 1)
+            if observer is not None:
+                seconds = perf_counter() - start
+                longest = max(self.lengths)
+                observer("prefill", self.cache_models[name], self.size, longest, 0, seconds)
 
     def catch_up(self, cache: CacheUse, most_pending: int, chunk: int = 512) -> None:
         """Run text through a model until at most `most_pending` tokens of it are pending.

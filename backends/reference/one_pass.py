@@ -88,6 +88,11 @@ def stretch_of(op: Forward, num_layers: int, tracks: Mapping[str, TrackUse]) -> 
     )
 
 
+def pending_of(op: Forward) -> int:
+    """Most text tokens that a forward may catch up, the root included."""
+    return op.pending if isinstance(op.pending, int) else op.pending[0]
+
+
 def prepare_pass(
     texts: Texts,
     resident: Tensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ from torch import Tensor
 from specplan.backends.reference import choosing, growing, judging, looking
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.forward import run_forward
-from specplan.backends.reference.one_pass import stretch_of
-from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree
+from specplan.backends.reference.one_pass import pending_of, stretch_of
+from specplan.backends.reference.values import Held, Path, Rows, Tree, held_as, nodes_as
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -31,8 +31,7 @@ from specplan.ir.ops import (
     Uniform,
     Update,
 )
-from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
-from specplan.ir.types import ROOT
+from specplan.ir.plan import Plan, walk_plan
 from specplan.ir.values import State, Value
 from specplan.runtime.executable import Observer, StepResult, forward_variant
 from specplan.runtime.models import CausalModel
@@ -41,7 +40,6 @@ from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import sources_of_batch
 from specplan.runtime.uniforms import numbers_of
 
-T = TypeVar("T")
 Scope = dict[Value, Held]
 
 
@@ -67,17 +65,10 @@ class ReferenceSession:
         speculative: int,
         capacity: int | None,
     ) -> None:
-        caches: dict[str, str] = {
-            state.name: state.model for state in plan.states if isinstance(state, CacheState)
-        }
-        tracks: dict[str, str] = {
-            state.name: state.model for state in plan.states if isinstance(state, TrackState)
-        }
         self.plan = plan
-        self.cache_models = caches
         self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
         sources = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
-        self.batch = Batch(requests, models, caches, tracks, sources, speculative, capacity)
+        self.batch = Batch(requests, models, plan.states, sources, speculative, capacity)
         self.emitted: Path | None = None
         self.trip = 0
         self.observer: Observer | None = None
@@ -110,13 +101,7 @@ class ReferenceSession:
     @torch.inference_mode()
     def prefill(self, observer: Observer | None = None) -> None:
         """Run the prompts, all but the last token, through every model that keeps a cache."""
-        for name, cache in self.batch.caches.items():
-            start = perf_counter()
-            self.batch.catch_up(cache, 1)
-            if observer is not None:
-                seconds = perf_counter() - start
-                model, longest = self.cache_models[name], max(self.lengths)
-                observer("prefill", model, self.batch.size, longest, 0, seconds)
+        self.batch.prefill(observer)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
@@ -160,29 +145,29 @@ class ReferenceSession:
 
     def grow(self, op: Grow, scope: Scope) -> None:
         """Children below nodes."""
-        tree = _get(scope, op.tree, Tree)
-        by = None if op.by is None else _get(scope, op.by, Tensor)
-        at, rows = _nodes(scope, op.at), _get(scope, op.rows, Rows)
+        tree = held_as(scope, op.tree, Tree)
+        by = None if op.by is None else held_as(scope, op.by, Tensor)
+        at, rows = nodes_as(scope, op.at), held_as(scope, op.rows, Rows)
         grown = growing.grow(self.batch.settings, op, tree, at, rows, by, scored=self.scored)
         self.observed = Observed(variant=op.how, width=grown.size - tree.size)
         scope[op.results[0]] = grown
 
     def lookup(self, op: Lookup, scope: Scope) -> None:
         """Continuations found in the text itself or in a source."""
-        tree = _get(scope, op.tree, Tree)
-        grown = looking.lookup(self.batch, op, tree, _nodes(scope, op.at))
+        tree = held_as(scope, op.tree, Tree)
+        grown = looking.lookup(self.batch, op, tree, nodes_as(scope, op.at))
         self.observed = Observed(looking.kind(self.batch, op.source), width=grown.size - tree.size)
         scope[op.results[0]] = grown
 
     def update(self, op: Update, scope: Scope) -> None:
         """Teach a source."""
         self.observed = Observed(looking.kind(self.batch, op.source))
-        rows = None if op.rows is None else _get(scope, op.rows, Rows)
-        looking.update(self.batch, op, _get(scope, op.tree, Tree), rows)
+        rows = None if op.rows is None else held_as(scope, op.rows, Rows)
+        looking.update(self.batch, op, held_as(scope, op.tree, Tree), rows)
 
     def pick(self, op: Pick, scope: Scope) -> None:
         """Some nodes of a tree."""
-        tree = _get(scope, op.tree, Tree)
+        tree = held_as(scope, op.tree, Tree)
         if op.best is not None:
             among = tree.size if op.of == "all" else len(tree.newest)
             self.observed = Observed(variant="best", width=among)
@@ -190,16 +175,16 @@ class ReferenceSession:
 
     def prune(self, op: Prune, scope: Scope) -> None:
         """The nodes that were chosen, and their ancestors."""
-        pruned = choosing.prune(_get(scope, op.tree, Tree), _nodes(scope, op.to))
+        pruned = choosing.prune(held_as(scope, op.tree, Tree), nodes_as(scope, op.to))
         self.observed = Observed(width=max(1, pruned.size))
         scope[op.results[0]] = pruned
 
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes."""
-        pending = op.pending if isinstance(op.pending, int) else op.pending[0]
+        pending = pending_of(op)
         cache = self.batch.caches[op.cache or State("")]
         stretch = stretch_of(op, cache.num_layers, self.batch.tracks)
-        rows, call = run_forward(self.batch, cache, _nodes(scope, op.nodes[0]), pending, stretch)
+        rows, call = run_forward(self.batch, cache, nodes_as(scope, op.nodes[0]), pending, stretch)
         span = stretch.layers if op.layers else None
         variant = forward_variant(span, stretch.logits, stretch.skips.words)
         self.observed = Observed(variant, op.model, call.tokens.shape[1], call.mask.shape[2])
@@ -214,20 +199,20 @@ class ReferenceSession:
 
     def accept(self, op: Accept, scope: Scope) -> None:
         """Judge a tree."""
-        tree = _get(scope, op.tree, Tree)
-        rows = _get(scope, op.target or Value(""), Rows)
-        by = None if op.by is None else _get(scope, op.by, Tensor)
+        tree = held_as(scope, op.tree, Tree)
+        rows = held_as(scope, op.target or Value(""), Rows)
+        by = None if op.by is None else held_as(scope, op.by, Tensor)
         self.observed = Observed(variant=op.rule.name, width=tree.size)
         scope[op.results[0]] = judging.accept(self.batch, op, tree, rows, by)
 
     def emit(self, op: Emit, scope: Scope) -> None:
         """Append to the text."""
-        self.emitted = judging.emit(self.batch, _get(scope, op.path, Path))
+        self.emitted = judging.emit(self.batch, held_as(scope, op.path, Path))
         scope[op.results[0]] = self.emitted
 
     def commit(self, op: Commit, scope: Scope) -> None:
         """Keep what was emitted."""
-        path = _get(scope, op.path, Path)
+        path = held_as(scope, op.path, Path)
         self.observed = Observed(variant="chain" if path.chain else "tree")
         if op.state in self.batch.tracks:
             judging.commit_track(self.batch, self.batch.tracks[op.state], path)
@@ -270,18 +255,3 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Repeat: ReferenceSession.repeat,
     Segment: ReferenceSession.segment,
 }
-
-
-def _get(scope: Scope, name: Value, kind: type[T]) -> T:
-    held = scope[name]
-    if not isinstance(held, kind):
-        raise AssertionError(f"%{name} is no {kind.__name__}; the verifier checks this")
-    return held
-
-
-def _nodes(scope: Scope, name: Value) -> Nodes:
-    """Nodes, or a tree taken as all its nodes with the root."""
-    held = scope[name]
-    if isinstance(held, Tree):
-        return Nodes(held, (ROOT, *range(held.size)))
-    return _get(scope, name, Nodes)

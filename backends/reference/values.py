@@ -7,12 +7,17 @@ request is a tensor with one row per request.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from specplan.ir.types import ROOT
+from specplan.ir.values import Value
+
+T = TypeVar("T")
 
 Indices = tuple[int, ...] | Tensor
 """Nodes, the same for all requests, or int64 `[B, W]`."""
@@ -182,3 +187,19 @@ def per_request(nodes: Indices, like: Tensor) -> Tensor:
     if isinstance(nodes, Tensor):
         return nodes
     return torch.tensor(nodes, dtype=torch.int64, device=like.device).expand(like.shape[0], -1)
+
+
+def held_as(scope: Mapping[Value, object], name: Value, kind: type[T]) -> T:
+    """What a name holds, which the verifier knows to be of this kind."""
+    held = scope[name]
+    if not isinstance(held, kind):
+        raise AssertionError(f"%{name} is no {kind.__name__}; the verifier checks this")
+    return held
+
+
+def nodes_as(scope: Mapping[Value, object], name: Value) -> Nodes:
+    """Nodes, or a tree taken as all its nodes with the root."""
+    held = scope[name]
+    if isinstance(held, Tree):
+        return Nodes(held, (ROOT, *range(held.size)))
+    return held_as(scope, name, Nodes)

@@ -13,7 +13,7 @@ from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession
 from specplan.cost_models.memory import speculative_slots
-from specplan.ir.plan import CacheState, Plan, TrackState
+from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
@@ -64,10 +64,7 @@ class StaticExecutable:
         bucket = bucket_for(len(requests), max(capacity or 0, needed), self.buckets)
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        states = self.plan.states
-        caches: dict[str, str] = {s.name: s.model for s in states if isinstance(s, CacheState)}
-        tracks: dict[str, str] = {s.name: s.model for s in states if isinstance(s, TrackState)}
-        batch = Batch(filled, self.models, caches, tracks, {}, self.speculative, bucket.text)
+        batch = Batch(filled, self.models, self.plan.states, {}, self.speculative, bucket.text)
         return StaticSession(batch, len(requests), self, bucket)
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from specplan.backends.reference import choosing, growing
 from specplan.backends.reference.caches import TrackUse
 from specplan.backends.reference.columns import rows_of
-from specplan.backends.reference.one_pass import Texts, prepare_pass, stretch_of
+from specplan.backends.reference.one_pass import Texts, pending_of, prepare_pass, stretch_of
 from specplan.backends.reference.slots import NodeSlots
-from specplan.backends.reference.values import Nodes, Rows, Tree
+from specplan.backends.reference.values import Nodes, Rows, Tree, held_as, nodes_as
 from specplan.backends.static import judging
 from specplan.backends.static.buckets import Sampling
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors, packed
@@ -34,7 +34,6 @@ from specplan.ir.ops import (
     Uniform,
 )
 from specplan.ir.plan import Plan, Round, walk_plan
-from specplan.ir.types import ROOT
 from specplan.ir.values import State, Value
 from specplan.runtime.models import CausalModel
 from specplan.runtime.sampling import SamplingSettings
@@ -124,33 +123,33 @@ class _Run:
 
     def grow(self, op: Grow, scope: Scope) -> None:
         """Children below nodes."""
-        by = None if op.by is None else scope[op.by]
-        scope[op.results[0]] = growing.grow(
-            self.settings, op, _tree(scope, op.tree), _nodes(scope, op.at), _rows(scope, op.rows),
-            by if isinstance(by, Tensor) else None, scored=self.graph.scored,
-        )  # fmt: skip
+        tree = held_as(scope, op.tree, Tree)
+        by = None if op.by is None else held_as(scope, op.by, Tensor)
+        at, rows = nodes_as(scope, op.at), held_as(scope, op.rows, Rows)
+        grown = growing.grow(self.settings, op, tree, at, rows, by, scored=self.graph.scored)
+        scope[op.results[0]] = grown
 
     def lookup(self, op: Lookup, scope: Scope) -> None:
         """Continuations of the text that the host has found."""
         index, first = self.lookups[id(op)]
         found = self.given.found[:, first : first + op.length]
         counts = self.given.found_counts[:, index]
-        scope[op.results[0]] = looked_up(_tree(scope, op.tree), found, counts)
+        scope[op.results[0]] = looked_up(held_as(scope, op.tree, Tree), found, counts)
 
     def pick(self, op: Pick, scope: Scope) -> None:
         """Some nodes of a tree."""
-        scope[op.results[0]] = choosing.pick(op, _tree(scope, op.tree))
+        scope[op.results[0]] = choosing.pick(op, held_as(scope, op.tree, Tree))
 
     def prune(self, op: Prune, scope: Scope) -> None:
         """The nodes that were chosen, and their ancestors."""
-        scope[op.results[0]] = choosing.prune(_tree(scope, op.tree), _nodes(scope, op.to))
+        scope[op.results[0]] = choosing.prune(held_as(scope, op.tree, Tree), nodes_as(scope, op.to))
 
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes, and on as much text as may be pending."""
         name = op.cache or State("")
         cached, store = self.caches[name], self.given.stores[name]
         stretch = stretch_of(op, cached.num_layers, self.tracks)
-        nodes, model = _nodes(scope, op.nodes[0]), self.graph.models[op.model]
+        nodes, model = nodes_as(scope, op.nodes[0]), self.graph.models[op.model]
         with_root = nodes.holds_root or stretch.layers not in cached.passes(stretch.scratch)
         call = prepare_pass(
             Texts(self.given.text, self.given.lengths),
@@ -182,20 +181,19 @@ class _Run:
 
     def accept(self, op: Accept, scope: Scope) -> None:
         """Judge a tree."""
-        by = None if op.by is None else scope[op.by]
-        scope[op.results[0]] = judging.accept(
-            self.settings, op, _tree(scope, op.tree), _rows(scope, op.target or Value("")),
-            by if isinstance(by, Tensor) else None,
-        )  # fmt: skip
+        tree = held_as(scope, op.tree, Tree)
+        by = None if op.by is None else held_as(scope, op.by, Tensor)
+        rows = held_as(scope, op.target or Value(""), Rows)
+        scope[op.results[0]] = judging.accept(self.settings, op, tree, rows, by)
 
     def emit(self, op: Emit, scope: Scope) -> None:
         """Append to the texts."""
-        self.emitted, self.done = judging.emit(self.given, _path(scope, op.path))
+        self.emitted, self.done = judging.emit(self.given, held_as(scope, op.path, Path))
         scope[op.results[0]] = self.emitted
 
     def commit(self, op: Commit, scope: Scope) -> None:
         """Keep what was emitted."""
-        path, name = _path(scope, op.path), op.state
+        path, name = held_as(scope, op.path, Path), op.state
         if name in self.tracks:
             judging.commit_track(self.tracks[name], self.given.lengths, path)
         else:
@@ -211,11 +209,6 @@ class _Run:
         scope.update(zip(op.results, yielded, strict=True))
 
 
-def pending_of(op: Forward) -> int:
-    """Most text tokens that a forward may catch up, the root included."""
-    return op.pending if isinstance(op.pending, int) else op.pending[0]
-
-
 _OPS: dict[type, Callable[[_Run, Any, Scope], None]] = {
     Root: _Run.root,
     Grow: _Run.grow,
@@ -229,30 +222,3 @@ _OPS: dict[type, Callable[[_Run, Any, Scope], None]] = {
     Commit: _Run.commit,
     Segment: _Run.segment,
 }
-
-
-def _tree(scope: Scope, name: Value) -> Tree:
-    held = scope[name]
-    assert isinstance(held, Tree), "the verifier checks this"
-    return held
-
-
-def _rows(scope: Scope, name: Value) -> Rows:
-    held = scope[name]
-    assert isinstance(held, Rows), "the verifier checks this"
-    return held
-
-
-def _path(scope: Scope, name: Value) -> Path:
-    held = scope[name]
-    assert isinstance(held, Path), "the verifier checks this"
-    return held
-
-
-def _nodes(scope: Scope, name: Value) -> Nodes:
-    """Nodes, or a tree taken as all its nodes with the root."""
-    held = scope[name]
-    if isinstance(held, Tree):
-        return Nodes(held, (ROOT, *range(held.size)))
-    assert isinstance(held, Nodes), "the verifier checks this"
-    return held

@@ -140,16 +140,6 @@ class HostInputs:
                 found += op.length
         return cls(tuple(uniforms), tuple(lookups))
 
-    @property
-    def drawn(self) -> int:
-        """Columns of `uniforms`; one at least, as no tensor is empty."""
-        return max(1, sum(op.count for op, _ in self.uniforms))
-
-    @property
-    def found(self) -> int:
-        """Columns of `found`, one at least."""
-        return max(1, sum(op.length for op, _ in self.lookups))
-
 
 def packed(tokens: Tensor, counts: Tensor, done: Tensor, resident: Mapping[str, Tensor]) -> Tensor:
     """What a round tells the host, int64 `[B, W + 2 + caches]`."""

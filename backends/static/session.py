@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
+from specplan.backends.reference.one_pass import pending_of
 from specplan.backends.static.buckets import Bucket, Sampling
-from specplan.backends.static.graph import RoundGraph, pending_of
+from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.lookups import search
 from specplan.ir.ops import Forward
@@ -57,7 +58,6 @@ class StaticSession:
         self.programs = programs
         self.bucket = bucket
         self.sampling = Sampling.of(batch.settings)
-        self.calls = 0
         self._stops = _padded(batch, [sorted(stop) for stop in batch.stops])
         self._limits = self._numbers(batch.limits)
 
@@ -83,12 +83,7 @@ class StaticSession:
     @torch.inference_mode()
     def prefill(self, observer: Observer | None = None) -> None:
         """Run the prompts, all but the last token, through every model that keeps a cache."""
-        for cache in self.batch.caches.values():
-            start = perf_counter()
-            self.batch.catch_up(cache, 1)
-            if observer is not None:
-                seconds, longest = perf_counter() - start, max(self.lengths)
-                observer("prefill", cache.model.name, self.batch.size, longest, 0, seconds)
+        self.batch.prefill(observer)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
@@ -99,7 +94,6 @@ class StaticSession:
         self._catch_up(graph)
         tensors = self._tensors(graph, used).flat()
         told = self.programs.program(graph, self.bucket, tensors)(*tensors)
-        self.calls += 1
         result = self._take(told.tolist())
         if observer is not None:
             seconds = perf_counter() - start

@@ -52,9 +52,9 @@ def compile_bundle(
 def _batches(bundle: Bundle) -> list[int]:
     """Batch sizes of the workload, evenly thinned out where there are many."""
     sizes = sorted(set(bundle.problem["workload"]["batch_sizes"]))
-    step = max(len(sizes) - 1, 1) / max(MOST_SHAPES - 1, 1)
     if len(sizes) <= MOST_SHAPES:
         return sizes
+    step = (len(sizes) - 1) / (MOST_SHAPES - 1)
     return sorted({sizes[round(index * step)] for index in range(MOST_SHAPES)})
 
 
