@@ -18,13 +18,13 @@ import argparse
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 from reference_problem import dealt_problem
+from regret import Contender
 
 from specplan import api
 from specplan.backends.inductor.backend import InductorBackend, Packages
@@ -33,7 +33,7 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.session import Program
 from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
-from specplan.measure.contenders import Timer, executable_timer, stock_timer
+from specplan.measure.contenders import executable_timer, stock_timer
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.probes import plain_plan
 from specplan.measure.stock import stock_runners
@@ -47,22 +47,9 @@ OUTPUT_TOKENS = 64
 PLAIN, CHOSEN = "autoregressive", "chosen"
 
 
-@dataclass
-class Contender:
-    """A way to decode, and its seconds per token, turn by turn."""
-
-    run: Timer
-    spent: list[float] = field(default_factory=list)
-
-    def turn(self, prompts: Sequence[TokenPrompt]) -> None:
-        """Run one batch of prompts."""
-        outcome = self.run(prompts)
-        self.spent.append(outcome.seconds / sum(map(len, outcome.outputs)))
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Median over turns."""
-        return 1.0 / median(self.spent)
+def speed(contender: Contender) -> float:
+    """Tokens per second, the median over turns."""
+    return 1.0 / median(contender.spent)
 
 
 class CountedCalls:
@@ -130,9 +117,10 @@ def contenders(bench: Workbench, plans: dict[str, Plan], work: Path) -> dict[str
             ("reference", ReferenceBackend().compile(plan, bench.models)),
             ("inductor", InductorBackend().compile(plan, bench.models, work / "compiled" / name)),
         ):
-            found[f"{name}, {backend}"] = Contender(executable_timer(bench, executable))
+            words = f"{name}, {backend}"
+            found[words] = Contender(words, executable_timer(bench, executable))
     for name, runner in stock_runners(bench, 1).items():
-        found[name] = Contender(stock_timer(runner))
+        found[name] = Contender(name, stock_timer(runner))
     return found
 
 
@@ -150,7 +138,7 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
     for turn in range(turns):
         for contender in draws.sample(list(found.values()), len(found)):
             contender.turn([prompts[turn % len(prompts)]])
-    speeds = {name: contender.tokens_per_second for name, contender in found.items()}
+    speeds = {name: speed(contender) for name, contender in found.items()}
     ratios = paired(found)
     overhead = round_overhead(bench, plans[CHOSEN], work / "compiled" / CHOSEN, prompts[:8])
     return {
@@ -170,7 +158,7 @@ def paired(found: dict[str, Contender]) -> dict[str, float]:
     def best(start: str) -> Contender:
         return max(
             (c for name, c in found.items() if name.startswith(start)),
-            key=lambda contender: contender.tokens_per_second,
+            key=speed,
         )
 
     stock, ours = "transformers.generate", best(CHOSEN)

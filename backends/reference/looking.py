@@ -28,7 +28,7 @@ def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes) -> Tree:
     """
     assert isinstance(at.indices, tuple)
     counts = op.children if isinstance(op.children, tuple) else (op.children,) * len(at.indices)
-    wanted = _wanted(op, max(counts))
+    wanted = wanted_of(op, max(counts))
     if op.source == TEXT_STATE:
         found = _in_text(batch, wanted)
     else:
@@ -70,7 +70,22 @@ def close(batch: Batch) -> None:
     batch.sources.clear()
 
 
-def _wanted(op: Lookup, children: int) -> Wanted:
+def continued(text: Tensor, lengths: Tensor, wanted: Wanted) -> tuple[Tokens, Tokens]:
+    """What followed the last tokens of texts `[B, S]` of `lengths` `[B]` earlier in them.
+
+    Returns:
+        Tokens `[B, length]`, and how many of them were found `[B]`.
+    """
+    return lookup_batch(
+        text.cpu().numpy(),
+        lengths.cpu().numpy(),
+        shortest=wanted.shortest,
+        longest=wanted.longest,
+        length=wanted.length,
+    )
+
+
+def wanted_of(op: Lookup, children: int) -> Wanted:
     """What the op asks for; continuations that need no merging stand side by side."""
     match = op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
     merged = op.nodes is not None and op.nodes < children * op.length
@@ -79,13 +94,7 @@ def _wanted(op: Lookup, children: int) -> Wanted:
 
 def _in_text(batch: Batch, wanted: Wanted) -> Found:
     """The continuation of each text in itself."""
-    tokens, counts = lookup_batch(
-        batch.text.cpu().numpy(),
-        batch.length_tensor().cpu().numpy(),
-        shortest=wanted.shortest,
-        longest=wanted.longest,
-        length=wanted.length,
-    )
+    tokens, counts = continued(batch.text, batch.length_tensor(), wanted)
     live = np.arange(wanted.length) < counts[:, None]
     return Found(tokens, Found.nothing(batch.size, wanted).parents, live)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from specplan.backends.reference.looking import continued, wanted_of
 from specplan.backends.reference.values import Tree
 from specplan.ir.ops import Lookup
 from specplan.ir.types import ROOT
-from specplan.runtime.sources.ngram import lookup_batch
 
 
 def search(op: Lookup, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,14 +24,7 @@ def search(op: Lookup, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Tokens `[B, length]` and how many of them were found `[B]`, on the device of the text.
     """
-    shortest, longest = (op.match[0], op.match[-1]) if op.match else (1, 3)
-    tokens, counts = lookup_batch(
-        text.cpu().numpy(),
-        lengths.cpu().numpy(),
-        shortest=shortest,
-        longest=longest,
-        length=op.length,
-    )
+    tokens, counts = continued(text, lengths, wanted_of(op, 1))
     return torch.from_numpy(tokens).to(text.device), torch.from_numpy(counts).to(text.device)
 
 
