@@ -214,23 +214,13 @@ class Pricer:
         return {}
 
     def memory(self, plan: Plan) -> PlanMemory:
-        """Memory is affine in the batch: that of one request and of two tell it for all."""
-
-        def of_prompt(prompt: int) -> tuple[PlanMemory, PlanMemory]:
-            first, text = self.longest or (prompt, prompt + self.output_tokens)
-            one, two = (plan_memory(plan, self.shapes, n, text, first, runtime) for n in (1, 2))
-            return one, two
-
+        """What the plan needs, for all cells at once."""
+        prompt, text = self.longest or (
+            self.prompt_tokens,
+            self.prompt_tokens + self.output_tokens,
+        )
         runtime = runtime_of(self.device)
-
-        one, two = each(self.prompt_tokens, of_prompt)
-        more = self.batch - 1
-        parts = zip(one.parts, two.parts, strict=True)
-        return PlanMemory(tuple(replace(a, bytes=_line(a.bytes, b.bytes, more)) for a, b in parts))
-
-
-def _line(first: Quantity, second: Quantity, steps: Quantity) -> Quantity:
-    return first + (second - first) * steps
+        return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime)
 
 
 def price_plan(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
+from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.round_types import round_types
 from specplan.cost_models.shapes.layers import Attention, GroupedAttention
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device
 from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.workspace import prefill_moment, round_moment
+from specplan.cost_models.workspace import higher, prefill_moment, round_moment
 from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState
@@ -29,10 +31,10 @@ _POSITION_BYTES = 8.0
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """One named part of a plan's memory, bytes."""
+    """One named part of a plan's memory, bytes: a number, or an array [cells]."""
 
     name: str
-    bytes: float
+    bytes: Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class PlanMemory:
     parts: tuple[MemoryPart, ...]
 
     @property
-    def total(self) -> float:
+    def total(self) -> Quantity:
         """Sum of all parts, bytes."""
         return sum(part.bytes for part in self.parts)
 
@@ -94,12 +96,12 @@ def runtime_of(device: Device) -> Runtime:
 def plan_memory(
     plan: Plan,
     shapes: Mapping[str, ModelShape],
-    batch: int,
-    text_tokens: int,
-    prompt_tokens: int | None = None,
+    batch: Quantity,
+    text_tokens: Quantity,
+    prompt_tokens: Quantity | None = None,
     runtime: Runtime = EAGER,
 ) -> PlanMemory:
-    """Memory of a plan, on all devices together.
+    """Memory of a plan, on all devices together; of many loads at once where arrays are given.
 
     Every cache holds the text, the speculative slots of the widest round and one slot for dead
     writes. Workspace is that of the highest moment, of a prefill or a round.
@@ -107,8 +109,8 @@ def plan_memory(
     Args:
         plan: a well-typed plan.
         shapes: by the model's name in the plan.
-        batch: requests.
-        text_tokens: prompt and output of the longest request.
+        batch: requests, a number or an array [cells].
+        text_tokens: prompt and output of the longest request, a number or an array [cells].
         prompt_tokens: longest prompt, for the prefill's workspace; default `text_tokens`.
         runtime: what runs it.
 
@@ -129,7 +131,7 @@ def plan_memory(
         if isinstance(state, CacheState) and (state.view is None or state.budget is not None)
     ]
     for state in caches:
-        kept = slots if state.budget is None else min(slots, state.budget)
+        kept = slots if state.budget is None else minimum(slots, state.budget)
         size = batch * cache_bytes(shapes[state.model], kept, drafted + 1, runtime)
         parts.append(MemoryPart(f"cache @{state.name}", size))
     for track in plan.states:
@@ -141,7 +143,7 @@ def plan_memory(
     parts.append(MemoryPart("positions and texts", numbers))
     moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
     moments += [round_moment(steps, shapes, batch, slots) for steps in rounds]
-    highest = max(moments, key=lambda moment: moment.total)
+    highest = reduce(higher, moments)
     parts.append(MemoryPart("activations", runtime.devices * highest.activations))
     parts.append(MemoryPart("logits and laws", runtime.devices * highest.logits))
     if runtime.graph_bytes:
@@ -153,7 +155,9 @@ def plan_memory(
     return PlanMemory(tuple(parts))
 
 
-def cache_bytes(shape: ModelShape, slots: int, beside: int = 0, runtime: Runtime = EAGER) -> float:
+def cache_bytes(
+    shape: ModelShape, slots: Quantity, beside: int = 0, runtime: Runtime = EAGER
+) -> Quantity:
     """Keys and values of one sequence on all devices together.
 
     Args:
@@ -163,11 +167,11 @@ def cache_bytes(shape: ModelShape, slots: int, beside: int = 0, runtime: Runtime
         runtime: whether layers keep only their window, and how many devices share each layer.
     """
     width = shape.kv_format.bytes_per_element
-    total = 0.0
+    total: Quantity = 0.0
     for attention, layers in shape.kinds(0, shape.num_layers).attentions:
         kept = slots
         if runtime.windowed_caches and attention.reach is not None:
-            kept = min(slots, attention.reach + beside)
+            kept = minimum(slots, attention.reach + beside)
         total += layers * kept * attention.cached_elements * _copies(attention, runtime.devices)
     return total * width
 
@@ -219,7 +223,7 @@ def largest_batch(
 
     def fits(batch: int) -> bool:
         needed = plan_memory(plan, shapes, batch, text_tokens, prompt_tokens, runtime)
-        return needed.total <= memory_bytes
+        return bool(needed.total <= memory_bytes)
 
     return largest(fits)
 

@@ -118,7 +118,7 @@ def _narrower(need: Need) -> Iterator[tuple[str, float, float]]:
     fp8 = number_format("fp8")
 
     def total(shapes: Mapping[str, ModelShape]) -> float:
-        return replace(need, shapes=shapes).memory.total
+        return float(replace(need, shapes=shapes).memory.total)
 
     yield (
         "caches in fp8",

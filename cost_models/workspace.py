@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from specplan.cost_models.cost import Quantity, maximum, minimum
 from specplan.cost_models.demands import forward_nodes
 from specplan.cost_models.shapes.layers import (
     Attention,
@@ -44,35 +47,47 @@ class Moment:
         logits: logits and laws, over the vocabulary.
     """
 
-    activations: float = 0.0
-    logits: float = 0.0
+    activations: Quantity = 0.0
+    logits: Quantity = 0.0
 
     @property
-    def total(self) -> float:
+    def total(self) -> Quantity:
         """Both."""
         return self.activations + self.logits
 
 
-def pass_moment(shape: ModelShape, batch: int, tokens: int, slots: int, rows: int) -> Moment:
+def higher(one: Moment, other: Moment) -> Moment:
+    """The one with more bytes alive, cell by cell; the first where they are equal."""
+    more = other.total > one.total
+    if not isinstance(more, np.ndarray):
+        return other if more else one
+    return Moment(
+        np.where(more, other.activations, one.activations),
+        np.where(more, other.logits, one.logits),
+    )
+
+
+def pass_moment(
+    shape: ModelShape, batch: Quantity, tokens: Quantity, slots: Quantity, rows: int
+) -> Moment:
     """The highest moment of a forward pass.
 
     Args:
         shape: the model.
-        batch: sequences.
-        tokens: query tokens per sequence.
-        slots: cache slots that attention reads.
+        batch: sequences, a number or an array [cells].
+        tokens: query tokens per sequence, a number or an array [cells].
+        slots: cache slots that attention reads, a number or an array [cells].
         rows: rows of logits per sequence.
     """
     sizes, count = _sizes(shape), batch * tokens
-    mask = sizes.mask_of_many if tokens > 1 else sizes.mask_of_one
+    mask = sizes.mask_of_one + (tokens > 1) * (sizes.mask_of_many - sizes.mask_of_one)
     always = count * (sizes.token_bytes + slots * mask)
     within = Moment(always + count * sizes.layer_bytes)
     gathered = batch * rows * shape.embedding_size * sizes.width
     logits = _vocabulary(shape, batch, rows)
     if sizes.width < _FLOAT32:  # computed in the model's dtype, kept in float32
         logits += batch * rows * shape.vocab_size * sizes.width
-    head = Moment(always + gathered, logits)
-    return within if within.total > head.total else head
+    return higher(Moment(always + gathered, logits), within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +126,17 @@ def _sizes(shape: ModelShape) -> _Sizes:
     return found
 
 
-def prefill_moment(shape: ModelShape, batch: int, prompt_tokens: int) -> Moment:
+def prefill_moment(shape: ModelShape, batch: Quantity, prompt_tokens: Quantity) -> Moment:
     """The highest moment of a prompt, all but its last token, in chunks."""
-    tokens = max(prompt_tokens - 1, 1)
-    chunks, rest = divmod(tokens, PREFILL_CHUNK)
-    passes = [(rest, tokens)] if rest else []
-    if chunks:
-        passes.append((PREFILL_CHUNK, chunks * PREFILL_CHUNK))
-    moments = [pass_moment(shape, batch, count, slots, 1) for count, slots in passes]
-    return max(moments, key=lambda moment: moment.total)
+    tokens = maximum(prompt_tokens - 1, 1)
+    rest = tokens % PREFILL_CHUNK
+    left = pass_moment(shape, batch, rest, tokens, 1)
+    whole = pass_moment(shape, batch, minimum(tokens, PREFILL_CHUNK), tokens - rest, 1)
+    return higher(left, whole)
 
 
 def round_moment(
-    steps: Sequence[Step], shapes: Mapping[str, ModelShape], batch: int, slots: int
+    steps: Sequence[Step], shapes: Mapping[str, ModelShape], batch: Quantity, slots: Quantity
 ) -> Moment:
     """The highest moment of a round, what its values hold included.
 
@@ -133,10 +146,13 @@ def round_moment(
     Args:
         steps: of the round, with their static types.
         shapes: by the model's name in the plan.
-        batch: requests.
-        slots: cache slots per request.
+        batch: requests, a number or an array [cells].
+        slots: cache slots per request, a number or an array [cells].
     """
-    highest, held, looped, laws = Moment(), 0.0, 0.0, 0.0
+    highest = Moment()
+    held: Quantity = 0.0
+    looped: Quantity = 0.0
+    laws: Quantity = 0.0
     for step in steps:
         match step.op:
             case Forward():
@@ -171,9 +187,8 @@ def pass_width(step: Step) -> int:
     return max(drafted + (max(pending, 1) if first else 0), 1)
 
 
-def _higher(highest: Moment, passing: Moment, held: float) -> Moment:
-    here = Moment(passing.activations, passing.logits + held)
-    return here if here.total > highest.total else highest
+def _higher(highest: Moment, passing: Moment, held: Quantity) -> Moment:
+    return higher(highest, Moment(passing.activations, passing.logits + held))
 
 
 def _mask_bytes(shape: ModelShape, tokens: int) -> float:
@@ -222,7 +237,7 @@ def _attention_elements(shape: ModelShape, attention: Attention) -> int:
     return hidden + max(rotating, attending)
 
 
-def _vocabulary(shape: ModelShape, batch: int, rows: int) -> float:
+def _vocabulary(shape: ModelShape, batch: Quantity, rows: int) -> Quantity:
     """Rows over the vocabulary, in float32 at least."""
     return batch * rows * shape.vocab_size * max(shape.activation_width, _FLOAT32)
 

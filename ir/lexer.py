@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from specplan.ir.errors import UsageError
 from specplan.ir.values import NAME, WORD
@@ -13,7 +13,6 @@ _TOKEN = re.compile(
     "|".join(
         (
             r"(?P<skip>[ \t\r]+|\#[^\n]*)",
-            r"(?P<newline>\n)",
             rf"(?P<value>%{NAME.pattern})",
             rf"(?P<state>@{NAME.pattern})",
             r'(?P<text>"(?:[^"\\\n]|\\.)*")',
@@ -27,9 +26,8 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One token; `kind` is a group of the pattern, or `end`."""
+class Token(NamedTuple):
+    """One token; `kind` is a group of the pattern, `newline` or `end`."""
 
     kind: str
     text: str
@@ -48,29 +46,36 @@ def tokenize(text: str) -> list[Token]:
     Raises:
         UsageError: at the first character no token starts with.
     """
-    return list(_tokens(text))
-
-
-def _tokens(text: str) -> Iterator[Token]:
-    line, line_start, position, fresh = 1, 0, 0, True
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        column = position - line_start + 1
-        if found is None:
+    tokens: list[Token] = []
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        found, rest = _tokens(line)
+        if rest:
             raise UsageError(
-                f"unexpected character {text[position]!r}",
-                where=f"line {line}, column {column}",
+                f"unexpected character {rest[0]!r}",
+                where=f"line {number}, column {len(line) - len(rest) + 1}",
                 remedy='Names start with % or @, strings stand in "quotes".',
             )
-        kind = str(found.lastgroup)
-        if kind == "newline":
-            if not fresh:
-                yield Token(kind, "\n", line, column)
-            line, line_start, fresh = line + 1, found.end(), True
-        elif kind != "skip":
-            fresh = False
-            yield Token(kind, found.group(), line, column)
-        position = found.end()
-    if not fresh:
-        yield Token("newline", "\n", line, position - line_start + 1)
-    yield Token("end", "", line, 1)
+        if found:
+            tokens += [Token(kind, words, number, column) for kind, words, column in found]
+            tokens.append(Token("newline", "\n", number, len(line) + 1))
+    tokens.append(Token("end", "", len(lines), 1))
+    return tokens
+
+
+@lru_cache(maxsize=4096)
+def _tokens(line: str) -> tuple[tuple[tuple[str, str, int], ...], str]:
+    """Kind, text and column of the tokens of a line, and what is left where none starts.
+
+    Plans that a search writes share most of their lines.
+    """
+    found, position = [], 0
+    while position < len(line):
+        token = _TOKEN.match(line, position)
+        if token is None:
+            break
+        kind = str(token.lastgroup)
+        if kind != "skip":
+            found.append((kind, token.group(), position + 1))
+        position = token.end()
+    return tuple(found), line[position:]

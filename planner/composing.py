@@ -101,7 +101,8 @@ def _may_run(
 ) -> NDArray[np.bool_] | bool:
     if candidate is plain or candidate.estimate is None:
         return candidate is plain
-    return pays(candidate, plain) & (candidate.estimate.memory.total <= facts.memory_bytes)
+    fits = np.asarray(candidate.estimate.memory.total) <= facts.memory_bytes
+    return pays(candidate, plain) & fits
 
 
 def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) -> Candidate:

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.cost import Quantity
 from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, load_device
@@ -128,6 +132,24 @@ class ProblemFacts:
     def shape(self, role: str) -> ModelShape:
         """Shape of a model by its role in plans: `target`, the name of a draft, or a module."""
         return self.shapes[role]
+
+    def pass_seconds(self, role: str, widths: int) -> NDArray[np.float64]:
+        """Seconds of a model's forward passes over 1 to `widths` tokens, [loads, widths].
+
+        Raises:
+            UnpricedError: the device cannot say.
+        """
+        if (role, widths) not in self._pass_seconds:
+            batch, context = np.repeat(np.array(self.loads), widths, axis=0).T
+            tokens: Quantity = np.tile(np.arange(1, widths + 1), len(self.loads))
+            passes = self.device.forward_seconds(self.shape(role), batch, tokens, context)
+            seconds = np.broadcast_to(passes.median, tokens.shape)
+            self._pass_seconds[role, widths] = seconds.reshape(-1, widths)
+        return self._pass_seconds[role, widths]
+
+    @cached_property
+    def _pass_seconds(self) -> dict[tuple[str, int], NDArray[np.float64]]:
+        return {}
 
     @cached_property
     def modules(self) -> dict[str, ModelShape]:

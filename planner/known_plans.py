@@ -1,4 +1,8 @@
-"""Where measured plans are kept, and those that a problem's device may take for its own."""
+"""Where measured plans are kept, and those that a problem's device may take for its own.
+
+Plans that ran here belong to this machine and its software, plans that an engine served to the
+device that the problem names.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +16,45 @@ from specplan.ir.files import sha256_bytes
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured_plans import SCHEMA_VERSION, MeasuredPlans
 
+_NAMED = ("hardware", "backend", "threads", "versions")
 
-def plans_path(facts: ProblemFacts, machine: Provenance) -> Path:
-    """The file for these models, this sampling and task, on this machine and its software."""
+
+def plans_path(facts: ProblemFacts, machine: Provenance | str) -> Path:
+    """The file for these models, this sampling and task.
+
+    Args:
+        facts: the problem.
+        machine: what ran the plans: this machine and its software, or the name of a device.
+    """
     workload = facts.problem.workload
     about = [
         SCHEMA_VERSION,
         {role: [shape.digest, shape.dtype] for role, shape in facts.shapes.items()},
         [workload.task, workload.temperature, workload.top_k, workload.top_p],
         workload.output_tokens,
-        {name: asdict(machine)[name] for name in ("hardware", "backend", "threads", "versions")},
+        machine if isinstance(machine, str) else {name: asdict(machine)[name] for name in _NAMED},
     ]
     name = sha256_bytes(json.dumps(about, sort_keys=True).encode())[:16]
     return facts.problem.profiles / "tuning" / f"{name}.json"
 
 
 def known_plans(facts: ProblemFacts) -> MeasuredPlans:
-    """Plans that were measured on the machine that the device was measured on; else none.
+    """Plans that were measured on the problem's device; none where there are none.
 
     Raises:
         UsageError: the file is broken.
     """
-    if not isinstance(facts.device, MeasuredDevice):
-        return MeasuredPlans()
-    path = plans_path(facts, facts.device.provenance)
+    path = plans_path(facts, _machine(facts))
     return MeasuredPlans.load(path) if path.is_file() else MeasuredPlans()
+
+
+def store_plans(facts: ProblemFacts, plans: MeasuredPlans) -> Path:
+    """Write the plans that were measured on the problem's device, in place of those before."""
+    path = plans_path(facts, _machine(facts))
+    plans.save(path)
+    return path
+
+
+def _machine(facts: ProblemFacts) -> Provenance | str:
+    device = facts.device
+    return device.provenance if isinstance(device, MeasuredDevice) else device.name

@@ -167,22 +167,28 @@ class _Worlds:
         """Its score under each draw, [draws]: seconds per output token, or of a request."""
         whole, times = candidate.estimate, self._of_all_cells(candidate)
         assert whole is not None, "only prices are compared"
-        if isinstance(objective, Load):
-            return serve(objective, whole, times).score
         per_token = times.request / whole.output_tokens
-        found = geometric_mean(per_token)
-        if objective == "throughput":
+        if isinstance(objective, Load):
+            found = serve(objective, whole, times.each(_under_all_draws)).score
+        elif objective == "throughput":
             found = 1.0 / (whole.batch / per_token).mean(axis=1)
-        return found
+        else:
+            found = geometric_mean(per_token)
+        return np.broadcast_to(found, DRAWS)
 
     def per_token(self, candidate: Candidate) -> Floats:
         """Seconds of a request per output token, [draws, cells]."""
         assert candidate.estimate is not None, "only prices are compared"
-        found: Floats = self._of_all_cells(candidate).request / candidate.estimate.output_tokens
-        return found
+        request = self._of_all_cells(candidate).request
+        return _under_all_draws(request / candidate.estimate.output_tokens)
 
     def _of_all_cells(self, candidate: Candidate) -> Times:
-        """In each cell those of the round that runs there, [draws, cells]."""
+        """In each cell those of the round that runs there, [draws, cells].
+
+        One row stands for all draws where none makes a difference.
+        """
+        if not candidate.by_cell:
+            return self._times(candidate)
         shape = DRAWS, sum(len(cells) for _, cells in candidate.parts)
         found = Times(np.empty(shape), np.empty(shape), np.empty(shape))
         for part, cells in candidate.parts:
@@ -192,7 +198,7 @@ class _Worlds:
         return found
 
     def _times(self, part: Candidate) -> Times:
-        """Of one round, in all cells, [draws, cells]."""
+        """Of one round, in all cells, [draws, cells], or one row for all draws."""
         if id(part) in self._priced:
             return self._priced[id(part)]
         estimate = part.estimate
@@ -216,10 +222,10 @@ class _Worlds:
         return found
 
     def _scaled(self, seconds: Seconds, name: str, which: str, shared_error: float) -> Floats:
-        """A time under each draw, [draws, cells] or [draws, 1]; its machine's drift left out."""
+        """A time under each draw, [draws, cells] or one of both; its machine's drift left out."""
         median = np.atleast_1d(np.asarray(seconds.median, dtype=np.float64))
         if self.only is not None and self.only != ("device", name):
-            return np.broadcast_to(median, (DRAWS, len(median)))
+            return median[None, :]
         half = np.asarray((seconds.high - seconds.low) / 2.0)
         relative = half / np.maximum(median, 1e-300)
         spread = np.asarray(beside(relative, shared_error)) / _NORMAL
@@ -229,10 +235,10 @@ class _Worlds:
         return found
 
     def _tokens(self, part: Candidate) -> Floats:
-        """Tokens per round over their mean, [draws]."""
+        """Tokens per round over their mean, [draws]; one where no draw makes a difference."""
         name = part.proposer
         if name is None or (self.only is not None and self.only != ("acceptance", name)):
-            return np.ones(DRAWS)
+            return np.ones(1)
         key = "acceptance", str(id(part))
         if key not in self._factors:
             drawn = self._drawn(part, self.profiles[name])
@@ -251,3 +257,7 @@ class _Worlds:
             seed = zlib.crc32("|".join(key).encode())
             self._factors[key] = np.random.default_rng(seed).standard_normal(DRAWS)
         return self._factors[key]
+
+
+def _under_all_draws(times: Floats) -> Floats:
+    return np.broadcast_to(times, (DRAWS, times.shape[1]))

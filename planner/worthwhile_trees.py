@@ -7,12 +7,9 @@ per token with verification by size and drafting by level width, at every load o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.trees import AcceptanceTable, RoundTimes, StaticTree, TreeObjective
@@ -46,30 +43,22 @@ def tree_objective(facts: ProblemFacts, draft: str) -> TreeObjective:
 
 
 def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iterator[StaticTree]:
-    loads = facts.loads
-    for place, (batch, context) in enumerate(loads):
-        choice = objective.best(_round_times(facts, draft, batch, context))
+    rounds = _round_times(facts, draft)
+    for place, times in enumerate(rounds):
+        choice = objective.best(times)
         yield choice.tree
-        if place == len(loads) // 2:
+        if place == len(rounds) // 2:
             for nodes in NODES:
                 yield objective.exact.tree(nodes, int(choice.found[1:, nodes].argmin()) + 1)
 
 
-def _round_times(facts: ProblemFacts, draft: str, batch: int, context: float) -> RoundTimes:
-    """Seconds of the parts of a round; judging and bookkeeping are left to the search.
+def _round_times(facts: ProblemFacts, draft: str) -> list[RoundTimes]:
+    """Seconds of the parts of a round at every load, judging and bookkeeping left to the search.
 
     Tokens that no model drafts are taken to come at once.
     """
-    sizes, widths = np.arange(1, max(NODES) + 2), np.arange(1, max(NODES) + 1)
-    drafter = facts.shapes.get(draft)
-    drafting = np.zeros(len(widths))
-    if drafter is not None:
-        drafting = _forward_seconds(facts, drafter, batch, widths, context)
-    return RoundTimes(_forward_seconds(facts, facts.target, batch, sizes, context), drafting)
-
-
-def _forward_seconds(
-    facts: ProblemFacts, shape: ModelShape, batch: int, tokens: Any, context: float
-) -> NDArray[np.float64]:
-    seconds = facts.device.forward_seconds(shape, batch, tokens, context)
-    return np.asarray(seconds.median, dtype=np.float64)
+    verify = facts.pass_seconds("target", max(NODES) + 1)
+    drafting = np.zeros_like(verify)
+    if draft in facts.shapes:
+        drafting = facts.pass_seconds(draft, max(NODES))
+    return [RoundTimes(*parts) for parts in zip(verify, drafting, strict=True)]

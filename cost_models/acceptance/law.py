@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,8 +102,8 @@ def _shape(parents: tuple[int, ...], ranks: tuple[int, ...]) -> Shape:
 class NodeLaw(ABC):
     """A law that gives each node of a tree its probability of being accepted."""
 
-    _latest: tuple[Shape, float, Interval] | None = None
-    """The tree that was last asked for, the confidence and the answer: it is asked for twice."""
+    _latest: tuple[Shape, dict[Any, Any]] | None = None
+    """The tree that was last asked for, and the answers: the same is asked several times."""
 
     @abstractmethod
     def reach(self, shape: Shape) -> Floats:
@@ -120,13 +120,13 @@ class NodeLaw(ABC):
         if not len(parents):
             return Interval.exact(1.0)
         shape = Shape.of(parents, ranks)
-        if self._latest is not None and self._latest[0] is shape and self._latest[1] == confidence:
-            return self._latest[2]
-        mean = 1.0 + float(self.reach(shape).sum())
-        draws = self.token_draws(parents, ranks)
-        found = Interval.exact(mean) if draws is None else around(mean, draws, confidence)
-        self._latest = shape, confidence, found
-        return found
+
+        def found() -> Interval:
+            mean = 1.0 + float(self.reach(shape).sum())
+            draws = self.token_draws(parents, ranks)
+            return Interval.exact(mean) if draws is None else around(mean, draws, confidence)
+
+        return self._once(shape, ("tokens", confidence), found)
 
     def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
         """F(T) under draws of the posterior, [draws]."""
@@ -163,9 +163,22 @@ class NodeLaw(ABC):
         """Every request is taken to be alike (whatever `batch`), and only the mean is known."""
         if not len(parents):
             return Interval.exact(float(tokens))
-        mean = expected_rounds(tokens, self.accepted_at_least(parents, ranks))
-        value = self.tokens_per_round(parents, ranks, confidence)
-        return Interval(mean, mean * value.mean / value.high, mean * value.mean / value.low)
+
+        def found() -> Interval:
+            mean = expected_rounds(tokens, self.accepted_at_least(parents, ranks))
+            value = self.tokens_per_round(parents, ranks, confidence)
+            return Interval(mean, mean * value.mean / value.high, mean * value.mean / value.low)
+
+        return self._once(Shape.of(parents, ranks), ("rounds", tokens, confidence), found)
+
+    def _once(self, shape: Shape, question: Any, answer: Callable[[], Interval]) -> Interval:
+        if self._latest is None or self._latest[0] is not shape:
+            self._latest = shape, {}
+        known = self._latest[1]
+        if question not in known:
+            known[question] = answer()
+        found: Interval = known[question]
+        return found
 
 
 def around(mean: float, draws: Floats, confidence: float) -> Interval:

@@ -1,12 +1,18 @@
-"""Acceptance profiles from the logs of other programs."""
+"""What other programs measured: acceptance profiles, and what plans took on a device."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specplan.ir.errors import UsageError
+
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
+    from specplan.ir.plan import Plan
+    from specplan.planner.measured_plans import MeasuredPlan
+    from specplan.problems import ProblemLike
 
 
 def import_acceptance(
@@ -54,3 +60,64 @@ def import_acceptance(
         how="given" if looked_up else "draw" if temperature > 0 else "best",
     )
     return read_profile(path, ImportRequest(key, draft_tokens, rounds, select), format)
+
+
+def import_device(
+    files: Sequence[Path | str],
+    problem: ProblemLike,
+    *,
+    projection: Path | str | None = None,
+    batch: float | None = None,
+    select: str | None = None,
+) -> MeasuredPlan:
+    """What an engine took on the problem's device, for every later search with this problem.
+
+    The plan that the engine served gets the measured time; the prices of all others on that device
+    are set right by it; see docs/devices.md.
+
+    Args:
+        files: the result of a serving benchmark, or scrapes of `/metrics` before and after a run.
+        problem: with a named device.
+        projection: the folder that `specplan emit` wrote for the engine; None for plain decoding.
+        batch: requests that ran at once, where the files do not say.
+        select: "label=value" where a server counts several models.
+
+    Raises:
+        UsageError: a file is broken or of no known format, the problem has no such load, or its
+            device is this machine.
+    """
+    from specplan.cost_models.timing.served.read import read_served
+    from specplan.planner.facts import gather_facts
+    from specplan.planner.served_plans import plain_plan, remember_served, served_plan
+    from specplan.problems import as_problem
+
+    checked = as_problem(problem)
+    if checked.device == "measured":
+        raise UsageError(
+            "figures of an engine set a named device right, and this one is the machine here",
+            where="device",
+            remedy="Name the device that the engine ran on.",
+        )
+    facts, run = gather_facts(checked), read_served(files, batch, select)
+    served = plain_plan(facts) if projection is None else _emitted(Path(projection))
+    found = served_plan(facts, run, *served)
+    remember_served(facts, found, run)
+    return found
+
+
+def _emitted(folder: Path) -> tuple[Plan, str, str]:
+    """The plan of a projection, the method that wrote it and its setting in words."""
+    from specplan.ir.files import read_json
+    from specplan.ir.parser import parse_plan
+
+    path = folder / "projection.json"
+    document = read_json(path, "projection")
+    try:
+        emitted = document["emitted"]
+        return parse_plan(emitted["plan"]), str(emitted["method"]), str(emitted["words"])
+    except (KeyError, TypeError) as error:
+        raise UsageError(
+            f"this is no projection (no {error})",
+            where=str(path),
+            remedy="Give the folder that `specplan emit` wrote.",
+        ) from error

@@ -185,7 +185,7 @@ def test_files(facts: ProblemFacts, before: SearchResult, tmp_path: Path) -> Non
     path = tmp_path / "plans.json"
     plans.save(path)
     assert MeasuredPlans.load(path) == plans
-    assert known_plans(facts) == MeasuredPlans(), "a data sheet is no machine that ran them"
+    assert known_plans(facts) == MeasuredPlans(), "none were stored for this device"
     document = json.loads(path.read_text())
     for broken in (
         {"kind": "other"},

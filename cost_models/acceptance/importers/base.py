@@ -1,21 +1,12 @@
-"""What an importer is, what it is asked for, and the file that it reads."""
+"""What an importer is, and what it is asked for."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.ir.errors import UsageError
-
-MOST_TOKENS = 1024
-"""More tokens than any round drafts: larger numbers are something else."""
-BROKEN = "Take the file again from where it came."
+from specplan.cost_models.foreign_file import Source
 
 
 @dataclass(frozen=True)
@@ -33,110 +24,6 @@ class ImportRequest:
     draft_tokens: int | None = None
     rounds: float | None = None
     select: str | None = None
-
-
-class Source:
-    """A file, read once, in whatever form an importer asks for.
-
-    Args:
-        path: the file.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        try:
-            self.data = self.path.read_bytes()
-        except OSError as error:
-            raise UsageError(
-                f"cannot read the file ({error.strerror})",
-                where=str(path),
-                remedy="Check the path and its permissions.",
-            ) from error
-
-    @cached_property
-    def text(self) -> str:
-        """As UTF-8; "" when it is none."""
-        try:
-            return self.data.decode("utf-8")
-        except UnicodeDecodeError:
-            return ""
-
-    @cached_property
-    def documents(self) -> tuple[Any, ...]:
-        """The JSON document, or one for each line; () when it is neither."""
-        text = self.text.strip()
-        for parts in ([text], [line for line in text.splitlines() if line.strip()]):
-            try:
-                return tuple(json.loads(part) for part in parts)
-            except (ValueError, RecursionError):
-                continue
-        return ()
-
-    def objects(self, *names: str) -> Iterator[Mapping[str, Any]]:
-        """All objects of the documents, however deep, that have all these keys."""
-        pending = list(reversed(self.documents))
-        while pending:
-            value = pending.pop()
-            if isinstance(value, dict):
-                if all(name in value for name in names):
-                    yield value
-                pending.extend(reversed(list(value.values())))
-            elif isinstance(value, list):
-                pending.extend(reversed(value))
-
-    def error(self, what: str, remedy: str = BROKEN) -> UsageError:
-        """An error about this file."""
-        return UsageError(what, where=str(self.path), remedy=remedy)
-
-    def number(
-        self, holder: Mapping[str, Any], name: str, low: float = 0.0, high: float = math.inf
-    ) -> float:
-        """A finite number of an object, also as text.
-
-        Raises:
-            UsageError: it is missing, no number or out of range.
-        """
-        return self.checked(holder.get(name), name, low, high)
-
-    def checked(self, value: object, name: str, low: float = 0.0, high: float = math.inf) -> float:
-        """A finite number in a range, also as text.
-
-        Raises:
-            UsageError: it is none.
-        """
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            try:
-                found = float(value)
-            except ValueError:
-                found = math.nan
-            if math.isfinite(found) and low <= found <= high:
-                return found
-        wanted = f"a number from {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
-        raise self.error(f"{name} is {value!r}, expected {wanted}")
-
-    def tokens(self, value: object, name: str, low: int = 0) -> int:
-        """A whole number of tokens, `MOST_TOKENS` at most.
-
-        Raises:
-            UsageError: it is none.
-        """
-        found = self.checked(value, name, low, MOST_TOKENS)
-        if found != int(found):
-            raise self.error(f"{name} is {value!r}, expected a whole number")
-        return int(found)
-
-    def numbers(self, value: object, name: str, low: float = 0.0) -> list[float]:
-        """A list of finite numbers.
-
-        Raises:
-            UsageError: it is none.
-        """
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.error(f"{name} is {value!r}, expected a list of numbers")
-        return [self.checked(item, f"{name}[{index}]", low) for index, item in enumerate(value)]
 
 
 @dataclass(frozen=True)

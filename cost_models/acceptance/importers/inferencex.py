@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from specplan.cost_models.acceptance.fits.length_curve import fit_length_curve
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 
 
 def _recognises(source: Source) -> bool:

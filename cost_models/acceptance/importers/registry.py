@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from specplan.cost_models.acceptance import importers as folder
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 from specplan.ir.errors import UsageError
 from specplan.ir.files import sha256_bytes
 

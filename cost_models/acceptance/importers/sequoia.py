@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from specplan.cost_models.acceptance.fits.counts import ASSUMED_ROUNDS
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.acceptance.torch_zip import describe, read_torch_zip
+from specplan.cost_models.foreign_file import Source
 from specplan.ir.errors import UsageError
 
 

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from specplan.cost_models.acceptance.fits.mean_length import fit_mean_length
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
-from specplan.cost_models.acceptance.importers.prometheus import read_samples, selected
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
+from specplan.cost_models.prometheus_text import read_samples, selected
 
 _MEAN = "avg_spec_accept_length"
 _NAMES = (_MEAN, "spec_accept_length", "accept_length")

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from specplan.cost_models.acceptance.fits.requests import Histogram, fit_requests
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 
 
 def _choices(record: object) -> Mapping[str, Any] | None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from specplan.cost_models.acceptance.fits.counts import fit_rates
 from specplan.cost_models.acceptance.fits.requests import fit_requests
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 
 _HISTOGRAM, _JOINT = "Acceptance_Length_Histogram", "Joint_Acceptance_Rate"
 

@@ -15,8 +15,9 @@ from itertools import pairwise
 
 from specplan.cost_models.acceptance.fits.counts import falling
 from specplan.cost_models.acceptance.fits.requests import Histogram, fit_requests
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 
 _POSITION = "acceptance_at_pos_"
 

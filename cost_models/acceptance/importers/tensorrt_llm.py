@@ -14,14 +14,10 @@ from typing import Any
 
 from specplan.cost_models.acceptance.fits.mean_length import fit_mean_length
 from specplan.cost_models.acceptance.fits.requests import fit_requests
-from specplan.cost_models.acceptance.importers.base import (
-    Importer,
-    ImportRequest,
-    Source,
-    chain_length,
-)
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, chain_length
 from specplan.cost_models.acceptance.importers.vllm_requests import request_histograms
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 
 _STATS, _TOTAL = "specDecodingStats", "total_accepted_draft_tokens"
 _HISTOGRAM = "acceptance_histogram"

@@ -11,14 +11,10 @@ from __future__ import annotations
 from specplan.cost_models.acceptance.fits.counts import fit_rates
 from specplan.cost_models.acceptance.fits.mean_length import fit_mean_length
 from specplan.cost_models.acceptance.fits.requests import fit_requests
-from specplan.cost_models.acceptance.importers.base import (
-    Importer,
-    ImportRequest,
-    Source,
-    chain_length,
-)
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, chain_length
 from specplan.cost_models.acceptance.importers.vllm_requests import request_histograms
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 
 _DRAFTS, _LENGTH = "spec_decode_num_drafts", "spec_decode_acceptance_length"
 _RATES = "spec_decode_per_position_acceptance_rates"

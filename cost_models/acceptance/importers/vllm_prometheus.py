@@ -11,14 +11,10 @@ from collections import defaultdict
 
 from specplan.cost_models.acceptance.fits.counts import fit_rates
 from specplan.cost_models.acceptance.fits.mean_length import fit_mean_length
-from specplan.cost_models.acceptance.importers.base import (
-    Importer,
-    ImportRequest,
-    Source,
-    chain_length,
-)
-from specplan.cost_models.acceptance.importers.prometheus import read_samples, selected
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, chain_length
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
+from specplan.cost_models.prometheus_text import read_samples, selected
 
 _DRAFTS, _DRAFTED = "spec_decode_num_drafts", "spec_decode_num_draft_tokens"
 _ACCEPTED = "spec_decode_num_accepted_tokens"

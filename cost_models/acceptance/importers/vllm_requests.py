@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from specplan.cost_models.acceptance.fits.requests import Histogram, fit_requests
-from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest, Source
+from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.foreign_file import Source
 
 _HISTOGRAM, _MEAN = "acceptance_histogram", "mean_acceptance_length"
 

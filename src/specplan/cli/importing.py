@@ -14,11 +14,6 @@ from specplan.cli.output import print_json
 importing = typer.Typer(no_args_is_help=True, help="Read what other programs measured.")
 
 
-@importing.callback()
-def _group() -> None:
-    """Keeps the name of the only command."""
-
-
 @importing.command("acceptance")
 def acceptance(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
@@ -73,3 +68,45 @@ def acceptance(
     print_hazards(f"{proposer} {profile.source}", record["hazards"])
     print(f"Stored in {out}")
     print(f"Name it in the problem file:  acceptance: {{{proposer}: {out}}}")
+
+
+@importing.command("device")
+def device(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)],
+    problem: Annotated[
+        Path, typer.Option(metavar="PROBLEM.yaml", help="With the device that the engine ran on.")
+    ],
+    projection: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="What `specplan emit` wrote and the engine served; plain decoding without it.",
+        ),
+    ] = None,
+    batch: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Requests that ran at once, where the files do not say."),
+    ] = None,
+    select: Annotated[
+        str | None, typer.Option(help="label=value where a server counts several models.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Set a device right by what a serving engine took.
+
+    FILE is the result of a serving benchmark, or two scrapes of /metrics: before and after.
+    """
+    from dataclasses import asdict
+
+    from specplan.importing import import_device
+
+    found = import_device(files, problem, projection=projection, batch=batch, select=select)
+    if json:
+        print_json(asdict(found))
+        return
+    print(
+        f"{found.method} {found.words} at batch {found.batch}, {found.prompt_tokens} prompt "
+        f"tokens: {found.seconds_per_token * 1e3:.3g} ms per output token "
+        f"(+-{found.error:.1%}, {found.turns} requests)"
+    )
+    print(f"The next `specplan optimize {problem}` reckons with it.")

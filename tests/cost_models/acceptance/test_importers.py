@@ -260,7 +260,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_every_format_is_told_apart(tmp_path: Path) -> None:
     """Each of these files is recognised by one importer alone, and all importers are found."""
-    from specplan.cost_models.acceptance.importers.base import Source
+    from specplan.cost_models.foreign_file import Source
 
     files: dict[str, Any] = {
         "vllm-prometheus": PROMETHEUS,

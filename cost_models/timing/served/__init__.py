@@ -1,0 +1,1 @@
+"""What serving engines and load generators say of how long requests took."""
