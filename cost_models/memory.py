@@ -19,7 +19,7 @@ from specplan.cost_models.workspace import higher, prefill_moment, round_moment
 from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState
-from specplan.ir.types import NodesType, TreeType
+from specplan.ir.types import Lineage, NodesType, TreeType
 from specplan.ir.values import State
 
 _ROUNDING = 0.05
@@ -193,21 +193,25 @@ def _speculative_slots(rounds: Iterable[Sequence[Step]]) -> int:
     most = 1
     for steps in rounds:
         chosen: dict[State | None, int] = {}  # nodes that data chose, by cache
-        known: dict[State | None, int] = {}
+        known: dict[State | None, dict[Lineage | None, int]] = {}  # others, by what they grew from
         for step in steps:
             if not isinstance(step.op, Forward):
                 continue
             cache = step.op.cache
             for held in step.reads.values():
-                slots = 1
+                if not isinstance(held, TreeType | NodesType):
+                    continue
+                slots = 0
                 if isinstance(held, TreeType):
-                    slots = held.nodes + 1
-                elif isinstance(held, NodesType) and held.indices is None:
+                    slots = held.nodes
+                elif held.indices is None:
                     chosen[cache] = chosen.get(cache, 0) + held.width
-                elif isinstance(held, NodesType) and held.indices:
-                    slots = max(held.indices) + 2
-                known[cache] = max(known.get(cache, 1), slots)
-                most = max(most, known[cache] + chosen.get(cache, 0))
+                else:
+                    slots = max(held.indices, default=-1) + 1
+                trees = known.setdefault(cache, {})
+                first = None if held.lineage is None else held.lineage.ancestor(0)
+                trees[first] = max(trees.get(first, 0), slots)
+                most = max(most, 1 + sum(trees.values()) + chosen.get(cache, 0))
     return most
 
 

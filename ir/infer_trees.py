@@ -44,11 +44,11 @@ def place(op: Place, tree: TreeType, at: NodesType) -> TreeType:
     elif tree.nodes == 0 and at.indices == (ROOT,):
         grown = _attach(tree, at, (1,), op.upto, None)
     else:
-        size = max(op.upto, tree.nodes)
+        size, chain = max(op.upto, tree.nodes), tree.is_chain and _is_tip(tree, at)
         check_tree_size(size)
         grown = replace(
-            tree, nodes=size, depth=max(op.upto, tree.depth), parents=None, newest=None,
-            newest_count=op.upto, ragged=True, chain=tree.is_chain and _is_tip(tree, at),
+            tree, nodes=size, depth=max(op.upto, tree.depth), newest=None, newest_count=op.upto,
+            parents=tuple(range(-1, size - 1)) if chain else None, ragged=True, chain=chain,
         )  # fmt: skip
     new = tuple(range(tree.nodes, grown.nodes))
     return replace(

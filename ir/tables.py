@@ -119,6 +119,12 @@ BUILTIN = Tables(
         ),
         Declaration(
             table="source",
+            name="phrases",
+            parameters=(("order", 3), ("width", 8), ("capacity", 65536)),
+            source="Fu et al. 2024, arXiv 2402.02057",
+        ),
+        Declaration(
+            table="source",
             name="log",
             parameters=(("capacity", 65536),),
             source="Liu et al. 2023, arXiv 2310.07177",
@@ -128,7 +134,9 @@ BUILTIN = Tables(
         Declaration(
             table="value",
             name="tree",
-            parameters=(("nodes", int), ("depth", int), ("parents", ()), ("law", "point")),
+            parameters=(
+                ("nodes", int), ("depth", int), ("parents", ()), ("law", "point"), ("init", -1),
+            ),  # fmt: skip
         ),
         Declaration(table="value", name="number", parameters=(("init", 0.0),)),
     )

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 from specplan.backends.reference.capabilities import CAPABILITIES as REFERENCE
 
+_ON_THE_HOST = {
+    "update", "load", "store", "place", "relabel", "reroot", "measure", "compute", "when", "refresh",
+}  # fmt: skip
+
 CAPABILITIES = replace(
     REFERENCE,
     backend="inductor",
-    ops=REFERENCE.ops - {"update"},
+    ops=REFERENCE.ops - _ON_THE_HOST,
     states=frozenset({"cache", "track"}),
     sources=frozenset(),
     limits={
@@ -18,6 +22,8 @@ CAPABILITIES = replace(
         ("lookup", "children"): (1,),
         ("lookup", "nodes"): (None,),
     },
+    single=REFERENCE.single | {("forward", "nodes")},
     whole_rounds=True,
 )
-"""What the interpreter runs, sources that learn left out; loops are unrolled before tracing."""
+"""What the interpreter runs, sources that learn and values carried from round to round left out;
+loops are unrolled before tracing."""

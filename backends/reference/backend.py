@@ -11,8 +11,8 @@ from specplan.ir.blocks import Skips
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.infer_models import stack_ends
-from specplan.ir.ops import Forward
-from specplan.ir.plan import Plan, walk_plan
+from specplan.ir.ops import Forward, Place, Relabel
+from specplan.ir.plan import Plan, ValueState, walk_plan
 from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
 from specplan.runtime.models import CausalModel
@@ -62,6 +62,7 @@ class ReferenceBackend:
             )
         _check_stacks(plan, models)
         _check_skips(plan, models)
+        _check_tokens(plan, models["target"].vocab_size)
         return ReferenceExecutable(plan, models)
 
 
@@ -156,3 +157,27 @@ def _check_skips(plan: Plan, models: Mapping[str, CausalModel]) -> None:
                     where=f"plan {plan.name}",
                     remedy="Give the checkpoint that the plan was made for.",
                 )
+
+
+def _check_tokens(plan: Plan, vocabulary: int) -> None:
+    """Tokens that a plan names must be there.
+
+    Raises:
+        UsageError: names the first that is not.
+    """
+    named = [
+        state.kind.integer("init", -1)
+        for state in plan.states
+        if isinstance(state, ValueState) and state.kind.name == "tree"
+    ]
+    for op in walk_plan(plan):
+        if isinstance(op, Place):
+            named += op.tokens
+        elif isinstance(op, Relabel) and op.token is not None:
+            named.append(op.token)
+    if max(named, default=-1) >= vocabulary:
+        raise UsageError(
+            f"the plan names token {max(named)}, and the vocabulary has {vocabulary}",
+            where=f"plan {plan.name}",
+            remedy="Give the checkpoint that the plan was made for.",
+        )

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.caches import CacheUse, TrackUse
-from specplan.ir.plan import CacheState, StateDeclaration, TrackState
+from specplan.backends.reference.carrying import first_value
+from specplan.backends.reference.values import Held
+from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
 from specplan.runtime.executable import Observer
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
@@ -30,6 +32,7 @@ class Batch:
         tracks: by the name of the track state.
         cache_models: what the plan calls the model of each cache.
         sources: by the name of the source state.
+        values: by the name of the value state, what the last round left.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Batch:
         self.caches: dict[str, CacheUse] = {}
         self.tracks: dict[str, TrackUse] = {}
         self.cache_models: dict[str, str] = {}
+        self.values: dict[str, Held] = {}
         for state in states:
             if isinstance(state, CacheState):
                 model = models[state.model]
@@ -70,6 +74,8 @@ class Batch:
                 shape = (self.size, slots + 1, model.hidden_size)
                 held = torch.zeros(shape, dtype=model.dtype, device=self.device)
                 self.tracks[state.name] = TrackUse(held)
+            elif isinstance(state, ValueState):
+                self.values[state.name] = first_value(state, self.size, self.device)
         self.sources = dict(sources)
 
     @property

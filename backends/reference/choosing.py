@@ -16,8 +16,13 @@ from specplan.ir.types import ROOT
 
 
 def pick(op: Pick, tree: Tree) -> Nodes:
-    """The newest nodes or all of them: all, some by number, or the best by path score."""
+    """The newest nodes, the leaves or all: all of these, some by number, or the best by score."""
+    if op.of == "leaves" and tree.live is not None and tree.size:  # of a chain, as long as it is
+        return Nodes(tree, tree.live.sum(1, keepdim=True) - 1)
     chosen = tree.newest
+    if op.of == "leaves":
+        assert isinstance(tree.parents, tuple)
+        chosen = tuple(n for n in range(tree.size) if n not in tree.parents) or (ROOT,)
     if op.of == "all":
         chosen = tuple(range(tree.size)) or (ROOT,)
     if op.nodes is not None:

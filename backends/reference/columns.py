@@ -6,6 +6,7 @@ choice by score made them differ, both are gathered per request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -31,9 +32,10 @@ def node_columns(
         depths = per_request(tree.depths, tree.tokens).gather(1, own)
         return slots.slots_of(numbers), depths, tree.tokens.gather(1, own)
     assert isinstance(drafted, tuple) and isinstance(tree.depths, tuple)
-    slots.place(drafted, layers, scratch)
+    numbers = tree.numbered(drafted)
+    slots.place(numbers, layers, scratch)
     offsets = torch.tensor(
-        [slots.offsets[node] for node in drafted], dtype=torch.int64, device=device
+        [slots.offsets[number] for number in numbers], dtype=torch.int64, device=device
     )
     depths = torch.tensor([tree.depths[node] for node in drafted], dtype=torch.int64, device=device)
     if drafted == tuple(range(tree.size)):
@@ -43,14 +45,19 @@ def node_columns(
 
 
 def attention_mask(
-    nodes: Nodes, cached: NodeSlots, columns: Tensor, texts: int, lengths: Tensor, keys: Tensor
+    trees: Sequence[Nodes],
+    cached: NodeSlots,
+    columns: Tensor,
+    texts: int,
+    lengths: Tensor,
+    keys: Tensor,
 ) -> Tensor:
     """Bool `[B, T, U]`: text up to oneself, and for nodes their ancestors and themselves.
 
     On a chain whose nodes stand in order a slot is a position, and both are "slots up to mine".
 
     Args:
-        nodes: that run; they have slots.
+        trees: nodes that run, of one tree each; they have slots.
         cached: the cache's.
         columns: slots `[B, T]` of the pass, those of text first.
         texts: columns of text.
@@ -58,13 +65,32 @@ def attention_mask(
         keys: the slots attended to, `0 .. U - 1`.
     """
     visible = keys <= columns[:, :, None]
-    if nodes.own:
-        seen = _own_lines(nodes, cached, lengths, keys)
-    elif _in_order(nodes, cached):
-        return visible
-    else:
-        seen = _shared_lines(nodes, cached, lengths, keys)
-    return torch.cat([visible[:, :texts], seen], 1)
+    parts, stop = [visible[:, :texts]], texts
+    for nodes in trees:
+        start, stop = stop, stop + nodes.width
+        if nodes.own:
+            parts.append(_own_lines(nodes, cached, lengths, keys))
+        elif not _in_order(nodes, cached):
+            parts.append(_shared_lines(nodes, cached, lengths, keys))
+        elif len(trees) == 1:
+            return visible
+        else:
+            parts.append(visible[:, start:stop])
+    return torch.cat(parts, 1)
+
+
+def rows_of_each(trees: Sequence[Nodes], with_root: bool, logits: Tensor) -> list[Rows]:
+    """Rows of the nodes of each tree, from those of the drafted ones and perhaps the root."""
+    if len(trees) == 1:
+        return [rows_of(trees[0], with_root, logits)]
+    found, stop = [], int(with_root)
+    for nodes in trees:
+        start, stop = stop, stop + nodes.width
+        own = logits[:, start:stop]
+        if with_root:
+            own = torch.cat([logits[:, :1], own], 1)
+        found.append(rows_of(nodes, with_root, own))
+    return found
 
 
 def rows_of(nodes: Nodes, with_root: bool, logits: Tensor) -> Rows:
@@ -88,7 +114,9 @@ def _shared_lines(nodes: Nodes, cached: NodeSlots, lengths: Tensor, keys: Tensor
     """The same of nodes that all requests share."""
     tree, drafted = nodes.tree, nodes.drafted
     assert isinstance(drafted, tuple)
-    lines = tuple(tuple(cached.offsets[a] for a in tree.ancestors(node)) for node in drafted)
+    lines = tuple(
+        tuple(cached.offsets[a] for a in tree.numbered(tree.ancestors(node))) for node in drafted
+    )
     matrix = _ancestor_matrix(lines, cached.taken).to(keys.device)
     place = keys - lengths
     drafts = matrix[:, place.clamp(0, cached.taken - 1)].transpose(0, 1)
@@ -104,7 +132,7 @@ def _in_order(nodes: Nodes, cached: NodeSlots) -> bool:
 
 def _in_place(tree: Tree, cached: NodeSlots, node: int) -> bool:
     assert isinstance(tree.depths, tuple)
-    return cached.offsets.get(node) == tree.depths[node] - 1
+    return cached.offsets.get(node + tree.first) == tree.depths[node] - 1
 
 
 @cache

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.caches import CacheUse
-from specplan.backends.reference.columns import rows_of
+from specplan.backends.reference.columns import rows_of_each
 from specplan.backends.reference.one_pass import Pass, Stretch, Texts, prepare_pass
 from specplan.backends.reference.values import Nodes, Rows
 
 
 def run_forward(
-    batch: Batch, cache: CacheUse, nodes: Nodes, pending: int, stretch: Stretch
-) -> tuple[Rows | None, Pass]:
+    batch: Batch, cache: CacheUse, trees: Sequence[Nodes], pending: int, stretch: Stretch
+) -> tuple[list[Rows], Pass]:
     """Run a cache's model on nodes; text its layers lack comes first when the root is among them.
 
     Args:
         batch: the requests.
         cache: of the model that runs.
-        nodes: of one tree.
+        trees: nodes, of one tree each; the root of all is the same.
         pending: most text tokens, root included, to catch up in this pass.
         stretch: which layers run, from what, and what is kept.
 
     Returns:
-        Logits of the nodes, in their order, None where no logits are wanted; and what was run.
+        Logits of the nodes of each tree, in their order, none where no logits are wanted; and what
+        was run.
     """
     layers = stretch.layers
-    with_root = nodes.holds_root or layers not in cache.passes(stretch.scratch)
+    holds_root = any(nodes.holds_root for nodes in trees)
+    with_root = holds_root or layers not in cache.passes(stretch.scratch)
     if with_root:
         batch.catch_up(cache, max(pending, 1))
     call = prepare_pass(
         Texts(batch.text, batch.length_tensor()),
         torch.tensor(cache.lengths, device=batch.device),
         _text_columns(batch, cache) if with_root else 0,
-        nodes,
+        trees,
         cache,
         stretch,
         cache.store.trash,
@@ -51,15 +55,25 @@ def run_forward(
         features,
         stretch.skips,
     )
-    if stretch.keep is not None and isinstance(nodes.drafted, tuple):
-        stretch.keep.write(cache, nodes.drafted, call.slots, hidden)
+    if stretch.keep is not None:
+        stretch.keep.write(cache, _numbers(trees), call.slots, hidden)
     if with_root and not stretch.scratch and cache.caught_up:
         cache.lengths = [
             max(done, now) for done, now in zip(cache.lengths, batch.lengths, strict=True)
         ]
     if not stretch.logits:
-        return None, call
-    return rows_of(nodes, with_root, cache.model.logits(hidden, call.gather)), call
+        return [], call
+    return rows_of_each(trees, with_root, cache.model.logits(hidden, call.gather)), call
+
+
+def _numbers(trees: Sequence[Nodes]) -> list[int]:
+    """The round's numbers of nodes that all requests share."""
+    return [
+        number
+        for nodes in trees
+        if isinstance(nodes.drafted, tuple)
+        for number in nodes.tree.numbered(nodes.drafted)
+    ]
 
 
 def _text_columns(batch: Batch, cache: CacheUse) -> int:

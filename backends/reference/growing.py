@@ -47,7 +47,7 @@ def grow(
     if op.how == "best":
         ranked = best(logits, max(counts, default=0)) if any(counts) else logits[:, :, :0].long()
         scores = _scores(tree, at, logits, ranked) if scored else None
-        return _extended(
+        return extended(
             tree, at, counts, _firsts(ranked, counts),
             None if scores is None else _firsts(scores, counts),
         )  # fmt: skip
@@ -66,7 +66,7 @@ def grow(
             drawn.append(draw(mine[:, None].expand(-1, count, -1), uniforms))
         start += count
     known = 0 if tree.laws is None else tree.laws.shape[1]
-    grown = _extended(tree, at, counts, torch.cat(drawn, 1))
+    grown = extended(tree, at, counts, torch.cat(drawn, 1))
     index = [known + place for place, count in enumerate(counts) for _ in range(count)]
     return replace(
         grown,
@@ -103,10 +103,10 @@ def _level(tree: Tree, at: Nodes, place: int) -> int:
     return 0 if node == ROOT else tree.depths[node]
 
 
-def _extended(
+def extended(
     tree: Tree, at: Nodes, counts: tuple[int, ...], tokens: Tensor, scores: Tensor | None = None
 ) -> Tree:
-    """The tree with `counts[i]` children below node i of `at`; they carry point laws."""
+    """The tree with `counts[i]` children below node i of `at`, live where it is, with point laws."""
     if not any(counts):
         return tree
     places = [place for place, count in enumerate(counts) for _ in range(count)]
@@ -116,11 +116,21 @@ def _extended(
     return replace(
         _shaped(tree, at, places),
         tokens=torch.cat([tree.tokens, tokens], 1) if tree.size else tokens,
+        live=_live_below(tree, at, places),
         law_index=(*tree.law_index, *(-1 for _ in places)),
         newest=tuple(range(tree.size, tree.size + new)),
         widest=max(tree.widest, *counts),
         scores=scores,
     )
+
+
+def _live_below(tree: Tree, at: Nodes, places: list[int]) -> Tensor | None:
+    """Which nodes are live once each of these places of `at` has a child; None when all are."""
+    if tree.live is None:
+        return None
+    begun = torch.cat([torch.ones_like(tree.live[:, :1]), tree.live], 1)  # the root first
+    above = per_request(at.indices, tree.tokens)[:, places]
+    return torch.cat([tree.live, begun.gather(1, above + 1)], 1)
 
 
 def _shaped(tree: Tree, at: Nodes, places: list[int]) -> Tree:

@@ -64,7 +64,7 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
     bonuses, tokens = judged.bonus.tolist(), tree.tokens.tolist()
     nodes = [path[:count] for path, count in zip(paths, accepted, strict=True)]
     kept = [[tokens[row][node] for node in path] for row, path in enumerate(nodes)]
-    if tree.numbers is not None:
+    if tree.numbers is not None or tree.first:
         numbers = tree.numbers_of(judged.path.clamp(min=0)).tolist()
         nodes = [path[:count] for path, count in zip(numbers, accepted, strict=True)]
     return Path(nodes, [[*path, bonuses[row]] for row, path in enumerate(kept)], tree.is_chain)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
-from specplan.backends.reference.values import Nodes, Rows, Tree
+from specplan.backends.reference.values import Nodes, Rows, Tree, live_mask
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.types import ROOT
 from specplan.ir.values import TEXT_STATE
@@ -44,10 +44,15 @@ def kind(batch: Batch, source: str) -> str:
 
 
 def update(batch: Batch, op: Update, tree: Tree, rows: Rows | None) -> None:
-    """Teach a source the rows of judged nodes, or the text up to the root."""
+    """Teach a source the rows of judged nodes, the text up to the root, or runs of drafted nodes."""
     use = batch.sources[op.source]
     active = [row for row in range(batch.size) if not batch.done[row] or batch.emitted(row)]
     text = batch.text.cpu().numpy()
+    if rows is None and tree.size:
+        for row, runs in enumerate(_runs(batch, tree, op.last or 1)):
+            if row in active:
+                use.learn_runs(row, runs)
+        return
     if rows is None:
         for row in active:
             use.learn_text(row, text[row, : batch.starts[row]], op.last or 1)
@@ -60,6 +65,23 @@ def update(batch: Batch, op: Update, tree: Tree, rows: Rows | None) -> None:
         tokens = np.concatenate([text[row, batch.starts[row] - 1][None], drafted[row]])
         judged = np.concatenate([[True], live[row]])
         use.learn_rows(row, tokens[judged], likeliest[row][judged])
+
+
+def _runs(batch: Batch, tree: Tree, last: int) -> list[list[Tokens]]:
+    """Of each request, the last tokens on the path to each live leaf, the root's among them."""
+    assert isinstance(tree.parents, tuple)
+    tokens = torch.cat([batch.text, tree.tokens], 1).cpu().numpy()  # nodes behind the text
+    live, size = live_mask(tree).cpu().numpy(), batch.text.shape[1]
+    leaves = [node for node in range(tree.size) if node not in tree.parents]
+    paths = {node: tree.ancestors(node)[:last][::-1] for node in leaves}
+    return [
+        [
+            tokens[row, [start - 1] * (len(paths[n]) < last) + [size + node for node in paths[n]]]
+            for n in leaves
+            if live[row, n]
+        ]
+        for row, start in enumerate(batch.starts)
+    ]
 
 
 def close(batch: Batch) -> None:
@@ -153,7 +175,7 @@ def _side_by_side(
             above += [node] * length
     tokens = torch.from_numpy(found.tokens).view(batch.size, -1)[:, columns].to(batch.device)
     live = torch.from_numpy(found.live).view(batch.size, -1)[:, columns].to(batch.device)
-    known = _live_mask(tree)
+    known = live_mask(tree)
     begun = torch.cat([torch.ones_like(live[:, :1]), known], 1)  # the root first
     live = live & begun[:, [node + 1 for node in above]]
     return replace(
@@ -166,9 +188,3 @@ def _side_by_side(
         newest=tuple(range(tree.size, len(parents))),
         levels=max(depths, default=0),
     )
-
-
-def _live_mask(tree: Tree) -> Tensor:
-    if tree.live is None:
-        return torch.ones_like(tree.tokens, dtype=torch.bool)
-    return tree.live

@@ -8,7 +8,7 @@ writes to the same slots as one over the others, and a track keeps hidden states
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -97,7 +97,7 @@ def prepare_pass(
     texts: Texts,
     resident: Tensor,
     columns: int,
-    nodes: Nodes,
+    trees: Sequence[Nodes],
     cached: NodeSlots,
     stretch: Stretch,
     trash: int,
@@ -110,7 +110,7 @@ def prepare_pass(
         resident: int64 `[B]`, text tokens that the cache holds.
         columns: of text, no fewer than any request has pending; the root, which is always run, is
             the last of them. 0 where the root is not run.
-        nodes: of one tree.
+        trees: nodes, of one tree each.
         cached: slots of the cache's nodes.
         stretch: which layers run.
         trash: the slot that dead lanes write to.
@@ -118,18 +118,19 @@ def prepare_pass(
     """
     lengths = texts.lengths[:, None]
     written = lengths + torch.arange(-columns, 0, device=lengths.device)
-    offsets, depths, tokens = node_columns(nodes, cached, stretch.layers, stretch.scratch)
+    placed = [node_columns(nodes, cached, stretch.layers, stretch.scratch) for nodes in trees]
     live = written >= resident[:, None].minimum(lengths - 1)
-    slots = torch.cat([written.where(live, trash), lengths + offsets], 1)
+    slots = torch.cat([written.where(live, trash), *(lengths + one[0] for one in placed)], 1)
+    tokens = [one[2] for one in placed]
     text = texts.tokens.gather(1, written.clamp(min=0))
     gather = None
     if columns > 1:
-        last = torch.arange(columns - 1, columns + tokens.shape[1], device=lengths.device)
+        last = torch.arange(columns - 1, columns + sum(nodes.width for nodes in trees), device=lengths.device)
         gather = last.expand(len(lengths), -1)
     return Pass(
-        tokens=torch.cat([text, tokens], 1),
-        positions=torch.cat([written, lengths - 1 + depths], 1),
+        tokens=torch.cat([text, *tokens], 1),
+        positions=torch.cat([written, *(lengths - 1 + one[1] for one in placed)], 1),
         slots=slots,
-        mask=attention_mask(nodes, cached, slots, columns, lengths, keys()),
+        mask=attention_mask(trees, cached, slots, columns, lengths, keys()),
         gather=gather,
     )

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from specplan.backends.reference import choosing, growing, judging, looking
 from specplan.backends.reference.batch import Batch
+from specplan.backends.reference.carried_ops import CARRIED
+from specplan.backends.reference.carrying import numbered_from
 from specplan.backends.reference.forward import run_forward
 from specplan.backends.reference.one_pass import pending_of, stretch_of
-from specplan.backends.reference.values import Held, Path, Rows, Tree, held_as, nodes_as
+from specplan.backends.reference.values import Held, Path, Rows, Scope, Tree, held_as, nodes_as
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -30,6 +32,7 @@ from specplan.ir.ops import (
     Segment,
     Uniform,
     Update,
+    When,
 )
 from specplan.ir.plan import Plan, walk_plan
 from specplan.ir.values import State, Value
@@ -39,8 +42,6 @@ from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import sources_of_batch
 from specplan.runtime.uniforms import numbers_of
-
-Scope = dict[Value, Held]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class ReferenceSession:
         self.batch = Batch(requests, models, plan.states, sources, speculative, capacity)
         self.emitted: Path | None = None
         self.trip = 0
+        self.families = 0
         self.observer: Observer | None = None
         self.observed = Observed()
 
@@ -117,6 +119,7 @@ class ReferenceSession:
         self.observer = observer
         self.batch.begin_round()
         self.emitted = None
+        self.families = 0
         self.run(self.plan.round(round_name).ops, {})
         nothing: list[list[int]] = [[]] * self.batch.size
         kept = self.emitted.tokens if self.emitted is not None else nothing
@@ -128,7 +131,7 @@ class ReferenceSession:
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results."""
         for op in ops:
-            if self.observer is None or isinstance(op, Repeat | Segment):
+            if self.observer is None or isinstance(op, Repeat | Segment | When):
                 _OPS[type(op)](self, op, scope)
                 continue
             self.observed = Observed()
@@ -141,7 +144,7 @@ class ReferenceSession:
 
     def root(self, op: Root, scope: Scope) -> None:
         """The tree without drafted nodes."""
-        scope[op.results[0]] = Tree(self.batch.text[:, :0])
+        scope[op.results[0]] = self.apart(Tree(self.batch.text[:, :0]))
 
     def grow(self, op: Grow, scope: Scope) -> None:
         """Children below nodes."""
@@ -184,12 +187,12 @@ class ReferenceSession:
         pending = pending_of(op)
         cache = self.batch.caches[op.cache or State("")]
         stretch = stretch_of(op, cache.num_layers, self.batch.tracks)
-        rows, call = run_forward(self.batch, cache, nodes_as(scope, op.nodes[0]), pending, stretch)
+        trees = [nodes_as(scope, name) for name in op.nodes]
+        rows, call = run_forward(self.batch, cache, trees, pending, stretch)
         span = stretch.layers if op.layers else None
         variant = forward_variant(span, stretch.logits, stretch.skips.words)
         self.observed = Observed(variant, op.model, call.tokens.shape[1], call.mask.shape[2])
-        if rows is not None:
-            scope[op.results[0]] = rows
+        scope.update(zip(op.results, rows, strict=True))
 
     def uniform(self, op: Uniform, scope: Scope) -> None:
         """Numbers of the requests' own streams."""
@@ -218,6 +221,15 @@ class ReferenceSession:
             judging.commit_track(self.batch, self.batch.tracks[op.state], path)
         else:
             judging.commit(self.batch.caches[op.state], path)
+
+    def worked(self, nodes: int) -> None:
+        """Tell the observer how many nodes an op works on."""
+        self.observed = Observed(width=nodes)
+
+    def apart(self, tree: Tree) -> Tree:
+        """The tree with numbers of its own; those of the round's first tree begin at 0."""
+        self.families += 1
+        return numbered_from(tree, self.families - 1)
 
     def repeat(self, op: Repeat, scope: Scope) -> None:
         """A fixed number of trips."""
@@ -254,4 +266,5 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Commit: ReferenceSession.commit,
     Repeat: ReferenceSession.repeat,
     Segment: ReferenceSession.segment,
+    **CARRIED,
 }

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
+from specplan.backends.reference.carried_shapes import carried_reason, conditions, joined_reason
 from specplan.backends.reference.node_runs import NodeRuns
 from specplan.backends.reference.source_shapes import lookup_reason, update_reason
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_models import continues_stack
 from specplan.ir.infer_trees import child_counts
-from specplan.ir.ops import Accept, Forward, Grow, Lookup, Pick, Prune, Update
+from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Pick, Prune, Update
 from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
 from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType
 from specplan.ir.values import State
 
+_ON_NODES = (Accept, Commit, Forward, Grow, Lookup, Pick, Prune, Update)
 UNKNOWN = "its nodes are not known before it runs"
 
 
@@ -29,9 +32,13 @@ def shape_refusals(plan: Plan) -> Iterator[Refusal]:
     scores of ranked nodes only, and keeps hidden states where a pass ends.
     """
     for item in plan.rounds:
-        walk = _Walk(plan)
-        for step in infer_round(plan, item).steps:
-            reason = walk.reason(step)
+        walk, types = _Walk(plan), infer_round(plan, item)
+        for op in conditions(item):
+            reason = joined_reason(op, types)
+            if reason is not None:
+                yield Refusal("reference", print_op(op).splitlines()[0].removesuffix(" {"), reason)
+        for step in types.steps:
+            reason = walk.reason(step) or carried_reason(plan, step)
             if reason is not None:
                 yield Refusal("reference", print_op(step.op), reason)
 
@@ -41,7 +48,8 @@ class _Walk:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.tree: Lineage | None = None
+        self.families: list[Lineage] = []
+        """Of unrelated trees the latest of each, in the order in which they are first read."""
         self.runs = NodeRuns()
         self.rows: dict[int, NodesType] = {}
         """By the identity of rows whose nodes data chooses, those nodes."""
@@ -51,12 +59,11 @@ class _Walk:
 
     def reason(self, step: Step) -> str | None:
         """Why the step cannot run, or None; goes on with the step."""
-        for held in step.reads.values():
-            if isinstance(held, TreeType | NodesType) and held.lineage is not None:
-                if self.tree is not None and not held.lineage.related(self.tree):
+        if isinstance(step.op, _ON_NODES):
+            for held in step.reads.values():
+                lineage = held.lineage if isinstance(held, TreeType | NodesType) else None
+                if lineage is not None and self._follow(lineage) is None:
                     return "drafted trees must extend one another"
-                if self.tree is None or held.lineage.extends(self.tree):
-                    self.tree = held.lineage
         match step.op:
             case Lookup() as op:
                 return lookup_reason(self.plan, op, step)
@@ -74,17 +81,42 @@ class _Walk:
                 return self._rows_for(step.reads[target], nodes_of(step.reads, tree, "accept"))
         return None
 
+    def _follow(self, lineage: Lineage) -> int | None:
+        """The number of a tree's family; None where another tree of it has other nodes."""
+        for number, known in enumerate(self.families):
+            if lineage.ancestor(0) is known.ancestor(0):
+                if lineage.extends(known):
+                    self.families[number] = lineage
+                return number if lineage.related(known) else None
+        self.families.append(lineage)
+        return len(self.families) - 1
+
+    def _numbered(self, nodes: NodesType) -> NodesType:
+        """Nodes by numbers that no other tree of the round has; those of the first as they are."""
+        family = None if nodes.lineage is None else self._follow(nodes.lineage)
+        if not family:
+            return nodes
+        first = family << 12
+
+        def moved(indices: tuple[int, ...] | None) -> tuple[int, ...] | None:
+            return indices and tuple(i if i == ROOT else i + first for i in indices)
+
+        return replace(nodes, indices=moved(nodes.indices), among=moved(nodes.among))
+
     def _grow(self, op: Grow, step: Step) -> str | None:
         tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
         if isinstance(tree, TreeType) and "given" in tree.laws:
-            return "a tree that was looked up does not grow"
+            if tree.parents is None:
+                return "a tree that was merged from what was looked up does not grow"
+            if op.how != "best":
+                return "below nodes that were looked up, or carried on, children are ranked"
         if self.runs.pruned:
             return "a tree that was pruned does not grow"
         if op.how != "best":
             counts = child_counts(op.children, at)
             if at.indices is None:
                 return "children of nodes that scores choose are ranked, not drawn"
-            parents = set(at.indices)
+            parents = set(self._numbered(at).indices or ())
             if not all(counts) or parents & self.drawn:
                 return "children of a node are drawn in one grow, at least one of them"
             self.drawn |= parents
@@ -93,12 +125,16 @@ class _Walk:
                 return "children of a tree are drawn in one way"
         (grown,) = step.gives
         if isinstance(tree, TreeType) and isinstance(grown, TreeType):
-            self.runs.grow(range(tree.nodes, grown.nodes), at)
+            first = (self._follow(grown.lineage) or 0) << 12 if grown.lineage else 0
+            new = range(first + tree.nodes, first + grown.nodes)
+            self.runs.grow(new, self._numbered(at))
         return self._rows_for(step.reads[op.rows], at)
 
     def _pick(self, op: Pick, step: Step) -> str | None:
         tree, (chosen,) = step.reads[op.tree], step.gives
         assert isinstance(tree, TreeType) and isinstance(chosen, NodesType)
+        if op.of == "leaves" and chosen.indices is None:
+            return None if tree.is_chain else "leaves of a tree that branches differ by request"
         if op.best is None or chosen.indices is not None:
             return None
         if tree.laws != {"best"}:
@@ -108,7 +144,8 @@ class _Walk:
     def _prune(self, op: Prune, step: Step) -> str | None:
         tree, to, (after,) = step.reads[op.tree], nodes_of(step.reads, op.to, "to"), step.gives
         assert isinstance(tree, TreeType) and isinstance(after, TreeType)
-        self.tree = after.lineage
+        if tree.lineage is not None and after.lineage is not None:
+            self.families[self._follow(tree.lineage) or 0] = after.lineage
         if to.indices is not None and len(set(to.indices) - {ROOT}) == tree.nodes:
             return None
         self.runs.prune()
@@ -119,16 +156,20 @@ class _Walk:
         return None
 
     def _forward(self, op: Forward, step: Step) -> str | None:
-        nodes = nodes_of(step.reads, op.nodes[0], "forward")
-        first = not self.runs.begun(op)
-        reason = self.runs.run(op, nodes, whole=isinstance(step.reads[op.nodes[0]], TreeType))
-        if reason is not None:
-            return reason
-        if nodes.indices is None:
-            for given in step.gives:
-                self.rows[id(given)] = nodes
-            return None
-        ran = set(nodes.indices)
+        first, ran = not self.runs.begun(op), set[int]()
+        for index, name in enumerate(op.nodes):
+            nodes = nodes_of(step.reads, name, "forward")
+            numbered = self._numbered(nodes)
+            whole = isinstance(step.reads[name], TreeType)
+            reason = self.runs.run(op, numbered, whole=whole)
+            if reason is not None:
+                return reason
+            if nodes.indices is None and len(self.families) > 1:
+                return "nodes that scores choose run in rounds of one tree"
+            if nodes.indices is None:
+                self.rows.update({id(given): nodes for given in step.gives[index : index + 1]})
+                return None
+            ran |= set(numbered.indices or ())
         if first:  # it catches up the text, the root included
             ran.add(ROOT)
         return self._tracks(op, ran)

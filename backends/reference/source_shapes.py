@@ -47,9 +47,10 @@ def update_reason(plan: Plan, op: Update, step: Step) -> str | None:
     """Why a source cannot be taught so, or None."""
     source, tree = plan.state(op.source), step.reads[op.tree]
     assert isinstance(source, SourceState) and isinstance(tree, TreeType)
-    learns = LEARNS.get(source.kind.name)
-    if learns != ("text" if op.rows is None else "rows"):
-        return f"{source.kind.name} learns {learns or 'nothing'} here"
-    if op.rows is None and tree.nodes:
-        return "a source learns the text up to the root, of a tree without drafted nodes"
+    learns = LEARNS.get(source.kind.name, ())
+    taught = "rows" if op.rows is not None else "runs" if tree.nodes else "text"
+    if taught not in learns:
+        return f"{source.kind.name} learns {' and '.join(learns) or 'nothing'} here"
+    if taught == "runs" and tree.parents is None:
+        return "runs are learned of trees that have one shape for all requests"
     return None

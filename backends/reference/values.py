@@ -7,7 +7,7 @@ request is a tensor with one row per request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -44,6 +44,8 @@ class Tree:
         numbers: int64 `[B, N]`, the round's numbers of the nodes of a tree that was pruned; None
             where a node's index is its number.
         most: no number is higher, where `numbers` is given.
+        first: the round's number of node 0, where `numbers` is None. Trees that share no nodes begin
+            at different numbers.
     """
 
     tokens: Tensor
@@ -60,6 +62,7 @@ class Tree:
     scores: Tensor | None = None
     numbers: Tensor | None = None
     most: int = ROOT
+    first: int = 0
 
     @property
     def size(self) -> int:
@@ -69,7 +72,7 @@ class Tree:
     @property
     def highest(self) -> int:
         """The highest number that a node may have."""
-        return self.size - 1 if self.numbers is None else self.most
+        return self.first + self.size - 1 if self.numbers is None else self.most
 
     @property
     def own(self) -> bool:
@@ -92,6 +95,10 @@ class Tree:
             node = self.parents[node]
         return found
 
+    def numbered(self, nodes: Iterable[int]) -> list[int]:
+        """The same of nodes that all requests share, -1 for the root; the tree was not pruned."""
+        return [node if node == ROOT else node + self.first for node in nodes]
+
     def lines(self, nodes: Tensor) -> Tensor:
         """Nodes `[B, W]` and their ancestors, the root left out, as int64 `[B, W, levels]`.
 
@@ -107,7 +114,7 @@ class Tree:
     def numbers_of(self, nodes: Tensor) -> Tensor:
         """The round's numbers of nodes `[B, ...]`."""
         if self.numbers is None:
-            return nodes
+            return nodes + self.first if self.first else nodes
         return self.numbers.gather(1, nodes.flatten(1)).view_as(nodes)
 
 
@@ -129,6 +136,12 @@ class Nodes:
         if isinstance(self.indices, Tensor):
             return self.indices
         return tuple(node for node in self.indices if node != ROOT)
+
+    @property
+    def width(self) -> int:
+        """Nodes, the root left out."""
+        drafted = self.drafted
+        return drafted.shape[1] if isinstance(drafted, Tensor) else len(drafted)
 
     @property
     def own(self) -> bool:
@@ -180,6 +193,14 @@ class Path:
 
 
 Held = Tree | Nodes | Rows | Path | Tensor
+Scope = dict[Value, Held]
+
+
+def live_mask(tree: Tree) -> Tensor:
+    """Which nodes are live, bool `[B, N]`."""
+    if tree.live is None:
+        return torch.ones_like(tree.tokens, dtype=torch.bool)
+    return tree.live
 
 
 def per_request(nodes: Indices, like: Tensor) -> Tensor:

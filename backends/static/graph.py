@@ -155,7 +155,7 @@ class _Run:
             Texts(self.given.text, self.given.lengths),
             self.resident[name],
             max(pending_of(op), 1) if with_root else 0,
-            nodes,
+            [nodes],
             cached,
             stretch,
             store.trash,

@@ -13,6 +13,7 @@ from specplan.runtime.sources.automaton import Automaton
 from specplan.runtime.sources.datastore import Datastore
 from specplan.runtime.sources.log import Log
 from specplan.runtime.sources.ngram_table import NgramTable
+from specplan.runtime.sources.phrases import Phrases
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.trie import Trie
 
@@ -23,20 +24,24 @@ _MAKERS: dict[str, _Maker] = {
     "datastore": lambda state, sizes, vocabulary: _datastore(state, sizes["order"], vocabulary),
     "log": lambda state, sizes, vocabulary: Log(sizes["capacity"]),
     "ngram": lambda state, sizes, vocabulary: NgramTable(sizes["order"], sizes["capacity"]),
+    "phrases": lambda state, sizes, vocabulary: Phrases(
+        sizes["order"], sizes["width"], sizes["capacity"]
+    ),
     "trie": lambda state, sizes, vocabulary: Trie(sizes["capacity"]),
 }
 RUNNABLE = frozenset(_MAKERS)
 """Sources that can be made here."""
 ONE_CONTINUATION = frozenset({"automaton"})
 """Of them, those that give one continuation of a text only."""
-MERGING = frozenset({"datastore", "log", "trie"})
+MERGING = frozenset({"datastore", "log", "phrases", "trie"})
 """Those that merge continuations into one tree."""
 ONE_TEXT = frozenset({"automaton"})
 """Those that hold one text each."""
-LEARNS: Mapping[str, str] = {
-    "adjacency": "rows", "automaton": "text", "log": "text", "ngram": "text", "trie": "text",
+LEARNS: Mapping[str, tuple[str, ...]] = {
+    "adjacency": ("rows",), "automaton": ("text",), "log": ("text",), "ngram": ("text",),
+    "phrases": ("text", "runs"), "trie": ("text",),
 }  # fmt: skip
-"""What they are taught: rows of logits, or the text."""
+"""What they are taught: rows of logits, the text, or runs of drafted tokens."""
 
 
 def new_source(state: SourceState, vocabulary: int) -> Source:

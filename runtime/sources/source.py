@@ -7,6 +7,7 @@ bounded by what its declaration says.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,6 +128,14 @@ class Source(ABC):
             last: longest run of tokens to be known, its continuation included.
         """
         raise NotImplementedError(f"{type(self).__name__} learns no text")
+
+    def learn_runs(self, runs: Sequence[Tokens]) -> None:
+        """Learn runs of tokens that stand in no text; later ones count for more.
+
+        Args:
+            runs: int64 `[n]` each.
+        """
+        raise NotImplementedError(f"{type(self).__name__} learns no runs")
 
     def learn_rows(self, tokens: Tokens, best: Tokens) -> None:
         """Learn what a model thinks should follow tokens; of equal tokens the last one counts.

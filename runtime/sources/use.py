@@ -75,6 +75,10 @@ class SourceUse:
         self._last = last
         self._sources[row].learn_text(self._keys[row], text, last)
 
+    def learn_runs(self, row: int, runs: Sequence[Tokens]) -> None:
+        """Teach runs of tokens that a request drafted."""
+        self._sources[row].learn_runs(runs)
+
     def learn_rows(self, row: int, tokens: Tokens, best: Tokens) -> None:
         """Teach the likeliest tokens `[M, k]` after tokens `[M]` that a request judged."""
         self._sources[row].learn_rows(tokens, best)

@@ -1,0 +1,93 @@
+"""The interpreter's ops on what goes from round to round, and on numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from specplan.backends.reference import carrying, scalars
+from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
+from specplan.ir.ops import Compute, Load, Measure, Place, Relabel, Reroot, Store, When
+from specplan.ir.values import Value
+
+if TYPE_CHECKING:
+    from specplan.backends.reference.session import ReferenceSession
+
+
+def place(session: ReferenceSession, op: Place, scope: Scope) -> None:
+    """Constant tokens below nodes."""
+    tree = held_as(scope, op.tree, Tree)
+    placed = carrying.place(op, tree, nodes_as(scope, op.at))
+    session.worked(max(1, placed.size))
+    scope[op.results[0]] = placed
+
+
+def relabel(session: ReferenceSession, op: Relabel, scope: Scope) -> None:
+    """New tokens."""
+    tree = held_as(scope, op.tree, Tree)
+    rows = None if op.rows is None else held_as(scope, op.rows, Rows)
+    other = None if op.other is None else held_as(scope, op.other, Tree)
+    session.worked(max(1, tree.size))
+    scope[op.results[0]] = session.apart(carrying.relabel(op, tree, rows, other))
+
+
+def reroot(session: ReferenceSession, op: Reroot, scope: Scope) -> None:
+    """What is left below the emitted path."""
+    tree = held_as(scope, op.tree, Tree)
+    session.worked(max(1, tree.size))
+    scope[op.results[0]] = session.apart(carrying.reroot(tree, held_as(scope, op.path, Path)))
+
+
+def load(session: ReferenceSession, op: Load, scope: Scope) -> None:
+    """What the last round left."""
+    held = session.batch.values[op.state]
+    if isinstance(held, Tree):
+        session.worked(max(1, held.size))
+        held = session.apart(held)
+    scope[op.results[0]] = held
+
+
+def store(session: ReferenceSession, op: Store, scope: Scope) -> None:
+    """Leave something for the next round."""
+    held, known = scope[op.value], session.batch.values[op.state]
+    if isinstance(held, Tree) and isinstance(known, Tree):
+        held = carrying.filled_to(held, known)
+    session.batch.values[op.state] = held
+
+
+def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
+    """One number per request."""
+    operand = scope[Value(op.operand)]
+    assert isinstance(operand, Tree | Path)
+    scope[op.results[0]] = scalars.measure(operand)
+
+
+def compute(session: ReferenceSession, op: Compute, scope: Scope) -> None:
+    """Arithmetic on numbers."""
+    operands = {name: held_as(scope, value, Tensor) for name, value in op.operands}
+    scope[op.results[0]] = scalars.compute(op.formula, operands, session.batch.size)
+
+
+def when(session: ReferenceSession, op: When, scope: Scope) -> None:
+    """Ops without effects, run for all requests; those whose flag holds take what they give."""
+    inner = dict(scope)
+    session.run(op.body.ops, inner)
+    flag = held_as(scope, op.flag, Tensor)
+    for name, entered, kept in zip(op.results, op.body.yields, op.otherwise, strict=True):
+        chosen = carrying.either(flag, inner[entered], scope[kept])
+        scope[name] = session.apart(chosen) if isinstance(chosen, Tree) else chosen
+
+
+CARRIED: dict[type, Callable[[Any, Any, Scope], None]] = {
+    Place: place,
+    Relabel: relabel,
+    Reroot: reroot,
+    Load: load,
+    Store: store,
+    Measure: measure,
+    Compute: compute,
+    When: when,
+}
+"""By op; called with the session, the op and the values so far, to which results are added."""

@@ -1,0 +1,92 @@
+"""Source `phrases`: what was last seen to follow a token, as whole runs.
+
+The n-gram pool of lookahead decoding (Fu et al. 2024, arXiv 2402.02057, section 3.2; its released
+code, `lade/decoding.py`): n-grams by their first token, of each token the latest. A lookup goes by
+the last token of a text, and what it finds is merged into one tree or stands side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specplan.runtime.sources.continuations import continuation_trees
+from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
+
+_ENTRY_BYTES = 400
+"""Of CPython: a dictionary's place and an inner dictionary with one place, for each first token."""
+_PHRASE_BYTES, _TOKEN_BYTES = 160, 8
+"""A tuple, its place, and what a lookup makes of it; and each of its tokens."""
+
+
+class Phrases(Source):
+    """Runs of tokens by the token before them, the newest ones.
+
+    Attributes:
+        order: tokens of a run and the one before it.
+        width: runs kept after one token.
+        capacity: runs kept in all; those after the token that was taught longest ago give way.
+    """
+
+    def __init__(self, order: int, width: int, capacity: int) -> None:
+        super().__init__()
+        self.order, self.kept, self.capacity = order, width, capacity
+        self._after: dict[int, dict[tuple[int, ...], None]] = {}
+        self._size = 0
+
+    @property
+    def most_bytes(self) -> float:
+        """All runs, each after a token of its own."""
+        phrase = _PHRASE_BYTES + _TOKEN_BYTES * (self.order - 1)
+        return float(self.capacity * (_ENTRY_BYTES + phrase))
+
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+        """The newest runs after the last token of each text; among equals the newer ones first."""
+        length = wanted.length
+        most = self.kept if wanted.nodes is None else min(self.kept, wanted.children)
+        newer = 1.0 + np.arange(most) / (most * (most + 1.0))  # less than one run in all
+        found: list[tuple[int, ...]] = []
+        rows, weights = [], []
+        for row, end in enumerate(lengths.tolist()):
+            known = [*self._after.get(int(texts[row, end - 1]), ())][-most:]
+            found += [(*run[:length], *(NO_TOKEN,) * (length - len(run))) for run in known]
+            rows += [row] * len(known)
+            weights += newer[most - len(known) :].tolist()
+        return continuation_trees(
+            np.array(found, dtype=np.int64).reshape(-1, length),
+            np.array(rows, dtype=np.int64),
+            len(texts),
+            wanted,
+            np.array(weights),
+        )
+
+    def learn_text(self, key: int, text: Tokens, last: int) -> None:
+        """Learn the runs that end in new tokens."""
+        start, size = self._grown(key, text), min(self.order, last)
+        for end in range(max(start, size - 1) + 1, len(text) + 1):
+            self._learn(text[end - size : end].tolist())
+
+    def learn_runs(self, runs: Sequence[Tokens]) -> None:
+        """Learn runs, each after its first token."""
+        for run in runs:
+            self._learn(run[: self.order].tolist())
+
+    def _learn(self, run: list[int]) -> None:
+        first, phrase = run[0], tuple(run[1:])
+        if not phrase:
+            return
+        known = self._after.pop(first, {})
+        self._size += phrase not in known
+        known.pop(phrase, None)
+        known[phrase] = None
+        if len(known) > self.kept:
+            known.pop(next(iter(known)))
+            self._size -= 1
+        self._after[first] = known
+        while self._size > self.capacity:
+            oldest = next(iter(self._after))
+            self._after[oldest].pop(next(iter(self._after[oldest])))
+            self._size -= 1
+            if not self._after[oldest]:
+                self._after.pop(oldest)
