@@ -81,6 +81,8 @@ def read_drafting(
         return Drafting(demands, (), (), None)
     if acceptance is None:
         return Unpriced("", "the plan drafts, and no acceptance profile is given")
+    if acceptance.key.how == "run":
+        return _as_it_ran(demands, acceptance, tree.depth)
     if acceptance.pools is not None and demands.looked_up is not None:
         return _looked_up(demands, acceptance, *demands.looked_up)
     if acceptance.pools is not None:
@@ -92,6 +94,15 @@ def read_drafting(
             "or a source gives them, and the profile is of that: run `specplan profile acceptance`",
         )
     return Drafting(demands, tree.parents, tree.ranks, acceptance)
+
+
+def _as_it_ran(demands: RoundDemands, acceptance: AcceptanceProfile, depth: int) -> Drafting:
+    """A draft of any shape, of which is told how much was accepted round by round.
+
+    What a model that drafts has pending then is not told: every round is taken to lag.
+    """
+    path = tuple(range(-1, depth - 1))
+    return Drafting(demands, path, (0,) * depth, acceptance, {})
 
 
 def _grown_by_beam(

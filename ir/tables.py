@@ -135,8 +135,12 @@ BUILTIN = Tables(
             table="value",
             name="tree",
             parameters=(
-                ("nodes", int), ("depth", int), ("parents", ()), ("law", "point"), ("init", -1),
-            ),  # fmt: skip
+                ("nodes", int),
+                ("depth", int),
+                ("parents", ()),
+                ("law", "point"),
+                ("init", -1),
+            ),
         ),
         Declaration(table="value", name="number", parameters=(("init", 0.0),)),
     )

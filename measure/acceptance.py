@@ -25,6 +25,7 @@ from specplan.measure.own_drafts import TeacherText
 from specplan.measure.pools import pool_places
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
+from specplan.measure.rehearsal import rehearse
 from specplan.measure.source_replay import SourceReplay
 from specplan.measure.teacher import (
     greedy_ranks,
@@ -41,7 +42,9 @@ from specplan.planner import (
     Proposer,
     acceptance_key,
     proposers,
+    rehearsal_of,
 )
+from specplan.runtime.executable import Executable
 
 MOST_RANKS = 16
 """Ranks that are told apart; a child beyond is never worth its node."""
@@ -112,6 +115,7 @@ class _Growing:
         path: its file.
         known: accepted ranks, lengths, or places in pools, by the prompt's name.
         replay: the source that drafts, where one does that is declared.
+        rehearsed: whose own rounds are run, where these tell.
     """
 
     bench: Workbench
@@ -119,6 +123,7 @@ class _Growing:
     path: Path
     known: Rows
     replay: SourceReplay | None = None
+    rehearsed: Executable | None = None
 
     @classmethod
     def open(cls, bench: Workbench, facts: ProblemFacts, proposer: str) -> _Growing:
@@ -129,7 +134,9 @@ class _Growing:
         if proposer in DRAFT_SOURCES:
             vocabulary = bench.models["target"].vocab_size
             replay = SourceReplay(DRAFT_SOURCES[proposer], vocabulary, bench.problem.datastore)
-        return cls(bench, key, path, _read(path, key), replay)
+        plan = rehearsal_of(facts, proposer)
+        rehearsed = None if plan is None else bench.compile(plan)
+        return cls(bench, key, path, _read(path, key), replay, rehearsed)
 
     def grow(
         self,
@@ -155,6 +162,8 @@ class _Growing:
     ) -> tuple[Any, ...]:
         """Accepted rank, length of a chain, or places in pools, at every position."""
         bench, key = self.bench, self.key
+        if self.rehearsed is not None:
+            return rehearse(self.rehearsed, request_of(bench, prompt, index))
         text, start = [*prompt.tokens, *output], len(prompt.tokens)
         logits = partial(self._logits, prompt.id, text, start, states)
         if self.replay is not None:
@@ -241,7 +250,9 @@ def _profile(
     names += [name for name in known if name not in asked]
     rows = tuple(known[name] for name in names)
     provenance = {
-        "how": "teacher forcing on the target's own continuations",
+        "how": "the rounds that ran"
+        if key.how == "run"
+        else "teacher forcing on the target's own continuations",
         "prompts": names,
         "prompts_file": os.path.basename(bench.problem.workload.prompts or ""),
         "output_tokens": bench.output_tokens,
@@ -253,6 +264,7 @@ def _profile(
     source = DRAFT_SOURCES.get(key.proposer)
     if key.beam is not None or (source is not None and source.evidence == "pools"):
         return AcceptanceProfile(key, pools=Pools(_layers(key), rows), provenance=provenance)
-    if (key.how == "given" or key.skip) and (source is None or source.evidence == "lengths"):
+    lengths = key.how in ("given", "run") or key.skip
+    if lengths and (source is None or source.evidence == "lengths"):
         return AcceptanceProfile(key, lengths=rows, provenance=provenance)
     return AcceptanceProfile(key, ranks=rows, provenance=provenance)

@@ -30,6 +30,7 @@ from specplan.measure.probes import (
     exit_probes,
     probe_of_width,
     probes,
+    rehearsal_probes,
     skip_probes,
     source_probes,
 )
@@ -112,7 +113,7 @@ def measure_device(
             where=f"backend {bench.problem.backend}",
             remedy="Plan with `backend: reference`; `specplan compile DIR` compiles the bundle.",
         )
-    every = _every_probe(bench, exits_of(bench, facts))
+    every = _every_probe(bench, facts)
     table, path = _table(bench, every)
     grid = cells(facts, batches, contexts)
     todo = [
@@ -146,8 +147,9 @@ def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
     return tuple(p.layers for p in found if p.role == "target" and p.layers is not None)
 
 
-def _every_probe(bench: Workbench, exits: tuple[int, ...]) -> list[Probe]:
+def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     """Those that the backend runs."""
+    exits = exits_of(bench, facts)
     drafts = tuple(name for name in bench.models if name != "target")
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
     every = [*probes(drafts, greedy, target.vocab_size)]
@@ -156,6 +158,7 @@ def _every_probe(bench: Workbench, exits: tuple[int, ...]) -> list[Probe]:
     every += source_probes(sources, bench.problem.datastore, greedy)
     if leaves_blocks_out(bench.problem):
         every += skip_probes(target.num_layers, greedy)
+    every += rehearsal_probes(facts)
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
 
 

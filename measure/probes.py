@@ -10,7 +10,7 @@ from specplan.ir.blocks import Skips
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner import DraftSource
+from specplan.planner import DraftSource, ProblemFacts, proposers, rehearsal_of
 
 CHAINS = (1, 3, 7, 16)
 BUSHES = (2, 4, 8, 16, 32)
@@ -99,6 +99,20 @@ def source_probes(
                 source, path if source.scope == "read_only" else None, width, greedy
             )
             yield Probe(f"lookup {width} from {source.word}", plan)
+
+
+def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
+    """Of the plans whose own rounds tell what is accepted, two of each: the least and the most.
+
+    They hold ops that no other probe has, and these take what their nodes take.
+    """
+    kinds: dict[str, list[Probe]] = {}
+    for name in proposers(facts.problem, facts.shapes):
+        plan = rehearsal_of(facts, name)
+        if plan is not None:
+            kinds.setdefault(plan.name, []).append(Probe(f"rounds of {name}", plan))
+    for found in kinds.values():
+        yield from dict.fromkeys((found[0], found[-1]))
 
 
 def probe_of_width(role: str, width: int, greedy: bool) -> Probe:

@@ -34,6 +34,7 @@ from specplan.planner.who_drafts import (
     leaves_blocks_out,
     measured_here,
     proposers,
+    rehearsal_of,
     searches_blocks,
 )
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
@@ -77,6 +78,7 @@ __all__ = [
     "read_prompts",
     "read_trace",
     "refine",
+    "rehearsal_of",
     "request_draws",
     "search",
     "searched_blocks",

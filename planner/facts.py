@@ -114,7 +114,7 @@ class ProblemFacts:
         """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
         found = Proposer.read(proposer)
         measurable = (TEXT_PROPOSER, *DRAFT_SOURCES, *self.drafts)
-        if found.role not in measurable and not found.is_part:
+        if found.role not in measurable and not found.is_part and not found.way:
             return (
                 f'the acceptance of "{proposer}" is not known and cannot be measured here: give a '
                 f"ready profile as acceptance.{proposer} (`specplan import acceptance`)"

@@ -160,6 +160,14 @@ class Method(ABC, Generic[OptionsT]):
         """
         return ()
 
+    def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
+        """The plan whose own rounds are run to see what is accepted of a proposer.
+
+        So is measured what drafts from what earlier rounds left behind: no place of a text tells of
+        it. None for every other proposer.
+        """
+        return None
+
 
 @cache
 def discover_methods() -> dict[str, Method[Any]]:

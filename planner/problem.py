@@ -167,7 +167,8 @@ class Problem(Strict):
         default=("prompt_lookup",),
         description='What may draft beside models: "prompt_lookup", "mtp" (the target\'s own '
         'modules), "suffix" and "trie" (past outputs), "ngram" and "automaton" (the request\'s own '
-        'text), "adjacency" (the target\'s own last choices), "datastore" (a corpus).',
+        'text), "adjacency" (the target\'s own last choices), "datastore" (a corpus), "jacobi" and '
+        '"lookahead" (the target\'s parallel guesses).',
     )
     datastore: Path | None = Field(
         default=None,

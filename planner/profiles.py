@@ -32,7 +32,7 @@ def acceptance_key(
         drawn without replacement, which serves chains too: the first such draw is a plain one.
         Parts of a model are drawn from once: they draft chains, and a judged draw is quick to
         measure. Drafters that read hidden states give their best ranks at every temperature, as in
-        engines, and so do beams.
+        engines, and so do beams. Where a draft hangs on earlier rounds, the very rounds are run.
 
     Raises:
         UsageError: no model of the problem has these first layers and more, or these blocks, or
@@ -68,6 +68,8 @@ def _how(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> How:
     """How it draws the children of a node."""
     if proposer.is_part and not problem.workload.greedy:
         return "draw"
+    if proposer.way:
+        return "run"
     for method in discover_methods().values():
         if proposer.name in method.source_proposers:
             return method.source_proposers[proposer.name]
@@ -88,7 +90,7 @@ def _check(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> No
     elif proposer.skips.height > layers:
         what = f"no model has the blocks that {name!r} leaves out"
         remedy = "blocks of the layers that it has, from 0 on"
-    elif proposer.budget is not None and proposer.role not in {"target", *alone}:
+    elif (proposer.budget or proposer.way) and proposer.role not in {"target", *alone}:
         what, remedy = f"no model drafts as {name!r}", "the target or one that runs alone"
     elif proposer.beam is not None and proposer.role not in alone:
         what, remedy = f"no draft model grows trees as {name!r}", "one that runs alone"

@@ -11,6 +11,7 @@ _MODEL = r"[a-z][a-z0-9_]*"
 _FIRST_LAYERS = re.compile(rf"({_MODEL})@([1-9][0-9]*)")
 _BEAM = re.compile(rf"({_MODEL})\^([1-9][0-9]*)")
 _BUDGET = re.compile(rf"({_MODEL})~([1-9][0-9]*)")
+_WAY = re.compile(rf"({_MODEL})\+([a-z][a-z0-9_]*)")
 _WITHOUT = re.compile(rf"({_MODEL})-(\w+)")
 
 
@@ -25,6 +26,8 @@ class Proposer:
         beam: trees in which every node that gets children gets the best so many, and so many nodes
             of a layer do: `draft^4`.
         budget: it reads at most so many tokens of the text's cache: `target~512`.
+        way: it drafts from what its rounds leave behind, in a way and setting of some method:
+            `target+jacobi8`.
         skips: blocks it goes without: `target-a3m4`, the attention of layer 3 and the MLP of 4.
     """
 
@@ -32,6 +35,7 @@ class Proposer:
     layers: int | None = None
     beam: int | None = None
     budget: int | None = None
+    way: str = ""
     skips: Skips = NO_SKIPS
 
     @classmethod
@@ -43,6 +47,8 @@ class Proposer:
             return cls(found[1], beam=int(found[2]))
         if found := _BUDGET.fullmatch(name):
             return cls(found[1], budget=int(found[2]))
+        if found := _WAY.fullmatch(name):
+            return cls(found[1], way=found[2])
         found = _WITHOUT.fullmatch(name)
         skips = Skips.read_short(found[2]) if found else None
         return cls(name) if not found or skips is None else cls(found[1], skips=skips)
@@ -56,6 +62,8 @@ class Proposer:
             return f"{self.role}^{self.beam}"
         if self.budget is not None:
             return f"{self.role}~{self.budget}"
+        if self.way:
+            return f"{self.role}+{self.way}"
         return f"{self.role}-{self.skips.short}" if self.skips else self.role
 
     @property
@@ -65,5 +73,5 @@ class Proposer:
 
     @property
     def is_derived(self) -> bool:
-        """Whether it is a part of a model, or a model that grows trees by a beam."""
-        return self.is_part or self.beam is not None
+        """Whether it is a part of a model, or a model that drafts by a beam or in its own way."""
+        return self.is_part or self.beam is not None or bool(self.way)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from specplan.cost_models.shapes.drafter_shapes import is_drafter_folder
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.ir.plan import Plan
 from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.proposer import Proposer
+
+if TYPE_CHECKING:
+    from specplan.planner.facts import ProblemFacts
 
 MOST_SKIPPED_DRAFT = 8
 """Tokens that a model without some blocks drafts at most; its acceptance is measured so far."""
@@ -43,11 +48,20 @@ def proposers(problem: Problem, shapes: Mapping[str, ModelShape] | None = None) 
     """
     names = [draft.name for draft in problem.models.drafts]
     for name, method in discover_methods().items():
-        if method.sources and set(method.sources) <= set(problem.sources):
-            names += method.source_proposers
+        if not set(method.sources) <= set(problem.sources):
+            continue
+        names += method.source_proposers
         if shapes is not None and (problem.methods is None or name in problem.methods):
             names += method.proposers(shapes)
     return tuple(dict.fromkeys(names))
+
+
+def rehearsal_of(facts: ProblemFacts, proposer: str) -> Plan | None:
+    """The plan whose rounds tell what is accepted of a proposer; None where something else does."""
+    if not Proposer.read(proposer).way:
+        return None
+    plans = (method.rehearsal(facts, proposer) for method in discover_methods().values())
+    return next((plan for plan in plans if plan is not None), None)
 
 
 def measured_here(problem: Problem) -> Problem:

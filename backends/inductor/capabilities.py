@@ -7,7 +7,7 @@ from dataclasses import replace
 from specplan.backends.reference.capabilities import CAPABILITIES as REFERENCE
 
 _ON_THE_HOST = {
-    "update", "load", "store", "place", "relabel", "reroot", "measure", "compute", "when", "refresh",
+    "update", "load", "store", "place", "relabel", "reroot", "measure", "compute", "when",
 }  # fmt: skip
 
 CAPABILITIES = replace(

@@ -1,4 +1,4 @@
-"""Trees that go from one round to the next: kept, filled up, given new tokens, and cut to what is left.
+"""Trees that go from one round to the next: kept, filled, given new tokens, cut to what is left.
 
 Their shape is the same for all requests; how much of it is live is not.
 """

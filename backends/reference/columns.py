@@ -32,10 +32,10 @@ def node_columns(
         depths = per_request(tree.depths, tree.tokens).gather(1, own)
         return slots.slots_of(numbers), depths, tree.tokens.gather(1, own)
     assert isinstance(drafted, tuple) and isinstance(tree.depths, tuple)
-    numbers = tree.numbered(drafted)
-    slots.place(numbers, layers, scratch)
+    shared = tree.numbered(drafted)
+    slots.place(shared, layers, scratch)
     offsets = torch.tensor(
-        [slots.offsets[number] for number in numbers], dtype=torch.int64, device=device
+        [slots.offsets[number] for number in shared], dtype=torch.int64, device=device
     )
     depths = torch.tensor([tree.depths[node] for node in drafted], dtype=torch.int64, device=device)
     if drafted == tuple(range(tree.size)):

@@ -106,7 +106,7 @@ def _level(tree: Tree, at: Nodes, place: int) -> int:
 def extended(
     tree: Tree, at: Nodes, counts: tuple[int, ...], tokens: Tensor, scores: Tensor | None = None
 ) -> Tree:
-    """The tree with `counts[i]` children below node i of `at`, live where it is, with point laws."""
+    """The tree with `counts[i]` children below node i of `at`, live where it is; point laws."""
     if not any(counts):
         return tree
     places = [place for place, count in enumerate(counts) for _ in range(count)]

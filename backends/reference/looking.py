@@ -44,7 +44,7 @@ def kind(batch: Batch, source: str) -> str:
 
 
 def update(batch: Batch, op: Update, tree: Tree, rows: Rows | None) -> None:
-    """Teach a source the rows of judged nodes, the text up to the root, or runs of drafted nodes."""
+    """Teach a source rows of judged nodes, the text up to the root, or runs of drafted nodes."""
     use = batch.sources[op.source]
     active = [row for row in range(batch.size) if not batch.done[row] or batch.emitted(row)]
     text = batch.text.cpu().numpy()

@@ -125,7 +125,9 @@ def prepare_pass(
     text = texts.tokens.gather(1, written.clamp(min=0))
     gather = None
     if columns > 1:
-        last = torch.arange(columns - 1, columns + sum(nodes.width for nodes in trees), device=lengths.device)
+        last = torch.arange(
+            columns - 1, columns + sum(nodes.width for nodes in trees), device=lengths.device
+        )
         gather = last.expand(len(lengths), -1)
     return Pass(
         tokens=torch.cat([text, *tokens], 1),

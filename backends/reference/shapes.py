@@ -38,7 +38,7 @@ def shape_refusals(plan: Plan) -> Iterator[Refusal]:
             if reason is not None:
                 yield Refusal("reference", print_op(op).splitlines()[0].removesuffix(" {"), reason)
         for step in types.steps:
-            reason = walk.reason(step) or carried_reason(plan, step)
+            reason = carried_reason(plan, step) or walk.reason(step)
             if reason is not None:
                 yield Refusal("reference", print_op(step.op), reason)
 

@@ -44,8 +44,8 @@ class Tree:
         numbers: int64 `[B, N]`, the round's numbers of the nodes of a tree that was pruned; None
             where a node's index is its number.
         most: no number is higher, where `numbers` is given.
-        first: the round's number of node 0, where `numbers` is None. Trees that share no nodes begin
-            at different numbers.
+        first: the round's number of node 0, where `numbers` is None. Trees that share no nodes
+            begin at different numbers.
     """
 
     tokens: Tensor

@@ -28,7 +28,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import write_json_atomic
 
 SCHEMA_VERSION = 1
-How = Literal["best", "draw", "draw_distinct", "given"]
+How = Literal["best", "draw", "draw_distinct", "given", "run"]
 Evidence = Literal["ranks", "lengths", "hazards", "mixture", "pools"]
 
 
@@ -38,8 +38,8 @@ class AcceptanceKey:
 
     Attributes:
         proposer: the draft model's name, "text" for prompt lookup, the first layers of a model as
-            "target@4", a model without some blocks as "target-a3m4", or a beam of a draft model
-            as "draft^4".
+            "target@4", a model without some blocks as "target-a3m4", a beam of a draft model as
+            "draft^4", or a model that drafts in a way of its own as "target+jacobi8".
         target_digest: identity of the target's checkpoint.
         proposer_digest: identity of the draft model's checkpoint; "" for a source.
         task: the user's word for the kind of prompts.
@@ -47,7 +47,8 @@ class AcceptanceKey:
         top_k: of the request's sampling, 0 for off.
         top_p: of the request's sampling, 1 for off.
         how: how children were chosen: the best ranks, draws, draws without replacement, or
-            given by a source.
+            given by a source; "run" where the very rounds ran: lengths are then of whole drafts,
+            whatever their shape.
         match: shortest and longest suffix looked up, tokens; for sources.
         layers: how many of the model's first layers draft; None for all.
         beam: children of a node, and nodes of a layer that get any, in trees grown by a beam; None

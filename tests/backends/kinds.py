@@ -9,11 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from specplan.ir.plan import Plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
-from tests.planner.example_facts import SEVEN_BILLION, SOURCES, example_facts, source_profiles
+from tests.planner.example_facts import (
+    REHEARSED,
+    SEVEN_BILLION,
+    SOURCES,
+    example_facts,
+    source_profiles,
+)
 
 
 def every_kind(
@@ -30,12 +35,12 @@ def every_kind(
 
 
 def source_kinds(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
-    """The same of methods that draft from a declared source."""
+    """The same of methods that draft from a source beside the text, their own rounds among them."""
     facts = example_facts(
         folder,
         temperature=temperature,
         target=SEVEN_BILLION | {"num_hidden_layers": 3},
-        sources=["prompt_lookup", *SOURCES],
+        sources=["prompt_lookup", *SOURCES, *REHEARSED],
         datastore=str(_small_datastore(folder / "corpus")),
     )
     facts = replace(facts, profiles={**facts.profiles, **source_profiles(temperature)})
@@ -44,7 +49,7 @@ def source_kinds(folder: Path, temperature: float, per_family: int) -> Iterator[
 
 def _kinds(facts: ProblemFacts, per_family: int, *, declared: bool) -> Iterator[tuple[str, Plan]]:
     for method in discover_methods().values():
-        if not method.runnable or declared != bool(set(method.sources) & set(DRAFT_SOURCES)):
+        if not method.runnable or declared != bool(set(method.sources) - {"prompt_lookup"}):
             continue
         for family in method.choices(facts):
             assert isinstance(family, Family), family

@@ -11,6 +11,8 @@ import torch
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
+from specplan.planner.method import discover_methods
+from specplan.planner.rehearsed import Rehearsed
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
@@ -48,6 +50,16 @@ def test_drafts_from_sources_have_the_targets_law(
 ) -> None:
     plans = [plan for name, plan in source_kinds(tmp_path, 0.8, 1) if name.startswith(method)]
     assert p_value(plans[-1], small_pair, exact_law) > 1e-4
+
+
+@pytest.mark.parametrize(
+    "method", [name for name, one in discover_methods().items() if isinstance(one, Rehearsed)]
+)
+def test_drafts_left_by_earlier_rounds_have_the_targets_law(
+    method: str, small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
+) -> None:
+    plans = [plan for name, plan in source_kinds(tmp_path, 0.8, 3) if name.startswith(method)]
+    assert p_value(plans[0], small_pair, exact_law, seeds=1500) > 1e-4
 
 
 def test_trees_have_the_targets_law(

@@ -38,10 +38,12 @@ def law_of_texts(target: CausalModel) -> np.ndarray:
     return joint.ravel()
 
 
-def p_value(plan: Plan, models: dict[str, CausalModel], expected: np.ndarray) -> float:
-    """Chance of counts as far from the expected law, over 6000 seeds."""
+def p_value(
+    plan: Plan, models: dict[str, CausalModel], expected: np.ndarray, seeds: int = 6000
+) -> float:
+    """Chance of counts as far from the expected law, over so many seeds, whole batches of 500."""
     counts = np.zeros(len(expected))
-    for start in range(0, 6000, 500):
+    for start in range(0, seeds, 500):
         requests = [
             Request(prompt_tokens=PROMPT, max_new_tokens=LENGTH, seed=seed, **SETTINGS)
             for seed in range(start, start + 500)

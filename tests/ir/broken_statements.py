@@ -52,8 +52,8 @@ STATEMENTS = {
         "parallel_draft_verify", {"law=drawn": "law=guessed"}, "state", "plan",
         {"law=drawn": "law=point"}),
     "source_unknown": Broken(
-        "lookahead", {"source ngram": "source pentagram"}, "state", "plan",
-        {"source ngram(order=3, capacity=65536)": "source adjacency"}),
+        "lookahead", {"source phrases": "source sentences"}, "state", "plan",
+        {"source phrases(order=3, capacity=65536)": "source adjacency"}),
     "source_parameter_of_another_kind": Broken(
         "lookahead", {"order=3,": "order=three,"}, "state", "plan", {"order=3,": "order=4,"}),
     "policy_unknown": Broken(

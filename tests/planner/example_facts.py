@@ -13,9 +13,11 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
+from specplan.planner.method import discover_methods
 from specplan.planner.problem import Problem
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.proposer import Proposer
+from specplan.planner.rehearsed import Rehearsed
 from specplan.planner.who_drafts import proposers
 from tests.planner.checkpoints import write_checkpoint
 
@@ -87,6 +89,8 @@ def measured_profiles(
             found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
         elif Proposer.read(name).beam:
             found[name] = AcceptanceProfile(key, pools=made_up_pools())
+        elif Proposer.read(name).way:
+            found[name] = AcceptanceProfile(key, lengths=made_up_lengths())
     if shapes["target"].num_layers > 2:
         for name in ("target-a1", "target-a1m1"):
             key = acceptance_key(problem, shapes, name)
@@ -95,6 +99,13 @@ def measured_profiles(
 
 
 SOURCES = tuple(DRAFT_SOURCES)
+REHEARSED = tuple(
+    word
+    for method in discover_methods().values()
+    if isinstance(method, Rehearsed)
+    for word in method.sources
+)
+"""Sources of methods whose own rounds are run to see what is accepted."""
 
 
 def source_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
@@ -108,6 +119,13 @@ def source_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
             rates = [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]
             found[word] = AcceptanceProfile.from_hazards(rates, key=key, trials=1000)
     return found
+
+
+def made_up_lengths(prompts: int = 6, positions: int = 48) -> tuple[tuple[int, ...], ...]:
+    """Accepted tokens of rounds that begin at each place of some texts."""
+    return tuple(
+        tuple((place * 5 + p) % 7 // 3 for place in range(positions)) for p in range(prompts)
+    )
 
 
 def made_up_pools(layers: int = 6, prompts: int = 6, positions: int = 48) -> Pools:

@@ -13,6 +13,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.planner.facts import ProblemFacts
 from tests.planner.example_facts import (
     HAZARDS,
+    REHEARSED,
     SHARED,
     SIXTY_EIGHT_MILLION,
     SOURCES,
@@ -96,7 +97,7 @@ def rich_facts(
             "target": {"path": "target"},
             "drafts": [{"name": name, "path": name} for name in names],
         },
-        "sources": ["prompt_lookup", "mtp", *SOURCES],
+        "sources": ["prompt_lookup", "mtp", *SOURCES, *REHEARSED],
         "datastore": "corpus",
     }
     facts = example_facts(

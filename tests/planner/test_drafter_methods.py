@@ -20,7 +20,7 @@ from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import measured_here, proposers
-from tests.planner.example_facts import SOURCES
+from tests.planner.example_facts import REHEARSED, SOURCES
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
 
 CHAIN = """\
@@ -189,7 +189,7 @@ def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:
     left = measured_here(rich_facts(tmp_path).problem)
     assert set(proposers(left)) == {"draft", "text", *SOURCES}
     assert [draft.name for draft in left.models.drafts] == ["draft"]
-    assert left.sources == ("prompt_lookup", *SOURCES)
+    assert left.sources == ("prompt_lookup", *SOURCES, *REHEARSED)
 
 
 def test_heads_of_other_targets_are_refused_by_their_key(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from specplan.runtime.sources.continuations import continuation_trees
 from specplan.runtime.sources.log import Log
 from specplan.runtime.sources.ngram import lookup as lookup_in_text
 from specplan.runtime.sources.ngram_table import NgramTable
+from specplan.runtime.sources.phrases import Phrases
 from specplan.runtime.sources.registry import new_source
 from specplan.runtime.sources.source import Found, Source, Wanted
 from specplan.runtime.sources.trie import Trie
@@ -223,7 +224,46 @@ def test_an_adjacency_is_followed_from_token_to_token() -> None:
     assert one(adjacency, [5], Wanted())[0] == []
 
 
-@pytest.mark.parametrize("kind", ["adjacency", "log", "ngram", "trie"])
+@given(
+    runs=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5), max_size=30),
+    order=st.integers(2, 5),
+    width=st.integers(1, 4),
+)
+def test_phrases_are_the_newest_different_runs_after_a_token(
+    runs: list[list[int]], order: int, width: int
+) -> None:
+    source = Phrases(order, width, 1000)
+    source.learn_runs([np.array(run) for run in runs])
+    for last in range(4):
+        known = [tuple(run[1:order]) for run in runs if run[0] == last and len(run) > 1]
+        newest = list(dict.fromkeys(reversed(known)))[:width]
+        tokens, parents = one(source, [9, last], Wanted(1, 1, width, order - 1, 100))
+        paths = {()}
+        for node, token in enumerate(tokens):
+            path, above = (token,), parents[node]
+            while above >= 0:
+                path, above = (tokens[above], *path), parents[above]
+            paths.add(path)
+        assert paths == {run[:end] for run in newest for end in range(len(run) + 1)} | {()}
+        if newest:  # side by side the newest comes first, other runs by another first token
+            first = one(source, [last], Wanted(1, 1, 1, order - 1))[0]
+            heaviest = Counter(run[0] for run in newest).most_common()
+            assert heaviest[0][1] == dict(heaviest)[first[0]]
+
+
+def test_phrases_of_a_text_are_those_of_its_runs() -> None:
+    text, order = [0, 1, 2, 0, 1, 3, 0, 2], 3
+    grown, told = Phrases(order, 4, 100), Phrases(order, 4, 100)
+    key = grown.begin(0)
+    for end in range(1, len(text) + 1):
+        grown.learn_text(key, np.array(text[:end]), order)
+    told.learn_runs([np.array(text[i : i + order]) for i in range(len(text) - order + 1)])
+    for last in range(4):
+        wanted = Wanted(1, 1, 4, order - 1, 20)
+        assert one(grown, [last], wanted) == one(told, [last], wanted)
+
+
+@pytest.mark.parametrize("kind", ["adjacency", "log", "ngram", "phrases", "trie"])
 def test_texts_of_a_batch_are_looked_up_as_alone(kind: str) -> None:
     source = new_source(SourceState(name=State("s"), kind=Entry(kind)), 8)
     rng = np.random.default_rng(0)
@@ -241,7 +281,7 @@ def test_texts_of_a_batch_are_looked_up_as_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [2, 20, 300])
-@pytest.mark.parametrize("kind", ["automaton", "log", "ngram", "trie"])
+@pytest.mark.parametrize("kind", ["automaton", "log", "ngram", "phrases", "trie"])
 def test_memory_stays_below_what_is_said(kind: str, vocabulary: int) -> None:
     rng = np.random.default_rng(0)
     text = rng.integers(0, vocabulary, 20_000)

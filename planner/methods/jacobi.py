@@ -1,0 +1,90 @@
+"""The target guesses a block of tokens and corrects all of them at once until they stand.
+
+Jacobi decoding (Santilli et al. 2023, arXiv 2305.10427): greedy decoding is the solution of a
+triangular system of equations, y_i = argmax p(. | y_1 .. y_i-1), and every pass over a guess of
+all y_i is one Jacobi iteration, which settles at least the next token. Blocks follow one another as
+in Gauss-Seidel iteration (the paper's GS-Jacobi); a block as long as the output is its parallel
+Jacobi decoding. Other than there, settled tokens leave the block at once, so that no pass is spent
+on them, and no last pass only finds that nothing changed any more: the pass that settles a block
+gives the token after it as well.
+
+At a temperature above 0 a guess is a certain proposal, accepted with the target's probability of
+it, which keeps the target's law; what is left of a block is kept where the target draws what the
+block says, else a new block begins. The paper's hybrid, blocks for the first tokens and plain
+decoding for the rest, is two rounds and a schedule by `emitted` in the plan language; it is not
+offered, since the rounds of a schedule are priced apart by batch and context only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Options
+from specplan.planner.plan_text import judge, single_round_plan
+from specplan.planner.proposer import Proposer
+from specplan.planner.rehearsed import Rehearsed
+
+BLOCKS = (2, 3, 4, 6, 8, 16, 32)
+FIRST_GUESS = 0
+"""The token that a new block is filled with; the paper pads."""
+
+
+@dataclass(frozen=True)
+class JacobiOptions(Options):
+    """How far ahead is guessed.
+
+    Attributes:
+        block: tokens of a block.
+    """
+
+    block: int
+
+    @property
+    def words(self) -> str:
+        """`blocks of 8`."""
+        return f"blocks of {self.block}"
+
+
+class Jacobi(Rehearsed[JacobiOptions]):
+    """Needs nothing beside the target; pays where later tokens hang little on earlier ones."""
+
+    name: ClassVar[str] = "jacobi"
+    summary: ClassVar[str] = "the target corrects a block of its own guesses, pass after pass"
+    paper: ClassVar[str] = "Santilli et al. 2023, arXiv 2305.10427"
+    memory: ClassVar[str] = "the guesses, 17 bytes per token of the block and request"
+    sources: ClassVar[tuple[str, ...]] = ("jacobi",)
+    family: ClassVar[str] = "blocks of guesses"
+    domains: ClassVar[Mapping[str, str]] = {"block": "tokens of a block"}
+
+    def settings(self, roles: Sequence[str]) -> Iterator[JacobiOptions]:
+        """Blocks of 2 to 32 tokens."""
+        return map(JacobiOptions, BLOCKS)
+
+    def plan(self, facts: ProblemFacts, options: JacobiOptions) -> Plan:
+        """Verify the guesses, correct them, keep what is left; begin a new block when none is."""
+        block = options.block
+        body = "%g = load @guess\n" + judge("%g", block, rule=None if facts.greedy else "recursive")
+        body += f"""
+%n = relabel %g rows=%l
+%r = reroot %n %e
+%left = measure %r count
+%empty = compute "left < 1" left=%left
+%w = when %empty otherwise=[%r] {{
+  %tip = pick %r of=leaves
+  %x = place %r at=%tip tokens=[{FIRST_GUESS}] upto={block}
+  yield %x
+}}
+store @guess %w"""
+        guess = f"@guess = value tree(nodes={block}, depth={block}, init={FIRST_GUESS})"
+        return single_round_plan(facts, self.name, (), body, states=[guess])
+
+    def proposer(self, options: JacobiOptions) -> str | None:
+        """The target with its guesses."""
+        return Proposer("target", way=f"jacobi{options.block}").name
+
+
+METHOD = Jacobi()

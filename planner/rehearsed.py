@@ -1,0 +1,74 @@
+"""Methods whose drafts hang on what their earlier rounds left behind: what these share.
+
+No place of a text tells what such a round accepts. Each setting is therefore a proposer of its own,
+`target+way`, and its acceptance is that of its own rounds, run on the prompts.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, TypeVar
+
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Domain, Family, Method, Options, Refusal
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+class Rehearsed(Method[OptionsT]):
+    """A method with few settings, each measured by running it.
+
+    Attributes:
+        family: name of its one family.
+        domains: what its options mean.
+    """
+
+    acceptance: ClassVar[str] = "its own rounds, run on the prompts with every setting"
+    family: ClassVar[str]
+    domains: ClassVar[Mapping[str, str]]
+
+    @abstractmethod
+    def settings(self, roles: Sequence[str]) -> Iterator[OptionsT]:
+        """All settings, simpler ones first.
+
+        Args:
+            roles: of the problem's models, `target` among them.
+        """
+
+    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+        """One for each setting."""
+        return tuple(map(self._name, self.settings([*shapes])))
+
+    def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
+        """The plan of the setting."""
+        for options in self.settings(_roles(facts)):
+            if self.proposer(options) == proposer:
+                return self.plan(facts, options)
+        return None
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[OptionsT] | Refusal]:
+        """The settings whose acceptance is known."""
+        if not set(self.sources) <= set(facts.problem.sources):
+            return [Refusal(self.family, f'the problem\'s sources leave out "{self.sources[0]}"')]
+        every = tuple(self.settings(_roles(facts)))
+        known = tuple(options for options in every if self.proposer(options) in facts.profiles)
+        if not every:
+            return [Refusal(self.family, "models.drafts has no model that drafts by itself")]
+        if not known:
+            return [Refusal(self.family, facts.missing_profile(self._name(every[0])))]
+        domains = {
+            name: Domain(tuple(sorted({getattr(options, name) for options in known})), words)
+            for name, words in self.domains.items()
+        }
+        return [Family(self.family, domains, known)]
+
+    def _name(self, options: OptionsT) -> str:
+        return self.proposer(options) or ""
+
+
+def _roles(facts: ProblemFacts) -> list[str]:
+    """The target, and the draft models that run without its hidden states."""
+    return ["target", *(name for name in facts.drafts if name not in facts.drafters)]

@@ -1,0 +1,102 @@
+"""Acceptance of drafts that hang on earlier rounds: told by the rounds, replayed exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
+from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
+from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.measure.acceptance import measure_acceptance  # noqa: E402
+from specplan.measure.continuations import request_of  # noqa: E402
+from specplan.measure.probes import rehearsal_probes  # noqa: E402
+from specplan.measure.rehearsal import rehearse  # noqa: E402
+from specplan.measure.visits import visit  # noqa: E402
+from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
+from specplan.planner import (  # noqa: E402
+    Family,
+    discover_methods,
+    gather_facts,
+    load_problem,
+    proposers,
+    rehearsal_of,
+)
+from specplan.planner.rehearsed import Rehearsed  # noqa: E402
+from specplan.runtime.generate import generate  # noqa: E402
+from tests.measure.problems import write_problem  # noqa: E402
+
+torch.set_num_threads(1)
+METHODS = [method for method in discover_methods().values() if isinstance(method, Rehearsed)]
+
+
+def _bench(folder: Path, temperature: float) -> Workbench:
+    path = write_problem(folder, prompts=2, output_tokens=16, temperature=temperature)
+    words = [word for method in METHODS for word in method.sources]
+    text = path.read_text().replace(
+        '"schema_version": 1', f'"schema_version": 1, "sources": {words}'
+    )
+    path.write_text(text.replace("'", '"'))
+    return Workbench(load_problem(path))
+
+
+def test_replayed_rounds_are_the_rounds_that_ran(tmp_path: Path) -> None:
+    bench = _bench(tmp_path, 0.0)
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    names = [name for name in proposers(bench.problem, facts.shapes) if rehearsal_of(facts, name)]
+    profiles = measure_acceptance(bench, facts, wanted=names[::3])
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
+    seen = 0
+    for method in METHODS:
+        for family in method.choices(facts):
+            for options in family.settings if isinstance(family, Family) else ():
+                plan, proposer = method.plan(facts, options), method.proposer(options)
+                drafting = read_drafting(plan, plan.rounds[0], profiles[proposer or ""])
+                assert isinstance(drafting, Drafting)
+                executable = bench.compile(plan)
+                ran = [
+                    generate(executable, [request_of(bench, prompt, index)]).rounds
+                    for index, prompt in enumerate(bench.prompts(PROFILE))
+                ]
+                expected = drafting.rounds(bench.output_tokens, 1)
+                assert sum(ran) / len(ran) == pytest.approx(expected.mean), options
+                seen += 1
+    assert seen == len(names[::3]) >= len(METHODS)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_place_tells_what_was_left_of_its_round(temperature: float, tmp_path: Path) -> None:
+    bench = _bench(tmp_path, temperature)
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    plan = rehearsal_of(facts, "target+jacobi4")
+    assert plan is not None and rehearsal_of(facts, "target+unknown9") is None
+    request = request_of(bench, bench.prompts(PROFILE)[0], 0)
+    executable = bench.compile(plan)
+    lengths = rehearse(executable, request)
+    result = generate(executable, [request])
+    assert len(lengths) == result.emitted > 0
+    place = rounds = 0
+    while place < len(lengths):
+        rounds, place = rounds + 1, place + lengths[place] + 1
+    assert rounds == result.rounds
+
+
+def test_probes_tell_of_every_op_of_every_setting(tmp_path: Path) -> None:
+    bench = _bench(tmp_path, 0.0)
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    found = [*rehearsal_probes(facts)]
+    assert len(found) == 2 * len(METHODS)
+    seen = {
+        what
+        for probe in found
+        for kind, what, _ in visit(bench, bench.compile(probe.plan), 1, 40, 0).samples
+        if kind == "op"
+    }
+    for name in proposers(bench.problem, facts.shapes):
+        plan = rehearsal_of(facts, name)
+        for step in () if plan is None else round_demands(plan, plan.rounds[0]).steps:
+            assert not isinstance(step, OpDemand) or step.name in seen, (name, step.name)
