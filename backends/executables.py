@@ -22,12 +22,14 @@ class Machine:
         architecture: of the processor.
         instructions: widest vector instructions that compilers use there, as torch names them.
         torch: major and minor version of torch, whose runtime the code calls.
+        onnxruntime: the same of ONNX Runtime; empty where nothing needs it.
     """
 
     system: str
     architecture: str
     instructions: str
     torch: str
+    onnxruntime: str = ""
 
     def require(self, here: Machine, where: str) -> None:
         """Refuse a machine that code made for this one does not run on.
@@ -36,13 +38,14 @@ class Machine:
             MissingCapabilityError: says in what they differ.
         """
         differing = [
-            f"{name} {wanted} (here {found})"
+            f"{name} {wanted} (here {found or 'missing'})"
             for name, wanted, found in (
                 ("system", self.system, here.system),
                 ("processor", self.architecture, here.architecture),
                 ("torch", self.torch, here.torch),
+                ("onnxruntime", self.onnxruntime, here.onnxruntime),
             )
-            if wanted != found
+            if wanted and wanted != found
         ]
         if not _includes(here.instructions, self.instructions):
             differing.append(f"instructions {self.instructions} (here {here.instructions})")

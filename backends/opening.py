@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
 from specplan.backends.bundle import Bundle
 from specplan.backends.executables import FOLDER, Executables, Machine
-from specplan.backends.registry import get_backend
-from specplan.backends.static.buckets import Bucket, Sampling
+from specplan.backends.registry import get_backend, round_backend, round_backends
+from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
 from specplan.runtime.models import CausalModel
@@ -21,12 +22,22 @@ from specplan.runtime.sampling import SamplingSettings
 
 def this_machine() -> Machine:
     """What native code depends on, here."""
+    try:
+        onnxruntime = _minor(version("onnxruntime"))
+    except PackageNotFoundError:
+        onnxruntime = ""
     return Machine(
         system=platform.system(),
         architecture=platform.machine(),
         instructions=torch.backends.cpu.get_cpu_capability(),
-        torch=".".join(torch.__version__.split(".")[:2]),
+        torch=_minor(torch.__version__),
+        onnxruntime=onnxruntime,
     )
+
+
+def _minor(words: str) -> str:
+    """Major and minor part of a version."""
+    return ".".join(words.split(".")[:2])
 
 
 def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Executable:
@@ -56,6 +67,9 @@ class FittedExecutable:
         held: shapes and their backends.
         models: by the names the plan gives them.
         folder: of the compiled rounds.
+
+    Raises:
+        UsageError: no backend has the name that a shape says.
     """
 
     def __init__(
@@ -65,13 +79,16 @@ class FittedExecutable:
         models: Mapping[str, CausalModel],
         folder: Path,
     ) -> None:
-        from specplan.backends.inductor.backend import InductorBackend
-
         self.plain = plain
-        self.held = held
-        buckets = [Bucket(s.batch, s.text) for s in held.shapes if s.backend == "inductor"]
-        self.buckets = buckets
-        self.compiled = InductorBackend().compile(plain.plan, models, folder, buckets, frozen=True)
+        self.sampling = held.sampling
+        self.backend_of = {Bucket(item.batch, item.text): item.backend for item in held.shapes}
+        self.compiled: dict[str, Executable] = {}
+        for name in round_backends():
+            buckets = [bucket for bucket, by in self.backend_of.items() if by == name]
+            if buckets:
+                self.compiled[name] = round_backend(name).compile(
+                    plain.plan, models, folder, buckets, frozen=True
+                )
 
     @property
     def plan(self) -> Plan:
@@ -80,13 +97,12 @@ class FittedExecutable:
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> Session:
         """Begin a batch; arguments and errors as in `Executable.start`."""
-        if not requests or not self._fits(requests, capacity):
-            return self.plain.start(requests, capacity)
-        return self.compiled.start(requests, capacity)
+        return self._fitting(requests, capacity).start(requests, capacity)
 
-    def _fits(self, requests: Sequence[Request], capacity: int | None) -> bool:
+    def _fitting(self, requests: Sequence[Request], capacity: int | None) -> Executable:
+        """What runs a batch: that of the smallest shape which holds it."""
+        if not requests or Sampling.of(SamplingSettings.of(requests)).word != self.sampling:
+            return self.plain
         text = max(len(item.prompt_tokens) + item.max_new_tokens for item in requests)
-        holds = any(
-            bucket.holds(len(requests), max(text, capacity or 0)) for bucket in self.buckets
-        )
-        return holds and Sampling.of(SamplingSettings.of(requests)).word == self.held.sampling
+        bucket = bucket_for(len(requests), max(text, capacity or 0), list(self.backend_of))
+        return self.compiled.get(self.backend_of.get(bucket, ""), self.plain)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from specplan.backends.base import Backend
 from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import UsageError
 
+if TYPE_CHECKING:
+    from specplan.backends.static.packages import RoundBackend
+
 _HOMES = {
     "inductor": ("specplan.backends.inductor.backend", "InductorBackend"),
+    "onnxruntime": ("specplan.backends.onnxruntime.backend", "OnnxRuntimeBackend"),
     "reference": ("specplan.backends.reference.backend", "ReferenceBackend"),
 }
 _CAPABILITIES = {name: f"specplan.backends.{name}.capabilities" for name in _HOMES}
@@ -43,6 +48,11 @@ def backends_by_rule(rules: Iterable[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
+def round_backends() -> tuple[str, ...]:
+    """Names of the backends that compile whole rounds, sorted; each is a `RoundBackend`."""
+    return tuple(name for name in backend_names() if backend_capabilities(name).whole_rounds)
+
+
 def get_backend(name: str) -> Backend:
     """The backend itself; what it runs on is imported here.
 
@@ -52,6 +62,21 @@ def get_backend(name: str) -> Backend:
     _check(name)
     module, cls = _HOMES[name]
     backend: Backend = getattr(importlib.import_module(module), cls)()
+    return backend
+
+
+def round_backend(name: str) -> RoundBackend:
+    """A backend that compiles whole rounds.
+
+    Raises:
+        UsageError: none of these has that name.
+    """
+    found: Any = get_backend(name)
+    if name not in round_backends():
+        raise UsageError(
+            f"backend {name} compiles no rounds", remedy=f"These do: {', '.join(round_backends())}."
+        )
+    backend: RoundBackend = found
     return backend
 
 

@@ -27,9 +27,11 @@ from reference_problem import dealt_problem
 from regret import Contender
 
 from specplan import api
-from specplan.backends.inductor.backend import InductorBackend, Packages
+from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.registry import round_backend, round_backends
 from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.packages import Packages
 from specplan.backends.static.session import Program
 from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
@@ -98,7 +100,7 @@ def round_overhead(
 ) -> dict[str, float]:
     """Calls per round and the part of a round that is no forward."""
     counted = CountedCalls()
-    packages = Packages(bench.models, folder)
+    packages = Packages(InductorBackend(), bench.models, folder)
     compiled = StaticExecutable(plan, bench.models, counted.around(packages))
     runs: list[Generation] = [generate(compiled, [request_of(p)]) for p in prompts]
     rounds, seconds = sum(r.rounds for r in runs), sum(r.decode_seconds for r in runs)
@@ -113,10 +115,14 @@ def contenders(bench: Workbench, plans: dict[str, Plan], work: Path) -> dict[str
     """Every plan through every backend, and stock `transformers`."""
     found = {}
     for name, plan in plans.items():
-        for backend, executable in (
-            ("reference", ReferenceBackend().compile(plan, bench.models)),
-            ("inductor", InductorBackend().compile(plan, bench.models, work / "compiled" / name)),
-        ):
+        executables: dict[str, Executable] = {
+            "reference": ReferenceBackend().compile(plan, bench.models)
+        }
+        for backend in round_backends():
+            if round_backend(backend).available() is None:
+                folder = work / "compiled" / backend / name
+                executables[backend] = round_backend(backend).compile(plan, bench.models, folder)
+        for backend, executable in executables.items():
             words = f"{name}, {backend}"
             found[words] = Contender(words, executable_timer(bench, executable))
     for name, runner in stock_runners(bench, 1).items():
@@ -140,7 +146,8 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
             contender.turn([prompts[turn % len(prompts)]])
     speeds = {name: speed(contender) for name, contender in found.items()}
     ratios = paired(found)
-    overhead = round_overhead(bench, plans[CHOSEN], work / "compiled" / CHOSEN, prompts[:8])
+    folder = work / "compiled" / "inductor" / CHOSEN
+    overhead = round_overhead(bench, plans[CHOSEN], folder, prompts[:8])
     return {
         "plan": f"{chosen.method} {chosen.words}",
         "turns": turns,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 from specplan.backends.bundle import Bundle
 from specplan.backends.executables import Executables, Shape
-from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.opening import this_machine
-from specplan.backends.registry import get_backend
+from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.measure.progress import Progress, silent
 from specplan.runtime.executable import Executable
@@ -20,7 +20,6 @@ from specplan.runtime.models import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 
-COMPILED = "inductor"
 MOST_TOKENS = 48
 """New tokens of a timed run, at most."""
 
@@ -33,10 +32,16 @@ class Lowering:
         work: folder for what is compiled; what is there already is used.
         turns: interleaved runs per shape and backend.
         progress: told of every shape.
+        backends: that compile rounds; all when None. Those that cannot run here are noted.
     """
 
     def __init__(
-        self, bundle: Bundle, work: Path, turns: int = 7, progress: Progress = silent
+        self,
+        bundle: Bundle,
+        work: Path,
+        turns: int = 7,
+        progress: Progress = silent,
+        backends: Sequence[str] | None = None,
     ) -> None:
         self.bundle = bundle
         self.work = work
@@ -48,7 +53,11 @@ class Lowering:
         }
         self.plain: Executable = get_backend(bundle.backend).compile(bundle.plan, self.models)
         self.notes: list[str] = []
-        self._won: list[Bucket] = []
+        self._won: list[tuple[Bucket, str]] = []
+        named = round_backends() if backends is None else backends
+        missing = {name: round_backend(name).available() for name in named}
+        self.backends = [name for name, reason in missing.items() if reason is None]
+        self.notes += [f"{name}: {reason}" for name, reason in missing.items() if reason]
 
     def executables(self, batches: Sequence[int], text: int) -> Executables:
         """Compile and time every shape.
@@ -63,38 +72,45 @@ class Lowering:
             shapes.append(self._shape(Bucket(batch, text)))
         self.progress("compiling rounds", len(batches), len(batches))
         sampling = Sampling.of(SamplingSettings.of(self._requests(Bucket(1, text))))
-        return Executables(this_machine(), sampling.word, tuple(shapes), tuple(self.notes))
+        machine = this_machine()
+        if "onnxruntime" not in {shape.backend for shape in shapes}:
+            machine = replace(machine, onnxruntime="")
+        return Executables(machine, sampling.word, tuple(shapes), tuple(self.notes))
 
     def kept(self) -> Path:
         """Folder of the compiled rounds of the shapes that gain by them."""
         chosen = self.work / "kept"
         shutil.rmtree(chosen, ignore_errors=True)
         chosen.mkdir(parents=True)
-        for bucket in self._won:
-            for home in self._packages.glob(f"*-{bucket.word}"):
+        for bucket, name in self._won:
+            for home in self._packages(name).glob(f"*-{bucket.word}"):
                 shutil.copytree(home, chosen / home.name)
         return chosen
 
-    @property
-    def _packages(self) -> Path:
-        return self.work / "packages"
+    def _packages(self, backend: str) -> Path:
+        return self.work / "packages" / backend
 
     def _shape(self, bucket: Bucket) -> Shape:
         ways = {self.bundle.backend: self.plain}
-        try:
-            compiled = InductorBackend().compile(
-                self.bundle.plan, self.models, self._packages, [bucket]
-            )
-            generate(compiled, self._requests(bucket))
-            ways[COMPILED] = compiled
-        except Exception as error:  # whatever a compiler raises: the interpreter runs the shape
-            reason = str(error).strip().splitlines() or [""]
-            self.notes.append(f"batch {bucket.batch}: {type(error).__name__}: {reason[0]}")
+        for name in self.backends:
+            try:
+                ways[name] = self._compiled(name, bucket)
+            except Exception as error:  # whatever a compiler raises: the others run the shape
+                reason = str(error).strip().splitlines() or [""]
+                words = f"{type(error).__name__}: {reason[0]}"
+                self.notes.append(f"{name}, batch {bucket.batch}: {words}")
         seconds = self._timed(ways, bucket)
         best = min(seconds, key=lambda name: seconds[name])
-        if best == COMPILED:
-            self._won.append(bucket)
+        if best in self.backends:
+            self._won.append((bucket, best))
         return Shape(bucket.batch, bucket.text, best, seconds)
+
+    def _compiled(self, name: str, bucket: Bucket) -> Executable:
+        """What one backend makes of a shape, once run."""
+        folder = self._packages(name)
+        compiled = round_backend(name).compile(self.bundle.plan, self.models, folder, [bucket])
+        generate(compiled, self._requests(bucket))
+        return compiled
 
     def _timed(self, ways: Mapping[str, Executable], bucket: Bucket) -> dict[str, float]:
         """Seconds per round, the median of runs in turns."""

@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.export import Dim, ExportedProgram, export
+from torch.export import ExportedProgram, export
 from torch.export.graph_signature import InputKind
 
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import KEYS_PLACE
+from specplan.backends.static.interface import free_sizes
+from specplan.backends.static.packages import named_weights, weight_names
 from specplan.backends.static.session import Program
 from specplan.runtime.models import CausalModel
 
@@ -31,26 +32,12 @@ _CONFIG = {
 
 
 def write_package(graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:
-    """Compile a round for tensors of these shapes.
-
-    The number of slots attended to stays free, so that one package serves texts of all lengths.
-
-    Args:
-        graph: the round.
-        tensors: as `Interface.read` names them.
-        folder: exists; gets the package's files.
-
-    Raises:
-        Exception: whatever the compiler raises.
-    """
+    """See `RoundBackend.write`."""
     from safetensors.torch import save_file
 
-    slots = tensors[0].shape[1] - 1
-    free: list[Any] = [None] * len(tensors)
-    free[KEYS_PLACE] = {0: Dim("used", min=2, max=slots)}
     with torch.no_grad():
-        program = export(graph, tuple(tensors), dynamic_shapes=(tuple(free),), strict=False)
-        tables = _name_constants(program, named_weights(graph.models))
+        program = export(graph, tuple(tensors), dynamic_shapes=(free_sizes(tensors),), strict=False)
+        tables = _name_constants(program, weight_names(graph.models))
         torch._inductor.aoti_compile_and_package(
             program, package_path=str(folder / CODE), inductor_configs=_CONFIG
         )
@@ -81,22 +68,12 @@ class _Loaded:
         return told
 
 
-def named_weights(models: Mapping[str, CausalModel]) -> dict[str, Tensor]:
-    """The weights of all models under names that depend on their architecture alone."""
-    return {
-        f"{name}.{inner}": weight
-        for name, model in models.items()
-        for inner, weight in model.weights().items()
-    }
-
-
-def _name_constants(program: ExportedProgram, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dict[str, Tensor]:
     """Make the constants that tracing met buffers with lasting names.
 
     Returns:
         Those that are no weights.
     """
-    name_of = {weight.data_ptr(): name for name, weight in weights.items() if weight.numel()}
     held, specs = dict(program.constants), []
     tables: dict[str, Tensor] = {}
     for spec in program.graph_signature.input_specs:

@@ -120,7 +120,7 @@ def _shared_lines(nodes: Nodes, cached: NodeSlots, lengths: Tensor, keys: Tensor
     matrix = _ancestor_matrix(lines, cached.taken).to(keys.device)
     place = keys - lengths
     drafts = matrix[:, place.clamp(0, cached.taken - 1)].transpose(0, 1)
-    return torch.where((place < cached.taken)[:, None], drafts, False) | (place < 0)[:, None]
+    return drafts & (place < cached.taken)[:, None] | (place < 0)[:, None]
 
 
 def _in_order(nodes: Nodes, cached: NodeSlots) -> bool:

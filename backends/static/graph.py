@@ -73,7 +73,18 @@ class RoundGraph(nn.Module):
         Returns:
             As `interface.packed` has it.
         """
-        return _Run(self, self.interface.read(tensors)).result()
+        return self.run(self.interface.read(tensors))
+
+    def run(self, given: RoundTensors) -> Tensor:
+        """The same with tensors by their names."""
+        return _Run(self, given).result()
+
+    def judged(self, given: RoundTensors) -> Tensor:
+        """Run the round, and give the logits `[B, R, V]` that the target judged by."""
+        run = _Run(self, given)
+        run.result()
+        assert run.rows is not None, "the round accepts something"
+        return run.rows.logits
 
 
 class _Run:
@@ -99,6 +110,7 @@ class _Run:
             id(op): (index, first) for index, (op, first) in enumerate(graph.inputs.lookups)
         }
         self.emitted: Path | None = None
+        self.rows: Rows | None = None
         self.done = given.done
 
     def result(self) -> Tensor:
@@ -183,7 +195,7 @@ class _Run:
         """Judge a tree."""
         tree = held_as(scope, op.tree, Tree)
         by = None if op.by is None else held_as(scope, op.by, Tensor)
-        rows = held_as(scope, op.target or Value(""), Rows)
+        self.rows = rows = held_as(scope, op.target or Value(""), Rows)
         scope[op.results[0]] = judging.accept(self.settings, op, tree, rows, by)
 
     def emit(self, op: Emit, scope: Scope) -> None:

@@ -2,15 +2,18 @@
 
 A compiled round is a function of this list. It writes to the texts, caches and tracks in place and
 gives one tensor, so that one transfer tells the host what became of every request.
+`specplan.backends.static.functional` has the form that gives what it would write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.export import Dim
 
 from specplan.ir.ops import Lookup, Uniform
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk
@@ -71,6 +74,13 @@ class RoundTensors:
             found += [self.resident[name], store.positions, *store.keys, *store.values]
         return [*found, *self.tracks.values()]
 
+    def written(self) -> list[Tensor]:
+        """What a round writes, in the order of `Interface.written`."""
+        found = [self.text]
+        for store in self.stores.values():
+            found += [store.positions, *store.keys, *store.values]
+        return [*found, *self.tracks.values()]
+
 
 @dataclass(frozen=True)
 class Interface:
@@ -95,6 +105,18 @@ class Interface:
             ),
             tuple(state.name for state in plan.states if isinstance(state, TrackState)),
         )
+
+    def names(self) -> list[str]:
+        """A name for each tensor of the flat list."""
+        found = [*PER_REQUEST, KEYS]
+        for name, layers in self.caches:
+            found += [f"{name}.resident", *_stored(name, layers)]
+        return [*found, *(f"{name}.hidden" for name in self.tracks)]
+
+    def written(self) -> list[str]:
+        """Names of those that a round writes."""
+        stored = [part for name, layers in self.caches for part in _stored(name, layers)]
+        return ["text", *stored, *(f"{name}.hidden" for name in self.tracks)]
 
     def read(self, tensors: Sequence[Tensor]) -> RoundTensors:
         """The tensors of a flat list by their names."""
@@ -139,6 +161,18 @@ class HostInputs:
                 lookups.append((op, found))
                 found += op.length
         return cls(tuple(uniforms), tuple(lookups))
+
+
+def _stored(name: str, layers: int) -> list[str]:
+    parts = (f"{name}.{part}.{layer}" for part in ("keys", "values") for layer in range(layers))
+    return [f"{name}.positions", *parts]
+
+
+def free_sizes(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Which sizes of a flat list a compiled round leaves free: how many slots are attended to."""
+    free: list[Any] = [None] * len(tensors)
+    free[KEYS_PLACE] = {0: Dim("used", min=2, max=tensors[0].shape[1] - 1)}
+    return tuple(free)
 
 
 def packed(tokens: Tensor, counts: Tensor, done: Tensor, resident: Mapping[str, Tensor]) -> Tensor:

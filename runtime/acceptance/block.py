@@ -32,7 +32,7 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     if tree.size == 0:
         return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
     drafted = tree.node_laws(target)
-    live = tree.live_mask().long().cumprod(1).bool()
+    live = (~tree.live_mask()).cumsum(1) == 0
     ends = live.sum(1)
     reached = _reached(tree, target, drafted)
     coins = _coins(target, drafted, reached)

@@ -42,7 +42,7 @@ def judge_chain(tree: DraftedTree, target: Tensor, uniforms: Tensor, lenience: f
     odds = torch.ones_like(mass) if drafted is None else drafted.gather(2, tokens)[:, :, 0]
     won = uniforms[:, :-1] * odds * lenience < mass
     live = tree.live_mask()
-    accepted = (won & live).long().cumprod(1).sum(1)
+    accepted = ((~(won & live)).cumsum(1) == 0).sum(1)
     rejected = (live & ~won).gather(1, accepted[:, None].clamp(max=tree.size - 1))[:, 0]
     rejected &= accepted < tree.size
     bonus = draw(_last_law(tree, target, drafted, accepted, rejected), uniforms[:, -1])

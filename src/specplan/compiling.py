@@ -18,9 +18,10 @@ def compile_bundle(
 ) -> Bundle:
     """Compile a bundle's rounds for this machine, where that makes them faster.
 
-    Rounds are compiled for the batch sizes and the longest text of the bundle's workload. Each
-    shape is run by the compiled rounds and by the interpreter in turns, and keeps the faster one.
-    What is compiled already is kept when the run is stopped, and used by the next one.
+    Rounds are compiled for the batch sizes and the longest text of the bundle's workload, by every
+    backend that can here. Each shape is run by all of them and by the interpreter in turns, and
+    keeps the fastest. What is compiled already is kept when the run is stopped, and used by the
+    next one.
 
     Args:
         bundle: a bundle, or its folder; it is replaced by one with executables.
@@ -31,19 +32,20 @@ def compile_bundle(
         The bundle, with executables for shapes that gain by them.
 
     Raises:
-        MissingCapabilityError: there is no C++ compiler here, or torch is not installed.
+        MissingCapabilityError: no backend that compiles rounds can run here; says what they lack.
         UsageError: the bundle or a checkpoint has changed since it was written; says which.
     """
-    from specplan.backends.inductor.backend import InductorBackend
+    from specplan.runtime import require_torch
+
+    require_torch()
     from specplan.measure.lowering import Lowering
 
     held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
-    missing = InductorBackend().available()
-    if missing is not None:
-        raise MissingCapabilityError(missing, where="backend inductor")
     held.check_models()
     work = held.folder.parent / f".{held.folder.name}.compiling"
     found = Lowering(held, work, turns, progress)
+    if not found.backends:
+        raise MissingCapabilityError("; ".join(found.notes), where=str(held.folder))
     written = write_executables(held, found.executables(_batches(held), _text(held)), found.kept())
     shutil.rmtree(work, ignore_errors=True)
     return written

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,15 @@ def test_files_that_the_manifest_does_not_list_are_refused(bundle: Bundle) -> No
 def test_other_machines_are_refused(here: Machine, words: str) -> None:
     with pytest.raises(MissingCapabilityError, match=words):
         MACHINE.require(here, "bundle")
+
+
+def test_onnxruntime_is_asked_for_where_a_round_needs_it() -> None:
+    needing = replace(MACHINE, onnxruntime="1.31")
+    needing.require(needing, "bundle")
+    MACHINE.require(needing, "bundle")
+    for here, words in ((MACHINE, "missing"), (replace(MACHINE, onnxruntime="1.24"), "1.24")):
+        with pytest.raises(MissingCapabilityError, match=rf"onnxruntime 1.31 \(here {words}\)"):
+            needing.require(here, "bundle")
 
 
 def test_machines_that_can_do_more_are_taken() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from specplan.backends.bundle import (  # noqa: E402
 )
 from specplan.backends.executables import FOLDER  # noqa: E402
 from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
+from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.compiling import compile_bundle  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.measure.lowering import Lowering  # noqa: E402
@@ -29,6 +32,7 @@ from tests.measure.problems import write_problem  # noqa: E402
 pytestmark = pytest.mark.skipif(
     InductorBackend().available() is not None, reason=str(InductorBackend().available())
 )
+RUNNING = [name for name in round_backends() if round_backend(name).available() is None]
 PROMPTS = ["def mean(values):", "x"]
 
 
@@ -49,22 +53,31 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.mark.slow
-def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle) -> None:
-    before = [item.tokens for item in specplan.Decoder(bundle).generate(PROMPTS[:1]).completions]
-    compiled = compile_bundle(bundle, turns=1)
+def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle, tmp_path: Path) -> None:
+    settings = specplan.Settings(max_new_tokens=8)
+    before = specplan.Decoder(bundle).generate(PROMPTS[:1], settings).completions[0].tokens
+    work = bundle.folder.parent / ".bundle.compiling"
+    held = Lowering(bundle, work, turns=1).executables([1], 48)
+    (shape,) = held.shapes
+    for name in RUNNING:
+        copy = shutil.copytree(bundle.folder, bundle.folder.parent / f"{name} alone")
+        forced = replace(held, shapes=(replace(shape, backend=name),))
+        written = write_executables(load_bundle(copy), forced, work / "packages" / name)
+        found = specplan.Decoder(written).generate(PROMPTS[:1], settings)
+        assert found.completions[0].tokens == before
+    compiled = compile_bundle(bundle, turns=1)  # finds what is compiled already
     held = compiled.executables
     assert held is not None and held.sampling == "greedy" and not held.notes
     (shape,) = held.shapes
     assert (shape.batch, shape.text) == (1, 48)
-    assert set(shape.seconds) == {"inductor", "reference"}
+    assert set(shape.seconds) == {"reference", *RUNNING}
     assert shape.seconds[shape.backend] == min(shape.seconds.values())
+    assert bool(held.machine.onnxruntime) == (shape.backend == "onnxruntime")
     homes = [path.name for path in (compiled.folder / FOLDER).iterdir()]
-    assert homes == (["decode-greedy-b1-t48"] if shape.backend == "inductor" else [])
-    assert not list(compiled.folder.parent.glob(".*compiling"))
-    settings = specplan.Settings(max_new_tokens=8)
+    assert homes == (["decode-greedy-b1-t48"] if shape.backend != "reference" else [])
+    assert not work.exists()
     decoder = specplan.Decoder(load_bundle(compiled.folder))
-    found = decoder.generate(PROMPTS[:1], settings)
-    assert found.completions[0].tokens == before[0][:8]
+    assert decoder.generate(PROMPTS[:1], settings).completions[0].tokens == before
     assert len(decoder.generate(PROMPTS, settings).completions) == 2  # by the interpreter
 
 
@@ -83,11 +96,29 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
         specplan.Decoder(written.folder)
 
 
-def test_what_does_not_compile_is_noted_and_runs_all_the_same(
+def test_what_cannot_run_here_is_noted_and_the_others_run(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CXX", "/nowhere/g++")
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
-    held = Lowering(bundle, tmp_path / "work", turns=1).executables([1], 40)
+    held = Lowering(bundle, tmp_path, turns=1, backends=["inductor"]).executables([1], 40)
     assert held.shapes[0].backend == "reference"
-    assert held.notes and held.notes[0].startswith("batch 1: ")
+    assert held.notes == ("inductor: there is no C++ compiler (g++ or clang++)",)
+
+
+@pytest.mark.skipif("onnxruntime" not in RUNNING, reason="the extra onnx is not installed")
+def test_what_does_not_compile_is_noted_and_runs_all_the_same(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    halves = write_bundle(
+        tmp_path / "bundle",
+        plan=bundle.plan,
+        problem=bundle.problem,
+        report={},
+        models={"target": (bundle.model_folder("target"), "bfloat16")},
+        backend="reference",
+        versions={},
+    )
+    held = Lowering(halves, tmp_path / "work", 1, backends=["onnxruntime"]).executables([1], 40)
+    assert held.shapes[0].backend == "reference" and not held.machine.onnxruntime
+    (note,) = held.notes
+    assert note.startswith("onnxruntime, batch 1: MissingCapabilityError") and "bfloat16" in note

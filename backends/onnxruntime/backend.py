@@ -1,0 +1,87 @@
+"""The onnxruntime backend: each round one run of an ONNX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch import Tensor
+
+from specplan.backends.onnxruntime.capabilities import CAPABILITIES
+from specplan.backends.onnxruntime.package import load_package, write_package
+from specplan.backends.onnxruntime.providers import Provider, choose_provider
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.packages import RoundBackend
+from specplan.backends.static.session import Program
+from specplan.ir.errors import MissingCapabilityError
+from specplan.runtime import require_torch
+from specplan.runtime.models import CausalModel
+
+
+class OnnxRuntimeBackend(RoundBackend):
+    """Compiles rounds to ONNX and runs them with ONNX Runtime.
+
+    Args:
+        provider: name of the execution provider; the first that can run the models when None.
+        context: what the provider compiles is kept beside each round, so that opening it is quick
+            (EPContext); only where the provider can.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, provider: str | None = None, *, context: bool = False) -> None:
+        self._wanted = provider
+        self._context = context
+
+    def available(self) -> str | None:
+        """None when torch, transformers and the packages for ONNX are here, else what is not."""
+        try:
+            require_torch()
+        except MissingCapabilityError as error:
+            return str(error)
+        needed = ("onnx", "onnx_ir", "onnxscript", "onnxruntime")
+        missing = [name for name in needed if find_spec(name) is None]
+        if not missing:
+            return None
+        return f"needs {', '.join(missing)}. Install it with: pip install 'specplan[onnx]'"
+
+    def provider(self, models: Mapping[str, CausalModel]) -> Provider:
+        """What runs these models.
+
+        Raises:
+            MissingCapabilityError: nothing does.
+        """
+        if find_spec("onnxruntime") is None:
+            raise MissingCapabilityError(
+                "running ONNX rounds needs onnxruntime",
+                where="backend onnxruntime",
+                remedy="Install it with: pip install 'specplan[onnx]'",
+            )
+        import onnxruntime
+
+        device = next(iter(models.values())).device.type
+        dtypes = {str(model.dtype).removeprefix("torch.") for model in models.values()}
+        here = onnxruntime.get_available_providers()
+        provider = choose_provider(device, dtypes, here, self._wanted)
+        if self._context and not provider.context:
+            raise MissingCapabilityError(
+                f"{provider.name} compiles nothing that a context could keep",
+                where="backend onnxruntime",
+                remedy="Leave the context out, or choose TensorrtExecutionProvider.",
+            )
+        return provider
+
+    def check(self, models: Mapping[str, CausalModel], *, frozen: bool) -> None:
+        """See `RoundBackend.check`."""
+        super().check(models, frozen=frozen)
+        self.provider(models)
+
+    def write(self, graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:
+        """See `RoundBackend.write`."""
+        provider = self.provider(graph.models)
+        write_package(graph, tensors, folder, provider, context=self._context)
+
+    def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
+        """See `RoundBackend.load`."""
+        return load_package(folder, models, self.provider(models))

@@ -1,0 +1,221 @@
+"""A round as an ONNX model: what is written comes out, and weights are named, not held."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram, export
+
+from specplan.backends.onnxruntime.translations import translations
+from specplan.backends.static.functional import FunctionalRound
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.interface import free_sizes
+from specplan.backends.static.packages import weight_names
+from specplan.ir.errors import MissingCapabilityError
+
+OPSET = 23
+"""The first with `Attention` and `RMSNormalization`."""
+TOLD, AFTER = "told", ".after"
+"""The first output, and what the names of the others have after those of the inputs."""
+NOWHERE = "the checkpoint"
+"""Where the model says that its weights are."""
+SCATTERS = frozenset({"ScatterND", "ScatterElements", "TensorScatter"})
+"""Ops that copy their first input to their output only where the two differ in memory."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A round as ONNX.
+
+    Attributes:
+        model: of `onnx_ir`.
+        weights: names of initializers whose bytes it does not hold.
+        in_place: inputs whose memory may be that of their outputs.
+    """
+
+    model: Any
+    weights: tuple[str, ...]
+    in_place: tuple[str, ...]
+
+
+def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
+    """The round as an ONNX model.
+
+    Inputs are those of `Interface.names`; outputs are `told` and those of `Interface.written` that
+    the round changes, each with `AFTER` behind its name.
+
+    Args:
+        graph: the round.
+        tensors: as `Interface.read` names them, for their shapes.
+
+    Raises:
+        MissingCapabilityError: names the first op that ONNX has no form for, and where it comes
+            from.
+    """
+    from onnxscript import optimizer
+
+    interface = graph.interface
+    with torch.no_grad(), _quiet():
+        shapes = (free_sizes(tensors),)
+        program = export(
+            FunctionalRound(graph), tuple(tensors), dynamic_shapes=shapes, strict=False
+        )
+        try:
+            made = torch.onnx.export(
+                program,
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=interface.names(),
+                output_names=[TOLD, *(name + AFTER for name in interface.written())],
+                custom_translation_table=translations(),
+                optimize=False,
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            raise _refusal(program, error) from error
+        assert made is not None
+        model = made.model
+        held = _weights_as_inputs(model.graph, weight_names(graph.models))
+        optimizer.optimize_ir(model)  # folds constants, which weights are none of now
+    _drop_unchanged(model.graph)
+    _weights_elsewhere(model.graph, held)
+    return Exported(model, tuple(held), tuple(_in_place(model.graph)))
+
+
+def source_of(node: Any) -> str:
+    """Where in the code a node comes from, as far as it says."""
+    trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
+    return _innermost(trace)
+
+
+def _refusal(program: ExportedProgram, error: Exception) -> MissingCapabilityError:
+    found = re.search(r"OpOverload\(op='([\w.]+)', overload='(\w+)'\)", str(error))
+    if found is None:
+        cause = re.search(r"<class '[\w.]+'>: .*", str(error))
+        what, source = cause[0] if cause else type(error).__name__, ""
+    else:
+        what = f"ONNX has no form for the op {found[1]}"
+        called = (n for n in program.graph.nodes if str(n.target) == f"{found[1]}.{found[2]}")
+        source = _innermost(next((n.stack_trace or "" for n in called), ""))
+    return MissingCapabilityError(
+        f"backend onnxruntime: {what}", where=source, remedy="Choose another backend."
+    )
+
+
+def _innermost(trace: str) -> str:
+    """The last `file, line` of a trace."""
+    places = re.findall(r'File "(.*)", line (\d+)', trace)
+    return f"{places[-1][0]}:{places[-1][1]}" if places else ""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No advice about packages that exporting can do without, or about what was not folded."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    logs.append(logging.getLogger("torch.onnx._internal.exporter._registration"))
+    before = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)
+
+
+def _weights_as_inputs(graph: Any, name_of: Mapping[int, str]) -> dict[str, Any]:
+    """Make initializers that are weights of a checkpoint inputs with its names for them.
+
+    Returns:
+        The weights' tensors by name.
+    """
+    from onnx_ir import convenience
+
+    tensors: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    for value in list(graph.initializers.values()):
+        raw = getattr(value.const_value, "raw", None)
+        name = name_of.get(raw.data_ptr()) if isinstance(raw, Tensor) and raw.numel() else None
+        if name is None:
+            continue
+        del graph.initializers[value.name]
+        if name in values:
+            convenience.replace_all_uses_with(value, values[name])
+            continue
+        tensors[name], values[name] = value.const_value, value
+        value.name, value.const_value = name, None
+        value.shape, value.dtype = tensors[name].shape, tensors[name].dtype
+        graph.inputs.append(value)
+    return tensors
+
+
+def _weights_elsewhere(graph: Any, tensors: Mapping[str, Any]) -> None:
+    """Make these inputs initializers whose bytes the model does not hold."""
+    import onnx_ir
+
+    for value in [value for value in graph.inputs if value.name in tensors]:
+        graph.inputs.remove(value)
+        tensor = tensors[value.name]
+        value.const_value = onnx_ir.ExternalTensor(
+            NOWHERE,
+            offset=0,
+            length=tensor.nbytes,
+            dtype=tensor.dtype,
+            shape=tensor.shape,
+            name=value.name,
+        )
+        graph.register_initializer(value)
+
+
+def _drop_unchanged(graph: Any) -> None:
+    """Leave out outputs that are inputs: the round does not write them."""
+    given = {id(value) for value in graph.inputs}
+
+    def unchanged(value: Any) -> bool:
+        while value.producer() is not None and value.producer().op_type == "Identity":
+            value = value.producer().inputs[0]
+        return id(value) in given
+
+    kept = [value for value in graph.outputs if not unchanged(value)]
+    graph.outputs.clear()
+    graph.outputs.extend(kept)
+
+
+def _in_place(graph: Any) -> list[str]:
+    """Inputs whose memory may be that of their outputs.
+
+    What makes the output must come after whatever reads the input, in every order in which the
+    graph can run, and must be an op that writes some places and leaves the others.
+    """
+    inputs = {value.name: value for value in graph.inputs}
+    found = []
+    for output in graph.outputs:
+        name = output.name.removesuffix(AFTER)
+        last, given = output.producer(), inputs.get(name)
+        if last is None or given is None or last.op_type not in SCATTERS:
+            continue
+        if given in last.inputs[1:]:
+            continue
+        before = _ancestors(last)
+        if all(id(reader) in before for reader, _ in given.uses()):
+            found.append(name)
+    return found
+
+
+def _ancestors(node: Any) -> set[int]:
+    """A node, and all whose results it depends on."""
+    found, waiting = {id(node)}, [node]
+    while waiting:
+        for value in waiting.pop().inputs:
+            above = None if value is None else value.producer()
+            if above is not None and id(above) not in found:
+                found.add(id(above))
+                waiting.append(above)
+    return found

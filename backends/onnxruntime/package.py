@@ -1,0 +1,252 @@
+"""One round on disk, without weights.
+
+    round.onnx    the graph
+    round.json    names of the weights it is opened with, and of what it writes in place
+
+The model names its weights as if another file held them; a session gets them by name from memory,
+so that all rounds share what is loaded and nothing of it is stored twice. (ONNX Runtime packs
+matrices into a form of its own as a session opens: that copy is one per session.)
+
+Texts, caches and tracks go in and come out. Where the order of the graph allows it (see
+`exporting`), output and input are bound to the same memory: the one or two scatters that write a
+cache then touch the new slots only. What comes out elsewhere is copied back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specplan.backends.onnxruntime.exporting import (
+    AFTER,
+    TOLD,
+    Exported,
+    export_round,
+    source_of,
+)
+from specplan.backends.onnxruntime.providers import Provider
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.packages import named_weights
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.runtime.models import CausalModel
+
+CODE, NAMES, CONTEXT = "round.onnx", "round.json", "round_context.onnx"
+_BFLOAT16 = 16
+"""`TensorProto.BFLOAT16`; numpy has no such type."""
+_TYPES: dict[torch.dtype, Any] = {
+    torch.bool: np.bool_,
+    torch.int64: np.int64,
+    torch.float16: np.float16,
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+    torch.bfloat16: _BFLOAT16,
+}
+_TOLD_TYPES = {
+    "tensor(int64)": torch.int64,
+    "tensor(float)": torch.float32,
+    "tensor(double)": torch.float64,
+}
+
+
+def write_package(
+    graph: RoundGraph,
+    tensors: Sequence[Tensor],
+    folder: Path,
+    provider: Provider,
+    *,
+    context: bool = False,
+) -> None:
+    """See `RoundBackend.write`.
+
+    Args:
+        graph: the round.
+        tensors: as `Interface.read` names them.
+        folder: gets the files.
+        provider: what will run it.
+        context: what the provider compiles is kept beside the model (EPContext).
+
+    Raises:
+        MissingCapabilityError: names the op that the provider cannot run, and its source.
+    """
+    import onnx_ir
+
+    made = export_round(graph, tensors)
+    onnx_ir.save(made.model, folder / CODE)
+    _write_names(made, folder)
+    try:
+        loaded = load_package(folder, graph.models, provider, make_context=context)
+    except UsageError as error:
+        raise _refusal(made.model, provider, error) from error
+    if not _agree(loaded, tensors):
+        _write_names(replace(made, in_place=()), folder)
+
+
+def _write_names(made: Exported, folder: Path) -> None:
+    names = {"weights": made.weights, "in_place": made.in_place}
+    write_json_atomic(folder / NAMES, names)
+
+
+def load_package(
+    folder: Path,
+    models: Mapping[str, CausalModel],
+    provider: Provider,
+    *,
+    make_context: bool = False,
+) -> OnnxRound:
+    """A round, with the weights of these models.
+
+    Raises:
+        UsageError: the models lack a weight, or ONNX Runtime does not take the graph.
+    """
+    import onnxruntime
+
+    names = _read_names(folder / NAMES)
+    known = named_weights(models)
+    lacking = set(names["weights"]) - set(known)
+    if lacking:
+        raise UsageError(f"the models have no weight {min(lacking)}", where=str(folder / NAMES))
+    held = {name: _shared(known[name]) for name in names["weights"]}
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = torch.get_num_threads()
+    path = folder / CODE
+    if make_context:
+        options.add_session_config_entry("ep.context_enable", "1")
+        options.add_session_config_entry("ep.context_file_path", str(folder / CONTEXT))
+        options.add_session_config_entry("ep.context_embed_mode", "1")
+    elif (folder / CONTEXT).is_file():
+        path = folder / CONTEXT
+    options.add_external_initializers(list(held), list(held.values()))
+    chosen = [(provider.name, provider.options), *provider.fallback]
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=chosen)
+    except Exception as error:  # ONNX Runtime's errors have no root of their own
+        raise UsageError(
+            f"ONNX Runtime does not take this model: {str(error).strip()}",
+            where=str(path),
+            remedy="Compile it here: `specplan compile DIR`.",
+        ) from error
+    return OnnxRound(session, held, names["in_place"])
+
+
+def _read_names(path: Path) -> dict[str, list[str]]:
+    data = read_json(path, "names of a compiled round")
+    held = data if isinstance(data, dict) else {}
+    names = {key: value for key, value in held.items() if isinstance(value, list)}
+    if set(held) != {"weights", "in_place"} or not all(
+        key in names and all(isinstance(name, str) for name in names[key]) for key in held
+    ):
+        raise UsageError(
+            "these are no names of a compiled round",
+            where=str(path),
+            remedy="Compile it here: `specplan compile DIR`.",
+        )
+    return names
+
+
+class OnnxRound:
+    """A session and its bindings; called as `RoundGraph` is.
+
+    Args:
+        session: of ONNX Runtime.
+        weights: that it points to.
+        in_place: inputs whose memory is given to their outputs.
+    """
+
+    def __init__(self, session: Any, weights: Mapping[str, Any], in_place: Iterable[str]) -> None:
+        self._session = session
+        self._weights = weights
+        self._binding = session.io_binding()
+        self._inputs = [item.name for item in session.get_inputs()]
+        told, *written = session.get_outputs()
+        self._told = (tuple(told.shape), _TOLD_TYPES[told.type])
+        places = {name: place for place, name in enumerate(self._inputs)}
+        self._written = [
+            (name, places[name]) for name in (item.name.removesuffix(AFTER) for item in written)
+        ]
+        self.in_place = frozenset(in_place)
+        self._bound: dict[tuple[str, bool], tuple[int, torch.Size]] = {}
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        """Run the round; texts, caches and tracks are as it leaves them."""
+        copied = []
+        for name, tensor in zip(self._inputs, tensors, strict=True):
+            self._bind(name, tensor, output=False)
+        for name, place in self._written:
+            goal = tensors[place]
+            if name not in self.in_place:
+                fresh = torch.empty_like(goal)
+                copied.append((goal, fresh))
+                goal = fresh
+            self._bind(name + AFTER, goal, output=True)
+        shape, dtype = self._told
+        told = torch.empty(shape, dtype=dtype, device=tensors[0].device)
+        self._bind(TOLD, told, output=True)
+        self._session.run_with_iobinding(self._binding)
+        for kept, found in copied:
+            kept.copy_(found)
+        return told
+
+    def _bind(self, name: str, tensor: Tensor, *, output: bool) -> None:
+        """Give an input or output the memory of a tensor, unless it has it already."""
+        where = (tensor.data_ptr(), tensor.shape)
+        if self._bound.get((name, output)) == where:
+            return
+        bind = self._binding.bind_output if output else self._binding.bind_input
+        device = tensor.device
+        bind(
+            name, device.type, device.index or 0, _TYPES[tensor.dtype], list(tensor.shape), where[0]
+        )
+        self._bound[name, output] = where
+
+
+def _shared(weight: Tensor) -> Any:
+    """A value of ONNX Runtime on a weight's own memory."""
+    from onnxruntime import OrtValue
+
+    if weight.device.type != "cpu":  # initializers are taken from the host
+        weight = weight.cpu()
+    if weight.dtype == torch.bfloat16:
+        halves = weight.contiguous().view(torch.int16).numpy()
+        return OrtValue.ortvalue_from_numpy_with_onnx_type(halves, _BFLOAT16)
+    return OrtValue.ortvalue_from_numpy(weight.contiguous().numpy())
+
+
+def _agree(loaded: OnnxRound, tensors: Sequence[Tensor]) -> bool:
+    """Whether running in place gives, bit by bit, what running beside gives."""
+    here, beside = ([tensor.clone() for tensor in tensors] for _ in range(2))
+    told = loaded(*here)
+    kept, loaded.in_place = loaded.in_place, frozenset()
+    same = torch.equal(told, loaded(*beside))
+    loaded.in_place = kept
+    return same and all(
+        torch.equal(_usable(one), _usable(other)) for one, other in zip(here, beside, strict=True)
+    )
+
+
+def _usable(tensor: Tensor) -> Tensor:
+    """Without the slot of dead lanes."""
+    if tensor.dim() < 2:
+        return tensor
+    slots = 2 if tensor.dim() == 4 else 1
+    return tensor.narrow(slots, 0, tensor.shape[slots] - 1)
+
+
+def _refusal(model: Any, provider: Provider, error: UsageError) -> MissingCapabilityError:
+    found = re.search(r"implementation for (\w+)\(\d+\) node with name '([^']*)'", str(error))
+    if found is None:
+        return MissingCapabilityError(f"backend onnxruntime: {error.what}")
+    named = (node for node in model.graph if node.name == found[2])
+    return MissingCapabilityError(
+        f"backend onnxruntime: {provider.name} has no kernel for the op {found[1]}",
+        where=next(map(source_of, named), ""),
+        remedy="Load the models in float32, or choose another backend.",
+    )

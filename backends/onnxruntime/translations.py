@@ -1,0 +1,54 @@
+"""ONNX for torch ops that the exporter has no translation for, or has a costly one.
+
+A translation gets ONNX values for tensors and Python values for everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+INT64 = 7
+"""`TensorProto.INT64`."""
+
+
+def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """By torch op; onnxscript is imported here."""
+    from onnxscript.onnx_opset import opset18
+
+    op: Any = opset18  # typed for eager values, not for those of a graph that is being made
+
+    def searchsorted(
+        ordered: Any, values: Any, *, right: bool = False, side: str | None = None, **_: Any
+    ) -> Any:
+        """How many of `ordered` `[..., N]` are below (or not above) each of `values` `[..., M]`."""
+        last = op.Constant(value_ints=[-1])
+        bounds = op.Unsqueeze(ordered, op.Constant(value_ints=[-2]))
+        before = op.LessOrEqual if right or side == "right" else op.Less
+        found = before(bounds, op.Unsqueeze(values, last))
+        return op.ReduceSum(op.Cast(found, to=INT64), last, keepdims=0)
+
+    def stable_sort(
+        values: Any, *, stable: bool = True, dim: int = -1, descending: bool = False
+    ) -> Any:
+        """`TopK` of all: ONNX puts the lower index first among equals."""
+        axis = dim % len(values.shape)
+        size = op.Shape(values, start=axis, end=axis + 1)
+        return op.TopK(values, size, axis=dim, largest=int(descending), sorted=1)
+
+    def linear(given: Any, weight: Any, bias: Any = None) -> Any:
+        """One `Gemm` whatever the rank: the weight stays as the checkpoint has it."""
+        if len(given.shape) == 2:
+            return op.Gemm(given, weight, bias, transB=1)
+        flat = op.Reshape(given, op.Constant(value_ints=[-1, given.shape[-1]]))
+        width = op.Constant(value_ints=[weight.shape[0]])
+        shape = op.Concat(op.Shape(given, start=0, end=-1), width, axis=0)
+        return op.Reshape(op.Gemm(flat, weight, bias, transB=1), shape)
+
+    return {
+        torch.ops.aten.searchsorted.Tensor: searchsorted,
+        torch.ops.aten.sort.stable: stable_sort,
+        torch.ops.aten.linear.default: linear,
+    }

@@ -1,0 +1,159 @@
+"""Compiled rounds in a folder, each in a folder of its own, and the backends that make them."""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.session import Program
+from specplan.ir.capabilities import Capabilities, require_support
+from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.folders import staged
+from specplan.ir.plan import Plan
+from specplan.ir.verify import check_plan
+from specplan.runtime.models import CausalModel
+
+
+class RoundBackend(ABC):
+    """A backend that compiles rounds ahead of time, for the shapes of the batches they meet.
+
+    Attributes:
+        capabilities: what it can run.
+    """
+
+    capabilities: Capabilities
+
+    @abstractmethod
+    def available(self) -> str | None:
+        """None when it can run here, else what is missing; imports nothing heavy."""
+
+    @abstractmethod
+    def write(self, graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:
+        """Compile a round for tensors of these shapes.
+
+        The number of slots attended to stays free, so that one package serves texts of all lengths.
+
+        Args:
+            graph: the round.
+            tensors: as `Interface.read` names them; none is changed.
+            folder: exists; gets the package's files.
+
+        Raises:
+            Exception: whatever the compiler raises.
+        """
+
+    @abstractmethod
+    def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
+        """A compiled round, with the weights of these models."""
+
+    def check(self, models: Mapping[str, CausalModel], *, frozen: bool) -> None:
+        """Refuse what cannot be compiled, or run, before anything is built.
+
+        Args:
+            models: by the names the plan gives them.
+            frozen: nothing will be compiled.
+
+        Raises:
+            MissingCapabilityError: says what is missing, or which model does not run and why.
+        """
+        missing = None if frozen else self.available()
+        if missing is not None:
+            raise MissingCapabilityError(missing, where=f"backend {self.capabilities.backend}")
+
+    def compile(
+        self,
+        plan: Plan,
+        models: Mapping[str, CausalModel],
+        folder: Path | None = None,
+        buckets: Sequence[Bucket] = (),
+        *,
+        frozen: bool = False,
+    ) -> StaticExecutable:
+        """An executable for a plan; a round is compiled when a batch first meets its shape.
+
+        Args:
+            plan: any plan; it is verified here.
+            models: by the names the plan gives them.
+            folder: where compiled rounds are and go; one that lasts as long as the process when
+                None.
+            buckets: shapes to fit batches into.
+            frozen: nothing is compiled: rounds that are not in the folder run as graphs, eagerly.
+
+        Raises:
+            UsageError: the plan breaks a rule, or a model is missing.
+            MissingCapabilityError: names the first op, or the model, that cannot run here, or what
+                is missing to compile it.
+        """
+        check_plan(plan)
+        require_support(plan, self.capabilities)
+        self.check(models, frozen=frozen)
+        packages = Packages(self, models, folder, frozen=frozen)
+        return StaticExecutable(plan, models, packages, buckets)
+
+
+class Packages:
+    """Compiled rounds in a folder.
+
+    Args:
+        backend: makes and loads them.
+        models: whose weights they share.
+        folder: made when it is needed; a temporary one when None.
+        frozen: nothing is compiled.
+    """
+
+    def __init__(
+        self,
+        backend: RoundBackend,
+        models: Mapping[str, CausalModel],
+        folder: Path | None = None,
+        *,
+        frozen: bool = False,
+    ) -> None:
+        self.backend = backend
+        self.models = models
+        self.frozen = frozen
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="specplan-")
+            folder = Path(self._temporary.name)
+        self.folder = folder
+
+    def __call__(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
+        """The compiled round, from the folder where it is there."""
+        home = self.folder / package_name(graph, bucket)
+        if not home.is_dir():
+            if self.frozen:
+                return graph
+            with staged(home) as staging:
+                self.backend.write(graph, tensors, staging)
+        return self.backend.load(home, self.models)
+
+
+def package_name(graph: RoundGraph, bucket: Bucket) -> str:
+    """Name of a compiled round's folder."""
+    return f"{graph.item.name}-{graph.sampling.word}-{bucket.word}"
+
+
+def named_weights(models: Mapping[str, CausalModel]) -> dict[str, Tensor]:
+    """The weights of all models under names that depend on their architecture alone."""
+    return {
+        f"{name}.{inner}": weight
+        for name, model in models.items()
+        for inner, weight in model.weights().items()
+    }
+
+
+def weight_names(models: Mapping[str, CausalModel]) -> dict[int, str]:
+    """The name of each weight by its address, so that constants of a trace are told apart.
+
+    Where a weight has two names (tied embeddings) the last one counts.
+    """
+    weights = named_weights(models).items()
+    return {weight.data_ptr(): name for name, weight in weights if weight.numel()}

@@ -1,0 +1,152 @@
+"""Rounds as ONNX graphs decode as the interpreter does; each combination of ops once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+onnx = pytest.importorskip("onnx")
+
+import torch  # noqa: E402
+
+from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
+from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
+from specplan.backends.onnxruntime.providers import PROVIDERS, choose_provider  # noqa: E402
+from specplan.backends.static.executable import StaticExecutable  # noqa: E402
+from specplan.backends.static.functional import FunctionalRound  # noqa: E402
+from specplan.backends.static.graph import RoundGraph  # noqa: E402
+from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError  # noqa: E402
+from specplan.runtime.generate import generate  # noqa: E402
+from specplan.runtime.models import CausalModel  # noqa: E402
+from tests.backends.compiled_plans import PLANS, requests_of  # noqa: E402
+from tests.backends.pairs import in_batches, load_pair, plain, run  # noqa: E402
+from tests.backends.source_plans import source_plans  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def models(pair_folder: Path) -> dict[str, CausalModel]:
+    return load_pair(pair_folder)
+
+
+@pytest.fixture(scope="module")
+def compiled(models: dict[str, CausalModel], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the one round of plain decoding, compiled for batch 1."""
+    folder = tmp_path_factory.mktemp("onnx")
+    generate(OnnxRuntimeBackend().compile(plain(), models, folder), requests_of()[:1])
+    (home,) = folder.iterdir()
+    return home
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANS)
+def test_tokens_are_those_of_the_interpreter(
+    name: str, models: dict[str, CausalModel], pair_folder: Path, tmp_path: Path
+) -> None:
+    plan, settings = PLANS[name]
+    requests = requests_of(**settings)
+    expected = run(plan, models, requests)
+    executable = OnnxRuntimeBackend().compile(plan, models, tmp_path)
+    found = generate(executable, requests)
+    assert [item.tokens for item in found.completions] == expected
+    # the package alone, with weights of models that are loaded anew
+    again = OnnxRuntimeBackend().compile(plan, load_pair(pair_folder), tmp_path, frozen=True)
+    written = sorted(tmp_path.rglob("*"))
+    assert [item.tokens for item in generate(again, requests).completions] == expected
+    assert sorted(tmp_path.rglob("*")) == written
+
+
+def test_batches_of_one_and_what_a_package_holds(
+    compiled: Path, models: dict[str, CausalModel]
+) -> None:
+    requests = requests_of()
+    executable = OnnxRuntimeBackend().compile(plain(), models, compiled.parent, frozen=True)
+    found = [generate(executable, [item]).completions[0].tokens for item in requests[:2]]
+    assert found == in_batches(plain(), models, requests[:2], 1)
+    graph = onnx.load(compiled / CODE, load_external_data=False).graph
+    held = {item.name for item in graph.initializer if item.data_location}
+    names = json.loads((compiled / NAMES).read_text())
+    assert held == set(names["weights"]) >= {"target.family.layers.0.qkv"}
+    assert all(item.data_location or len(item.raw_data) < 1024 for item in graph.initializer)
+    assert (compiled / CODE).stat().st_size < 200_000
+    # three layers of keys and values, and their positions and the text: each written by one op
+    written = [item.name.removesuffix(".after") for item in graph.output][1:]
+    assert set(names["in_place"]) == set(written) and len(written) == 8
+    kinds = {node.op_type for node in graph.node}
+    assert {"Attention", "RMSNormalization", "ScatterND", "Gemm"} <= kinds
+
+
+def test_the_functional_round_writes_nothing_and_gives_what_would_be_written(
+    models: dict[str, CausalModel],
+) -> None:
+    plan, _ = PLANS["layer spans and tracks"]
+
+    def compile_round(graph: RoundGraph, _: object, tensors: list[torch.Tensor]) -> object:
+        functional = FunctionalRound(graph)
+        places = [graph.interface.names().index(name) for name in graph.interface.written()]
+
+        def both(*given: torch.Tensor) -> torch.Tensor:
+            before = [tensor.clone() for tensor in given]
+            told, *written = functional(*given)
+            assert all(map(torch.equal, before, given))
+            assert torch.equal(told, graph(*given))
+            for place, tensor in zip(places, written, strict=True):
+                usable = slice(0, -1)  # the last slot is that of dead lanes
+                where = (..., usable, slice(None)) if tensor.dim() > 2 else (..., usable)
+                assert torch.equal(tensor[where], given[place][where])
+            return told
+
+        return both
+
+    executable = StaticExecutable(plan, models, compile_round)  # type: ignore[arg-type]
+    assert generate(executable, requests_of()).rounds > 3
+
+
+def test_what_cannot_run_is_refused_by_name(
+    models: dict[str, CausalModel], pair_folder: Path
+) -> None:
+    plan = source_plans(greedy=True)["ngram"]
+    with pytest.raises(MissingCapabilityError, match="onnxruntime cannot run `state @past`"):
+        OnnxRuntimeBackend().compile(plan, models)
+    halves = load_pair(pair_folder, dtype="bfloat16")
+    with pytest.raises(MissingCapabilityError, match=r"CPU.* no kernels of op MatMul for bfloat16"):
+        OnnxRuntimeBackend().compile(plain(), halves)
+    with pytest.raises(MissingCapabilityError, match=r"CUDA.* runs on cuda, the models are on cpu"):
+        OnnxRuntimeBackend("CUDAExecutionProvider").compile(plain(), models)
+    with pytest.raises(MissingCapabilityError, match=r"compiles nothing that a context could keep"):
+        OnnxRuntimeBackend(context=True).compile(plain(), models)
+
+
+def test_providers_are_chosen_by_what_they_can() -> None:
+    every = [provider.name for provider in PROVIDERS]
+    assert choose_provider("cpu", ["float32"], every).name == "CPUExecutionProvider"
+    assert choose_provider("cuda", ["bfloat16"], every).name == "CUDAExecutionProvider"
+    chosen = choose_provider("cuda", ["float16"], every, "TensorrtExecutionProvider")
+    assert chosen.context and chosen.fallback[0] == "CUDAExecutionProvider"
+    with pytest.raises(MissingCapabilityError, match="not in this build of ONNX Runtime"):
+        choose_provider("cuda", ["float32"], ["CPUExecutionProvider"])
+
+
+def test_damaged_packages_are_refused(
+    compiled: Path, models: dict[str, CausalModel], tmp_path: Path
+) -> None:
+    backend = OnnxRuntimeBackend()
+    code, names = (compiled / CODE).read_bytes(), (compiled / NAMES).read_bytes()
+    broken = [
+        (code[: len(code) // 2], names),
+        (b"", names),
+        (code.replace(b"Attention", b"Intention"), names),
+        (code, b"[]"),
+        (code, b'{"weights": [1], "in_place": []}'),
+        (code, names.replace(b"qkv", b"kvq")),
+        (code, b'{"weights": [], "in_place": []}'),
+    ]
+    for changed, listed in broken:
+        (tmp_path / CODE).write_bytes(changed)
+        (tmp_path / NAMES).write_bytes(listed)
+        with pytest.raises(SpecplanError) as found:
+            backend.load(tmp_path, models)
+        assert isinstance(found.value, UsageError) and str(tmp_path) in str(found.value)
