@@ -5,7 +5,7 @@ A translation gets ONNX values for tensors and Python values for everything else
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ INT64 = 7
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """By torch op; onnxscript is imported here."""
+    import onnx_ir
     from onnxscript.onnx_opset import opset18
 
     op: Any = opset18  # typed for eager values, not for those of a graph that is being made
@@ -38,6 +39,14 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         size = op.Shape(values, start=axis, end=axis + 1)
         return op.TopK(values, size, axis=dim, largest=int(descending), sorted=1)
 
+    def full(size: Any, value: Any, dtype: int | None = None, **_: Any) -> Any:
+        """A constant of the very type: cast from float32, the smallest float64 is no number."""
+        kind = None if dtype is None else onnx_ir.DataType(dtype)
+        one = op.Constant(value=onnx_ir.tensor(value, dtype=kind))
+        if not isinstance(size, Sequence) or not all(isinstance(n, int) for n in size):
+            return op.Expand(one, size)
+        return op.Expand(one, op.Constant(value_ints=list(size))) if size else one
+
     def linear(given: Any, weight: Any, bias: Any = None) -> Any:
         """One `Gemm` whatever the rank: the weight stays as the checkpoint has it."""
         if len(given.shape) == 2:
@@ -50,5 +59,6 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     return {
         torch.ops.aten.searchsorted.Tensor: searchsorted,
         torch.ops.aten.sort.stable: stable_sort,
+        torch.ops.aten.full.default: full,
         torch.ops.aten.linear.default: linear,
     }
