@@ -17,6 +17,7 @@ INT64 = 7
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """By torch op; onnxscript is imported here."""
     import onnx_ir
+    from onnxscript.function_libs.torch_lib.ops import core
     from onnxscript.onnx_opset import opset18
 
     op: Any = opset18  # typed for eager values, not for those of a graph that is being made
@@ -39,6 +40,15 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         size = op.Shape(values, start=axis, end=axis + 1)
         return op.TopK(values, size, axis=dim, largest=int(descending), sorted=1)
 
+    def index_put(given: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+        """`ScatterND` where indices of one shape name the first dimensions: no transposition."""
+        if accumulate or len({None if i is None else tuple(i.shape) for i in indices}) > 1:
+            return core.aten_index_put(given, indices, values, accumulate)
+        last = op.Constant(value_ints=[-1])
+        return op.ScatterND(
+            given, op.Concat(*(op.Unsqueeze(index, last) for index in indices), axis=-1), values
+        )
+
     def full(size: Any, value: Any, dtype: int | None = None, **_: Any) -> Any:
         """A constant of the very type: cast from float32, the smallest float64 is no number."""
         kind = None if dtype is None else onnx_ir.DataType(dtype)
@@ -59,6 +69,7 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     return {
         torch.ops.aten.searchsorted.Tensor: searchsorted,
         torch.ops.aten.sort.stable: stable_sort,
+        torch.ops.aten.index_put.default: index_put,
         torch.ops.aten.full.default: full,
         torch.ops.aten.linear.default: linear,
     }
