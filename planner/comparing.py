@@ -28,6 +28,8 @@ from specplan.planner.serving import Served, serve, times_of
 
 TIE = 0.01
 """Scores within this fraction are a tie: far below the error of any estimate."""
+_NORMAL = 1.645
+"""Half width of a 90 % interval in standard deviations."""
 
 
 def score(candidate: Candidate, objective: Objective) -> float:
@@ -67,11 +69,19 @@ def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64
     return _cells(estimate, estimate.request_seconds.median, of)
 
 
-def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
-    """In which cells it beats `plain` by more than what the estimates leave open, [cells]."""
-    most = _own(_price(candidate), _price(plain)).request_seconds.high
-    found: NDArray[np.bool_] = np.asarray(most) < _price(plain).request_seconds.median
+def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
+    """Whether a speedup is above 1 by more than its standard error, on a scale of logarithms.
+
+    Five of six such gains are real where errors are normal. The bounds of an interval of 90 % lie
+    `_NORMAL` standard errors from the mean.
+    """
+    found: NDArray[np.bool_] | bool = speed.low * speed.mean ** (_NORMAL - 1.0) > 1.0
     return found
+
+
+def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
+    """In which cells it beats `plain` by more than the error of the two, [cells]."""
+    return np.asarray(is_gain(gains(_price(candidate), _price(plain))))
 
 
 def gains(estimate: Estimate, plain: Estimate) -> Interval:
@@ -87,13 +97,13 @@ def choose(
 ) -> Candidate | None:
     """The best admissible candidate; ties go to the simpler plan.
 
-    A candidate that drafts must beat plain decoding by more than its own interval, unless plain
-    decoding is itself refused by a limit. Among those that do, scores within 1 % of the best
-    are ties.
+    A candidate that drafts must beat plain decoding by more than the error of the two (`is_gain`),
+    unless plain decoding is itself refused by a limit. Among those that do, scores within 1 % of
+    the best are ties.
     """
     field = [candidate for candidate in candidates if candidate.admissible]
     if plain.admissible:
-        field = [c for c in field if c is plain or speedup(c, plain, objective).low > 1.0]
+        field = [c for c in field if c is plain or is_gain(speedup(c, plain, objective))]
     if not field:
         return None
     best = min(score(candidate, objective) for candidate in field)

@@ -25,8 +25,8 @@ def best_schedule(
 ) -> Candidate | None:
     """The best schedule over the workload's cells; None where one round does for all of them.
 
-    A candidate that drafts takes part in the cells where it beats plain decoding by more than its
-    own interval. Every cell counts alike: by its cost over the least that is possible there.
+    A candidate that drafts takes part in the cells where it beats plain decoding by more than the
+    error of the two. Every cell counts alike: by its cost over the least that is possible there.
     """
     priced, costs = _priced_cells(facts, candidates, plain)
     if isinstance(facts.objective, Load):
