@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.plan import Plan
+from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 
@@ -35,12 +35,17 @@ class Rehearsed(Method[OptionsT]):
         """All settings, simpler ones first.
 
         Args:
-            roles: of the problem's models, `target` among them.
+            roles: of the models that run by themselves, `target` first.
         """
 
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """One for each setting."""
-        return tuple(map(self._name, self.settings([*shapes])))
+        roles = [
+            role
+            for role, shape in shapes.items()
+            if not role.startswith(MODULE_PREFIX) and shape.feature_width is None
+        ]
+        return tuple(map(self._name, self.settings(roles)))
 
     def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
         """The plan of the setting."""

@@ -187,4 +187,5 @@ def _side_by_side(
         law_index=(*tree.law_index, *(-1 for _ in columns)),
         newest=tuple(range(tree.size, len(parents))),
         levels=max(depths, default=0),
+        scores=None,
     )

@@ -38,8 +38,8 @@ def lookup_reason(plan: Plan, op: Lookup, step: Step) -> str | None:
         return "below drafted nodes continuations stand side by side, and the nodes are known"
     if op.match not in ((), (1, 1)):
         return "below drafted nodes single tokens are looked up: match=[1, 1]"
-    if tree.laws - {"given"}:
-        return "a tree that was drafted by a model is not looked up below"
+    if tree.drawn:
+        return "below nodes that were drawn nothing is looked up"
     return None
 
 

@@ -68,9 +68,10 @@ class Phrases(Source):
             self._learn(text[end - size : end].tolist())
 
     def learn_runs(self, runs: Sequence[Tokens]) -> None:
-        """Learn runs, each after its first token."""
+        """Learn what follows each token of a run, as far as it is known."""
         for run in runs:
-            self._learn(run[: self.order].tolist())
+            for start in range(max(len(run) - self.order, 0) + 1):
+                self._learn(run[start : start + self.order].tolist())
 
     def _learn(self, run: list[int]) -> None:
         first, phrase = run[0], tuple(run[1:])

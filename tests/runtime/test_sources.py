@@ -235,7 +235,8 @@ def test_phrases_are_the_newest_different_runs_after_a_token(
     source = Phrases(order, width, 1000)
     source.learn_runs([np.array(run) for run in runs])
     for last in range(4):
-        known = [tuple(run[1:order]) for run in runs if run[0] == last and len(run) > 1]
+        cuts = [run[i : i + order] for run in runs for i in range(max(len(run) - order, 0) + 1)]
+        known = [tuple(cut[1:]) for cut in cuts if cut[0] == last and len(cut) > 1]
         newest = list(dict.fromkeys(reversed(known)))[:width]
         tokens, parents = one(source, [9, last], Wanted(1, 1, width, order - 1, 100))
         paths = {()}
