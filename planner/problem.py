@@ -168,7 +168,8 @@ class Problem(Strict):
         description='What may draft beside models: "prompt_lookup", "mtp" (the target\'s own '
         'modules), "suffix" and "trie" (past outputs), "ngram" and "automaton" (the request\'s own '
         'text), "adjacency" (the target\'s own last choices), "datastore" (a corpus), "jacobi" and '
-        '"lookahead" (the target\'s parallel guesses).',
+        '"lookahead" (the target\'s parallel guesses), "token_graph" (runs of a draft model\'s own '
+        "hypotheses).",
     )
     datastore: Path | None = Field(
         default=None,
