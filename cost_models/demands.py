@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from specplan.cost_models.acceptance.turns import Leg
 from specplan.cost_models.beam_pools import BeamPool, read_pool
 from specplan.cost_models.round_types import round_types
+from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Pick, Repeat, Update
@@ -97,6 +99,8 @@ class RoundDemands:
         pool: how the judged tree grows where a beam grows it, else None.
         looked_up: levels and nodes of the judged tree where one lookup merged it from what a source
             found, else None.
+        legs: who drafts which stretch of the judged chain, where a model and a source take turns,
+            else None.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
@@ -105,6 +109,7 @@ class RoundDemands:
     early_stops: bool
     pool: BeamPool | None = None
     looked_up: tuple[int, int] | None = None
+    legs: tuple[Leg, ...] | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -127,6 +132,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
         any(op.body.until is not None for op in loops),
         read_pool(types),
         _looked_up(types),
+        read_legs(types),
     )
 
 

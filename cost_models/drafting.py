@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from specplan.cost_models.acceptance.law import Floats
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.turns import Leg, Turns
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.demands import RoundDemands
 from specplan.cost_models.intervals import Interval
@@ -73,12 +74,16 @@ def read_drafting(
     demands = read_round(plan, item)
     if isinstance(demands, Unpriced):
         return demands
+    if demands.legs is not None and acceptance is not None and acceptance.turns is not None:
+        return _in_turns(demands, acceptance, acceptance.turns, demands.legs)
     if len(demands.judged) != 1:
         times = len(demands.judged)
         return Unpriced("", f"rounds that judge {times} times have no acceptance law yet")
     (tree,) = demands.judged
     if tree.parents == ():
         return Drafting(demands, (), (), None)
+    if acceptance is not None and acceptance.turns is not None:
+        return Unpriced("", "turns say nothing of drafts in which model and source take none")
     if acceptance is None:
         return Unpriced("", "the plan drafts, and no acceptance profile is given")
     if acceptance.key.how == "run":
@@ -136,6 +141,18 @@ def _looked_up(
         return Unpriced("", f"the profile knows no looked-up trees of {length} levels")
     path = tuple(range(-1, length - 1))
     return Drafting(demands, path, (0,) * length, acceptance.of_pool(length, nodes), {})
+
+
+def _in_turns(
+    demands: RoundDemands, acceptance: AcceptanceProfile, turns: Turns, legs: tuple[Leg, ...]
+) -> Drafting | Unpriced:
+    """A chain that a model and a source draft in turns, as its profile says of both."""
+    problem = turns.problem_of(legs)
+    if problem is not None:
+        return Unpriced("", problem)
+    most = sum(leg.most for leg in legs)
+    path = tuple(range(-1, most - 1))
+    return Drafting(demands, path, (0,) * most, acceptance.of_turns(legs))
 
 
 def lag_probabilities(

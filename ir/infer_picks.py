@@ -59,7 +59,8 @@ def _placed_at(
             if at is None:
                 raise RuleError("type", "pick of=from needs at=")
             if tree.parents is None or at.indices is None:
-                return None, tree.nodes + 1
+                grown = at.seen and tree.is_chain  # below the tip of an earlier chain
+                return None, 1 + tree.nodes - (at.seen if grown else 0)
             below = set(at.indices)
             for node, parent in enumerate(tree.parents):
                 if parent in below:

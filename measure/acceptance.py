@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.turns import Turns
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.measure.continuations import continue_prompts, request_of
@@ -113,7 +114,7 @@ class _Growing:
         bench: the problem's models and prompts.
         key: what the profile is about.
         path: its file.
-        known: accepted ranks, lengths, or places in pools, by the prompt's name.
+        known: accepted ranks, lengths, places in pools, or turns, by the prompt's name.
         replay: the source that drafts, where one does that is declared.
         rehearsed: whose own rounds are run, where these tell.
     """
@@ -131,9 +132,10 @@ class _Growing:
         key = acceptance_key(bench.problem, facts.shapes, proposer)
         path = _path(bench, key)
         replay = None
-        if proposer in DRAFT_SOURCES:
+        word = key.source or proposer
+        if word in DRAFT_SOURCES:
             vocabulary = bench.models["target"].vocab_size
-            replay = SourceReplay(DRAFT_SOURCES[proposer], vocabulary, bench.problem.datastore)
+            replay = SourceReplay(DRAFT_SOURCES[word], vocabulary, bench.problem.datastore)
         plan = rehearsal_of(facts, proposer)
         rehearsed = None if plan is None else bench.compile(plan)
         return cls(bench, key, path, _read(path, key), replay, rehearsed)
@@ -160,16 +162,19 @@ class _Growing:
     def _trace(
         self, prompt: TokenPrompt, output: tuple[int, ...], index: int, states: States
     ) -> tuple[Any, ...]:
-        """Accepted rank, length of a chain, or places in pools, at every position."""
+        """Accepted rank, length of a chain, places in pools, or turns, at every position."""
         bench, key = self.bench, self.key
         if self.rehearsed is not None:
             return rehearse(self.rehearsed, request_of(bench, prompt, index))
         text, start = [*prompt.tokens, *output], len(prompt.tokens)
         logits = partial(self._logits, prompt.id, text, start, states)
+        copied: tuple[Any, ...] = ()
         if self.replay is not None:
-            return self.replay.trace(prompt.id, text, start, logits)
-        if key.match is not None:
-            return tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
+            copied = self.replay.trace(prompt.id, text, start, logits)
+        elif key.match is not None:
+            copied = tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
+        if copied and key.source is None:
+            return copied
         role = Proposer.read(key.proposer).role
         if key.beam is not None:
             return tuple(pool_places(bench.models[role], text, start, key.beam, POOL_LAYERS))
@@ -178,10 +183,14 @@ class _Growing:
             most, skips = MOST_SKIPPED_DRAFT, Skips.read(key.skip)
             return tuple(TeacherText(bench.models["target"], request, output, most).lengths(skips))
         draft = text_logits(bench.models[role], text, start, key.layers)
+        most = 1 if key.how == "draw" or key.source else MOST_RANKS
         if key.temperature == 0.0:
-            return tuple(greedy_ranks(draft, list(output), MOST_RANKS))
-        most = 1 if key.how == "draw" else MOST_RANKS
-        return tuple(sampled_ranks(logits(), draft, request, most))
+            ranks = greedy_ranks(draft, list(output), most)
+        else:
+            ranks = sampled_ranks(logits(), draft, request, most)
+        if key.source is None:
+            return tuple(ranks)
+        return tuple((int(rank == 0), same) for rank, same in zip(ranks, copied, strict=True))
 
     def _logits(self, name: str, text: list[int], start: int, states: States) -> Tensor:
         """The target's own along a text, `[n - start, V]`."""
@@ -261,6 +270,10 @@ def _profile(
         "versions": versions(),
         **more,
     }
+    if key.source is not None:
+        source = DRAFT_SOURCES.get(key.source)
+        longest = MOST_LOOKED_UP if source is None else source.longest
+        return AcceptanceProfile(key, turns=Turns(longest, rows), provenance=provenance)
     source = DRAFT_SOURCES.get(key.proposer)
     if key.beam is not None or (source is not None and source.evidence == "pools"):
         return AcceptanceProfile(key, pools=Pools(_layers(key), rows), provenance=provenance)

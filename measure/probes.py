@@ -18,6 +18,8 @@ LOOKUPS = (2, 5, 10)
 EXIT_CHAINS = (1, 8)
 POOLS = ((2, 2, 4), (4, 6, 48))
 """Beam, layers and verified nodes: the smallest and the largest."""
+STAGES = ((1, 1), (3, 5))
+"""Passes of the draft model, and tokens of the text that it judges in each."""
 SKIP_CHAIN = 1
 SOURCE_WIDTHS = (2, 16)
 
@@ -36,7 +38,8 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
     A chain of n times drafting one node n times and verifying n + 1 tokens; a bush of w times
     drafting at w nodes at once and verifying 2 w + 1 tokens.
 
-    Two trees grown by a beam show what their choices take: the smallest and the largest.
+    Two trees grown by a beam show what their choices take: the smallest and the largest; and two
+    chains whose draft model judges what the text proposes, a short and a long one.
     """
     yield Probe("autoregressive", plain_plan(greedy))
     for length in LOOKUPS:
@@ -49,6 +52,9 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
         for beam, layers, nodes in (pool for pool in POOLS if pool[0] <= vocabulary):
             name = f"beam {beam} of {layers} layers by {draft}"
             yield Probe(name, _pool(draft, beam, layers, nodes, greedy))
+        for passes, judged in STAGES:
+            name = f"{passes} passes over {judged} by {draft}"
+            yield Probe(name, _stages(draft, passes, judged, greedy))
 
 
 def exit_probes(exits: Sequence[int], layers: int, greedy: bool) -> Iterator[Probe]:
@@ -210,6 +216,21 @@ def _pool(draft: str, beam: int, layers: int, nodes: int, greedy: bool) -> Plan:
         f"  %b = pick %pool of=all best={nodes}\n  %c = prune %pool to=%b\n"
     )
     tail = _tail("%c", nodes, (draft,), None if greedy else "recursive")
+    return parse_plan(_head("probe", (draft,)) + body + tail)
+
+
+def _stages(draft: str, passes: int, judged: int, greedy: bool) -> Plan:
+    accept = "%i = accept %g target=%q at=%tip"
+    if not greedy:
+        accept = f"%w = uniform {judged + 1} stream=draft\n    {accept} rule=recursive by=%w"
+    body = (
+        f"  %c = repeat {passes} (%t = %t0) {{\n    %tip = pick %t of=leaves\n"
+        f"    %g = lookup @text %t at=%tip match=[1, 3] length={judged}\n"
+        f"    %n = pick %g of=from at=%tip\n"
+        f"    %q = forward {draft} %n cache=@{draft}_kv pending=2\n    {accept}\n"
+        f"    %m = adopt %g %i rows=%q\n    yield %m\n  }}\n"
+    )
+    tail = _tail("%c", passes * (judged + 1), (draft,), None if greedy else "token")
     return parse_plan(_head("probe", (draft,)) + body + tail)
 
 

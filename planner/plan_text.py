@@ -55,18 +55,19 @@ def number_list(numbers: Sequence[int]) -> str:
     return print_atom(tuple(numbers))
 
 
-def drafted_chain(length: int, forward: str, *, drawn: bool) -> str:
-    """A chain as `%c`, grown one token a trip from the newest node `%f`.
+def drafted_chain(length: int, forward: str, *, drawn: bool, result: str = "c") -> str:
+    """A chain, grown one token a trip from the newest node `%f`.
 
     Args:
         length: drafted tokens.
         forward: operands and attributes of the drafting pass.
         drawn: tokens are drawn from the drafter's law; else each is its best.
+        result: name of the chain.
     """
     draw = "\n    %u = uniform 1 stream=draft" if drawn else ""
     how = " how=draw by=%u" if drawn else ""
     return f"""%t0 = root
-%c = repeat {length} (%t = %t0) {{
+%{result} = repeat {length} (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward {forward}{draw}
     %n = grow %t at=%f rows=%q{how}

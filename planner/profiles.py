@@ -15,6 +15,10 @@ from specplan.planner.proposer import Proposer
 
 LOOKUP_MATCH = (1, 3)
 """Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
+CONTINUING = {TEXT_PROPOSER} | {
+    word for word, source in DRAFT_SOURCES.items() if source.evidence == "lengths"
+}
+"""Sources that give one continuation, with which a draft model may take turns."""
 
 
 def acceptance_key(
@@ -50,10 +54,11 @@ def acceptance_key(
         top_k=workload.top_k,
         top_p=float(workload.top_p),
         how=_how(problem, found, shape),
-        match=_match(proposer),
+        match=_match(found.source or proposer),
         layers=found.layers,
         beam=found.beam,
         skip=found.skips.words,
+        source=found.source,
     )
 
 
@@ -66,7 +71,7 @@ def _match(proposer: str) -> tuple[int, int] | None:
 
 def _how(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> How:
     """How it draws the children of a node."""
-    if proposer.is_part and not problem.workload.greedy:
+    if (proposer.is_part or proposer.source) and not problem.workload.greedy:
         return "draw"
     if proposer.way:
         return "run"
@@ -94,6 +99,11 @@ def _check(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> No
         what, remedy = f"no model drafts as {name!r}", "the target or one that runs alone"
     elif proposer.beam is not None and proposer.role not in alone:
         what, remedy = f"no draft model grows trees as {name!r}", "one that runs alone"
+    elif proposer.source is not None and (
+        proposer.role not in alone or proposer.source not in CONTINUING
+    ):
+        what = f"no draft model takes turns as {name!r}"
+        remedy = f"one that runs alone, with {', '.join(sorted(CONTINUING))}"
     else:
         return
     raise UsageError(
@@ -136,4 +146,5 @@ def _completed(key: AcceptanceKey, wanted: AcceptanceKey) -> AcceptanceKey:
         match=wanted.match,
         layers=key.layers or wanted.layers,
         skip=key.skip or wanted.skip,
+        source=key.source or wanted.source,
     )

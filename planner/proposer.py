@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.plan import MODULE_PREFIX
 
 _MODEL = r"[a-z][a-z0-9_]*"
 _FIRST_LAYERS = re.compile(rf"({_MODEL})@([1-9][0-9]*)")
 _BEAM = re.compile(rf"({_MODEL})\^([1-9][0-9]*)")
 _BUDGET = re.compile(rf"({_MODEL})~([1-9][0-9]*)")
 _WAY = re.compile(rf"({_MODEL})\+([a-z][a-z0-9_]*)")
+_TURNS = re.compile(rf"({_MODEL})&({_MODEL})")
 _WITHOUT = re.compile(rf"({_MODEL})-(\w+)")
 
 
@@ -28,6 +32,7 @@ class Proposer:
         budget: it reads at most so many tokens of the text's cache: `target~512`.
         way: it drafts from what its rounds leave behind, in a way and setting of some method:
             `target+jacobi8`.
+        source: it takes turns with what is called so, the text or another source: `draft&text`.
         skips: blocks it goes without: `target-a3m4`, the attention of layer 3 and the MLP of 4.
     """
 
@@ -36,6 +41,7 @@ class Proposer:
     beam: int | None = None
     budget: int | None = None
     way: str = ""
+    source: str | None = None
     skips: Skips = NO_SKIPS
 
     @classmethod
@@ -49,6 +55,8 @@ class Proposer:
             return cls(found[1], budget=int(found[2]))
         if found := _WAY.fullmatch(name):
             return cls(found[1], way=found[2])
+        if found := _TURNS.fullmatch(name):
+            return cls(found[1], source=found[2])
         found = _WITHOUT.fullmatch(name)
         skips = Skips.read_short(found[2]) if found else None
         return cls(name) if not found or skips is None else cls(found[1], skips=skips)
@@ -64,6 +72,8 @@ class Proposer:
             return f"{self.role}~{self.budget}"
         if self.way:
             return f"{self.role}+{self.way}"
+        if self.source is not None:
+            return f"{self.role}&{self.source}"
         return f"{self.role}-{self.skips.short}" if self.skips else self.role
 
     @property
@@ -73,5 +83,19 @@ class Proposer:
 
     @property
     def is_derived(self) -> bool:
-        """Whether it is a part of a model, or a model that drafts by a beam or in its own way."""
-        return self.is_part or self.beam is not None or bool(self.way)
+        """Whether it is a part of a model, or a model that drafts in a way of its own."""
+        own_way = self.beam is not None or bool(self.way) or self.source is not None
+        return self.is_part or own_way
+
+
+def models_alone(shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+    """Roles of the draft models that read no hidden states of the target.
+
+    Args:
+        shapes: by role, `target` among them.
+    """
+    return tuple(
+        role
+        for role, shape in shapes.items()
+        if role != "target" and not role.startswith(MODULE_PREFIX) and shape.feature_width is None
+    )

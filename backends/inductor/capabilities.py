@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specplan.backends.reference.capabilities import CAPABILITIES as REFERENCE
+from specplan.backends.static.shapes import shape_refusals
 
 _ON_THE_HOST = {
     "update", "load", "store", "place", "relabel", "reroot", "measure", "compute", "when",
@@ -18,11 +19,15 @@ CAPABILITIES = replace(
     sources=frozenset(),
     limits={
         **REFERENCE.limits,
+        ("pick", "of"): ("newest", "all"),
+        ("pick", "at"): (None,),
+        ("accept", "at"): (None,),
         ("lookup", "source"): ("text",),
         ("lookup", "children"): (1,),
         ("lookup", "nodes"): (None,),
     },
     single=REFERENCE.single | {("forward", "nodes")},
+    shapes=shape_refusals,
     whole_rounds=True,
 )
 """What the interpreter runs, sources that learn and values carried from round to round left out;

@@ -10,13 +10,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from specplan.backends.reference.lengthening import tip_and_below
 from specplan.backends.reference.values import Nodes, Tree, per_request
 from specplan.ir.ops import Pick
 from specplan.ir.types import ROOT
 
 
-def pick(op: Pick, tree: Tree) -> Nodes:
-    """The newest nodes, the leaves or all: all of these, some by number, or the best by score."""
+def pick(op: Pick, tree: Tree, at: Nodes | None = None) -> Nodes:
+    """The newest nodes, the leaves or all: all of these, some by number, or the best by score.
+
+    Of a chain also what hangs below its earlier tip `at`, that one included.
+    """
+    if at is not None:
+        return tip_and_below(tree, at)
     if op.of == "leaves" and tree.live is not None and tree.size:  # of a chain, as long as it is
         return Nodes(tree, tree.live.sum(1, keepdim=True) - 1)
     chosen = tree.newest

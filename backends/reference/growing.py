@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.values import Nodes, Rows, Tree, per_request
+from specplan.backends.reference.values import Nodes, Rows, Tree, per_request, shared_by_all
 from specplan.ir.ops import Grow
 from specplan.ir.types import ROOT
 from specplan.runtime.races import exponentials, race
@@ -71,7 +71,7 @@ def grow(
     return replace(
         grown,
         laws=laws if tree.laws is None else torch.cat([tree.laws, laws], 1),
-        law_index=(*tree.law_index, *index),
+        law_index=(*shared_by_all(tree.law_index), *index),
         distinct=op.how != "draw" if max(counts) > 1 else tree.distinct,
     )
 
@@ -98,9 +98,8 @@ def _scores(tree: Tree, at: Nodes, logits: Tensor, ranked: Tensor) -> Tensor | N
 
 def _level(tree: Tree, at: Nodes, place: int) -> int:
     """Depth of a node whose place in the tree all requests share; 0 for the root."""
-    assert isinstance(at.indices, tuple) and isinstance(tree.depths, tuple)
-    node = at.indices[place]
-    return 0 if node == ROOT else tree.depths[node]
+    node = shared_by_all(at.indices)[place]
+    return 0 if node == ROOT else shared_by_all(tree.depths)[node]
 
 
 def extended(
@@ -117,7 +116,7 @@ def extended(
         _shaped(tree, at, places),
         tokens=torch.cat([tree.tokens, tokens], 1) if tree.size else tokens,
         live=_live_below(tree, at, places),
-        law_index=(*tree.law_index, *(-1 for _ in places)),
+        law_index=(*shared_by_all(tree.law_index), *(-1 for _ in places)),
         newest=tuple(range(tree.size, tree.size + new)),
         widest=max(tree.widest, *counts),
         scores=scores,

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.caches import CacheUse, TrackUse
+from specplan.backends.reference.lengthening import below, judged_below
 from specplan.backends.reference.values import Path, Rows, Tree
 from specplan.ir.ops import Accept
 from specplan.ir.tables import BUILTIN
@@ -68,6 +69,12 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
         numbers = tree.numbers_of(judged.path.clamp(min=0)).tolist()
         nodes = [path[:count] for path, count in zip(numbers, accepted, strict=True)]
     return Path(nodes, [[*path, bonuses[row]] for row, path in enumerate(kept)], tree.is_chain)
+
+
+def accept_below(batch: Batch, op: Accept, tree: Tree, rows: Rows, by: Tensor | None) -> Path:
+    """What a rule accepts of a chain below the first node of `rows`."""
+    inner, target = below(tree, rows)
+    return judged_below(tree, rows, judge(batch.settings, op, inner, target, by))
 
 
 def emit(batch: Batch, path: Path) -> Path:

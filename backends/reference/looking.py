@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
-from specplan.backends.reference.values import Nodes, Rows, Tree, live_mask
+from specplan.backends.reference.lengthening import continue_chains
+from specplan.backends.reference.values import (
+    Nodes,
+    Rows,
+    Tree,
+    live_mask,
+    per_request,
+    shared_by_all,
+)
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.types import ROOT
 from specplan.ir.values import TEXT_STATE
@@ -24,18 +32,23 @@ TEXT_MATCH = (1, 3)
 def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes) -> Tree:
     """What a source, or the text itself, has below nodes.
 
-    Below the root of an empty tree whole texts are looked up; below drafted nodes single tokens.
+    Below the root of an empty tree, and below the tip of a chain, whole texts are looked up, what
+    was drafted included; below other drafted nodes single tokens.
     """
-    assert isinstance(at.indices, tuple)
-    counts = op.children if isinstance(op.children, tuple) else (op.children,) * len(at.indices)
+    width = 1 if isinstance(at.indices, Tensor) else len(at.indices)
+    counts = op.children if isinstance(op.children, tuple) else (op.children,) * width
     wanted = wanted_of(op, max(counts))
+    texts, lengths = _texts(batch, tree, at)
     if op.source == TEXT_STATE:
-        found = _in_text(batch, wanted)
+        found = _in_texts(texts, lengths, wanted)
     else:
-        found = batch.sources[op.source].lookup(*_texts(batch, tree, at.indices, wanted), wanted)
+        found = batch.sources[op.source].lookup(texts, lengths, wanted)
+    if isinstance(at.indices, Tensor):
+        tokens, live = (torch.from_numpy(x).to(batch.device) for x in (found.tokens, found.live))
+        return continue_chains(tree, at.indices[:, 0] + 1, tokens, live, wanted.length)
     if wanted.nodes is not None:
         return _merged(batch, tree, found, wanted)
-    return _side_by_side(batch, tree, at.indices, counts, found, wanted.length)
+    return _side_by_side(batch, tree, shared_by_all(at.indices), counts, found, wanted.length)
 
 
 def kind(batch: Batch, source: str) -> str:
@@ -92,18 +105,14 @@ def close(batch: Batch) -> None:
     batch.sources.clear()
 
 
-def continued(text: Tensor, lengths: Tensor, wanted: Wanted) -> tuple[Tokens, Tokens]:
+def continued(texts: Tokens, lengths: Tokens, wanted: Wanted) -> tuple[Tokens, Tokens]:
     """What followed the last tokens of texts `[B, S]` of `lengths` `[B]` earlier in them.
 
     Returns:
         Tokens `[B, length]`, and how many of them were found `[B]`.
     """
     return lookup_batch(
-        text.cpu().numpy(),
-        lengths.cpu().numpy(),
-        shortest=wanted.shortest,
-        longest=wanted.longest,
-        length=wanted.length,
+        texts, lengths, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
     )
 
 
@@ -114,20 +123,28 @@ def wanted_of(op: Lookup, children: int) -> Wanted:
     return Wanted(match[0], match[-1], children, op.length, op.nodes if merged else None)
 
 
-def _in_text(batch: Batch, wanted: Wanted) -> Found:
+def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
     """The continuation of each text in itself."""
-    tokens, counts = continued(batch.text, batch.length_tensor(), wanted)
+    tokens, counts = continued(texts, lengths, wanted)
     live = np.arange(wanted.length) < counts[:, None]
-    return Found(tokens, Found.nothing(batch.size, wanted).parents, live)
+    return Found(tokens, Found.nothing(len(texts), wanted).parents, live)
 
 
-def _texts(batch: Batch, tree: Tree, at: tuple[int, ...], wanted: Wanted) -> tuple[Tokens, Tokens]:
+def _texts(batch: Batch, tree: Tree, at: Nodes) -> tuple[Tokens, Tokens]:
     """What is looked up at each of W nodes: texts `[B * W, S]`, and their lengths."""
     text, lengths = batch.text.cpu().numpy(), np.array(batch.starts)
-    if at == (ROOT,):
+    if at.indices == (ROOT,):
         return text, lengths
+    if isinstance(at.indices, Tensor) or (tree.is_chain and at.indices == (tree.size - 1,)):
+        drafted = per_request(at.indices, tree.tokens).cpu().numpy()[:, 0] + 1
+        longer = np.pad(text, ((0, 0), (0, tree.size)))
+        places = np.arange(tree.size)
+        columns = np.where(places < drafted[:, None], lengths[:, None] + places, -1)
+        np.put_along_axis(longer, columns, tree.tokens.cpu().numpy(), 1)
+        return longer, lengths + drafted
     roots = text[np.arange(batch.size), lengths - 1][:, None]
-    tokens = np.concatenate([roots, tree.tokens.cpu().numpy()], 1)[:, [node + 1 for node in at]]
+    tokens = np.concatenate([roots, tree.tokens.cpu().numpy()], 1)
+    tokens = tokens[:, [node + 1 for node in at.indices]]
     return tokens.reshape(-1, 1), np.ones(tokens.size, dtype=np.int64)
 
 
@@ -161,8 +178,7 @@ def _side_by_side(
     length: int,
 ) -> Tree:
     """The tree with chains below nodes, as many as each gets."""
-    assert isinstance(tree.parents, tuple) and isinstance(tree.depths, tuple)
-    parents, depths = list(tree.parents), list(tree.depths)
+    parents, depths = list(shared_by_all(tree.parents)), list(shared_by_all(tree.depths))
     columns: list[int] = []
     above: list[int] = []
     widest = max(counts) * length
@@ -184,7 +200,7 @@ def _side_by_side(
         parents=tuple(parents),
         depths=tuple(depths),
         live=torch.cat([known, live], 1),
-        law_index=(*tree.law_index, *(-1 for _ in columns)),
+        law_index=(*shared_by_all(tree.law_index), *(-1 for _ in columns)),
         newest=tuple(range(tree.size, len(parents))),
         levels=max(depths, default=0),
         scores=None,

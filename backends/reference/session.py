@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import choosing, growing, judging, looking
+from specplan.backends.reference import choosing, growing, judging, lengthening, looking
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.carried_ops import CARRIED
 from specplan.backends.reference.carrying import numbered_from
@@ -19,6 +19,7 @@ from specplan.backends.reference.one_pass import pending_of, stretch_of
 from specplan.backends.reference.values import Held, Path, Rows, Scope, Tree, held_as, nodes_as
 from specplan.ir.ops import (
     Accept,
+    Adopt,
     Commit,
     Emit,
     Forward,
@@ -174,7 +175,8 @@ class ReferenceSession:
         if op.best is not None:
             among = tree.size if op.of == "all" else len(tree.newest)
             self.observed = Observed(variant="best", width=among)
-        scope[op.results[0]] = choosing.pick(op, tree)
+        at = None if op.at is None else nodes_as(scope, op.at)
+        scope[op.results[0]] = choosing.pick(op, tree, at)
 
     def prune(self, op: Prune, scope: Scope) -> None:
         """The nodes that were chosen, and their ancestors."""
@@ -206,7 +208,16 @@ class ReferenceSession:
         rows = held_as(scope, op.target or Value(""), Rows)
         by = None if op.by is None else held_as(scope, op.by, Tensor)
         self.observed = Observed(variant=op.rule.name, width=tree.size)
-        scope[op.results[0]] = judging.accept(self.batch, op, tree, rows, by)
+        accept = judging.accept if op.at is None else judging.accept_below
+        scope[op.results[0]] = accept(self.batch, op, tree, rows, by)
+
+    def adopt(self, op: Adopt, scope: Scope) -> None:
+        """A path judged within the round becomes drafted nodes."""
+        tree, path = held_as(scope, op.tree, Tree), held_as(scope, op.path, Path)
+        rows = held_as(scope, op.rows, Rows)
+        longer = lengthening.adopt(self.batch.settings, tree, path, rows)
+        self.observed = Observed(width=longer.size)
+        scope[op.results[0]] = longer
 
     def emit(self, op: Emit, scope: Scope) -> None:
         """Append to the text."""
@@ -262,6 +273,7 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Forward: ReferenceSession.forward,
     Uniform: ReferenceSession.uniform,
     Accept: ReferenceSession.accept,
+    Adopt: ReferenceSession.adopt,
     Emit: ReferenceSession.emit,
     Commit: ReferenceSession.commit,
     Repeat: ReferenceSession.repeat,

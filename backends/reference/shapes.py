@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from specplan.backends.reference.carried_shapes import carried_reason, conditions, joined_reason
+from specplan.backends.reference.chain_shapes import ChainStages
 from specplan.backends.reference.node_runs import NodeRuns
 from specplan.backends.reference.source_shapes import lookup_reason, update_reason
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_models import continues_stack
 from specplan.ir.infer_trees import child_counts
-from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Pick, Prune, Update
+from specplan.ir.ops import Accept, Adopt, Commit, Forward, Grow, Lookup, Pick, Prune, Update
 from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
@@ -56,6 +57,7 @@ class _Walk:
         self.kept: defaultdict[State, set[int]] = defaultdict(set)
         self.drawn: set[int] = set()
         self.kinds: set[str] = set()
+        self.chains = ChainStages()
 
     def reason(self, step: Step) -> str | None:
         """Why the step cannot run, or None; goes on with the step."""
@@ -66,13 +68,19 @@ class _Walk:
                     return "drafted trees must extend one another"
         match step.op:
             case Lookup() as op:
-                return lookup_reason(self.plan, op, step)
+                return lookup_reason(self.plan, op, step, self.chains)
             case Update() as op:
                 return update_reason(self.plan, op, step)
             case Grow() as op:
                 return self._grow(op, step)
+            case Pick(at=at) as op if at is not None or op.of == "from":
+                return self.chains.below(op, step)
             case Pick() as op:
                 return self._pick(op, step)
+            case Adopt() as op:
+                return self._adopt(op, step)
+            case Accept(at=at) as op if at is not None:
+                return self.chains.accept(op, step)
             case Prune() as op:
                 return self._prune(op, step)
             case Forward() as op:
@@ -110,8 +118,8 @@ class _Walk:
                 return "a tree that was merged from what was looked up does not grow"
             if op.how != "best":
                 return "below nodes that were looked up, or carried on, children are ranked"
-        if self.runs.pruned:
-            return "a tree that was pruned does not grow"
+        if self.runs.pruned or self.chains.holds(tree):
+            return "a tree that was pruned, or that holds a judged path, does not grow"
         if op.how != "best":
             counts = child_counts(op.children, at)
             if at.indices is None:
@@ -133,8 +141,11 @@ class _Walk:
     def _pick(self, op: Pick, step: Step) -> str | None:
         tree, (chosen,) = step.reads[op.tree], step.gives
         assert isinstance(tree, TreeType) and isinstance(chosen, NodesType)
-        if op.of == "leaves" and chosen.indices is None:
-            return None if tree.is_chain else "leaves of a tree that branches differ by request"
+        if op.of == "leaves" and chosen.indices is None and not tree.is_chain:
+            return "leaves of a tree that branches differ by request"
+        if op.of == "leaves":
+            self.chains.leaves(tree, chosen)
+            return None
         if op.best is None or chosen.indices is not None:
             return None
         if tree.laws != {"best"}:
@@ -155,10 +166,19 @@ class _Walk:
             return "how many ancestors they have is not known before it runs; pick of=all best="
         return None
 
+    def _adopt(self, op: Adopt, step: Step) -> str | None:
+        tree, (after,) = step.reads[op.tree], step.gives
+        assert isinstance(tree, TreeType) and isinstance(after, TreeType)
+        if tree.lineage is not None and after.lineage is not None:
+            self.families[self._follow(tree.lineage) or 0] = after.lineage
+        return self.chains.adopt(op, step)
+
     def _forward(self, op: Forward, step: Step) -> str | None:
         first, ran = not self.runs.begun(op), set[int]()
         for index, name in enumerate(op.nodes):
             nodes = nodes_of(step.reads, name, "forward")
+            if self.chains.holds(nodes):
+                return self.chains.forward(op, step)
             numbered = self._numbered(nodes)
             whole = isinstance(step.reads[name], TreeType)
             reason = self.runs.run(op, numbered, whole=whole)
@@ -169,6 +189,7 @@ class _Walk:
             if nodes.indices is None:
                 self.rows.update({id(given): nodes for given in step.gives[index : index + 1]})
                 return None
+            self.chains.note(op, nodes, step.gives[index : index + 1])
             ran |= set(numbered.indices or ())
         if first:  # it catches up the text, the root included
             ran.add(ROOT)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from specplan.backends.reference.chain_shapes import ChainStages
 from specplan.ir.infer import Step
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.plan import Plan, SourceState
 from specplan.ir.scope import nodes_of
-from specplan.ir.types import ROOT, TreeType
+from specplan.ir.types import TreeType
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.registry import LEARNS, MERGING, ONE_CONTINUATION, ONE_TEXT
 
-_TEXT = "text is looked up below the root of an empty tree only"
+_TEXT = "text is looked up below the root of an empty tree, or below the tip of a chain"
 
 
-def lookup_reason(plan: Plan, op: Lookup, step: Step) -> str | None:
+def lookup_reason(plan: Plan, op: Lookup, step: Step, chains: ChainStages) -> str | None:
     """Why a lookup cannot run, or None."""
     tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
     assert isinstance(tree, TreeType)
     counts = op.children if isinstance(op.children, tuple) else (op.children,)
     merged = op.nodes is not None and op.nodes < sum(counts) * op.length
+    tip = chains.is_tip(at) or (tree.is_chain and at.indices == tree.leaves)
     if op.source == TEXT_STATE:
-        if tree.nodes or at.indices != (ROOT,):
+        if not tip:
             return _TEXT
         return "the text gives one continuation" if counts != (1,) or op.nodes is not None else None
     source = plan.state(op.source)
@@ -32,7 +34,7 @@ def lookup_reason(plan: Plan, op: Lookup, step: Step) -> str | None:
         return f"{kind} gives one continuation"
     if merged and kind not in MERGING:
         return f"{kind} gives continuations side by side: leave nodes= out"
-    if not tree.nodes and at.indices == (ROOT,):
+    if tip and (not tree.nodes or not merged):
         return None
     if merged or tree.parents is None or at.indices is None:
         return "below drafted nodes continuations stand side by side, and the nodes are known"

@@ -33,7 +33,7 @@ class Tree:
         depths: per node, 1 for children of the root; like `parents`.
         live: bool `[B, N]`, None when all are.
         laws: `[B, Q, V]`, the laws that tokens were drawn from; None when none was drawn.
-        law_index: per node, its row of `laws`, or -1.
+        law_index: per node, its row of `laws`, or -1; like `parents`.
         distinct: siblings were drawn without replacement.
         newest: nodes the last op added; the root alone at first.
         levels: no node is deeper.
@@ -53,7 +53,7 @@ class Tree:
     depths: Indices = ()
     live: Tensor | None = None
     laws: Tensor | None = None
-    law_index: tuple[int, ...] = ()
+    law_index: Indices = ()
     distinct: bool = False
     newest: tuple[int, ...] = (ROOT,)
     levels: int = 0
@@ -208,6 +208,12 @@ def per_request(nodes: Indices, like: Tensor) -> Tensor:
     if isinstance(nodes, Tensor):
         return nodes
     return torch.tensor(nodes, dtype=torch.int64, device=like.device).expand(like.shape[0], -1)
+
+
+def shared_by_all(indices: Indices) -> tuple[int, ...]:
+    """Nodes, or numbers of nodes, where the plan is refused unless all requests share them."""
+    assert isinstance(indices, tuple)
+    return indices
 
 
 def held_as(scope: Mapping[Value, object], name: Value, kind: type[T]) -> T:

@@ -24,7 +24,7 @@ def search(op: Lookup, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Tokens `[B, length]` and how many of them were found `[B]`, on the device of the text.
     """
-    tokens, counts = continued(text, lengths, wanted_of(op, 1))
+    tokens, counts = continued(text.cpu().numpy(), lengths.cpu().numpy(), wanted_of(op, 1))
     return torch.from_numpy(tokens).to(text.device), torch.from_numpy(counts).to(text.device)
 
 

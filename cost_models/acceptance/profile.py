@@ -6,13 +6,15 @@ temperature or rule is another profile (Sequoia's and SpecInfer's vectors for on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from specplan.cost_models.acceptance.hazard_law import HazardLaw
+from specplan.cost_models.acceptance.key import AcceptanceKey as AcceptanceKey
+from specplan.cost_models.acceptance.key import How as How
 from specplan.cost_models.acceptance.law import AcceptanceLaw, Floats
 from specplan.cost_models.acceptance.mixture import BetaMixture, MixtureLaw
 from specplan.cost_models.acceptance.pools import Pools
@@ -23,60 +25,13 @@ from specplan.cost_models.acceptance.profile_json import (
     read_profile_json,
 )
 from specplan.cost_models.acceptance.trace_law import TraceLaw
+from specplan.cost_models.acceptance.turns import Leg, Turns
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 from specplan.ir.files import write_json_atomic
 
 SCHEMA_VERSION = 1
-How = Literal["best", "draw", "draw_distinct", "given", "run"]
-Evidence = Literal["ranks", "lengths", "hazards", "mixture", "pools"]
-
-
-@dataclass(frozen=True)
-class AcceptanceKey:
-    """What a profile is about.
-
-    Attributes:
-        proposer: the draft model's name, "text" for prompt lookup, the first layers of a model as
-            "target@4", a model without some blocks as "target-a3m4", a beam of a draft model as
-            "draft^4", or a model that drafts in a way of its own as "target+jacobi8".
-        target_digest: identity of the target's checkpoint.
-        proposer_digest: identity of the draft model's checkpoint; "" for a source.
-        task: the user's word for the kind of prompts.
-        temperature: of the request's sampling.
-        top_k: of the request's sampling, 0 for off.
-        top_p: of the request's sampling, 1 for off.
-        how: how children were chosen: the best ranks, draws, draws without replacement, or
-            given by a source; "run" where the very rounds ran: lengths are then of whole drafts,
-            whatever their shape.
-        match: shortest and longest suffix looked up, tokens; for sources.
-        layers: how many of the model's first layers draft; None for all.
-        beam: children of a node, and nodes of a layer that get any, in trees grown by a beam; None
-            for other drafts.
-        skip: blocks of the model that are left out, by name in the order of the stack.
-    """
-
-    proposer: str
-    target_digest: str = ""
-    proposer_digest: str = ""
-    task: str = ""
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    how: How = "best"
-    match: tuple[int, int] | None = None
-    layers: int | None = None
-    beam: int | None = None
-    skip: tuple[str, ...] = ()
-
-    def differences(self, other: AcceptanceKey) -> tuple[str, ...]:
-        """What keeps a profile with this key from serving where `other` is asked for."""
-        mine, theirs = asdict(self), asdict(other)
-        return tuple(
-            f"{name}: {mine[name]!r} against {theirs[name]!r}"
-            for name in mine
-            if mine[name] != theirs[name]
-        )
+Evidence = Literal["ranks", "lengths", "hazards", "mixture", "pools", "turns"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +48,7 @@ class AcceptanceProfile:
             last row holds for all deeper ones.
         mixture: acceptance that varies between contexts.
         pools: where the target's text stands in pools grown by a beam.
+        turns: where the target's text is what a model, and what a source, would have drafted.
         trials: positions behind the rows of `hazards`, one number for all or one for each; None
             when nobody said.
         measured_depth: the deepest row of `hazards` that was measured, where deeper ones are no
@@ -106,13 +62,14 @@ class AcceptanceProfile:
     hazards: tuple[tuple[float, ...], ...] | None = None
     mixture: BetaMixture | None = None
     pools: Pools | None = None
+    turns: Turns | None = None
     trials: float | tuple[float, ...] | None = None
     measured_depth: int | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kinds = (self.ranks, self.lengths, self.hazards, self.mixture, self.pools)
-        whole = self.mixture or self.pools
+        kinds = (self.ranks, self.lengths, self.hazards, self.mixture, self.pools, self.turns)
+        whole = self.mixture or self.pools or self.turns
         if whole is not None and kinds.count(None) == len(kinds) - 1:
             checked_whole(self.key.proposer, whole, self.trials, self.measured_depth)
         else:
@@ -150,8 +107,8 @@ class AcceptanceProfile:
     @property
     def evidence(self) -> Evidence:
         """Which kind of evidence it holds."""
-        if self.pools is not None:
-            return "pools"
+        if self.pools is not None or self.turns is not None:
+            return "turns" if self.pools is None else "pools"
         if self.mixture is not None:
             return "mixture"
         if self.hazards is not None:
@@ -166,7 +123,8 @@ class AcceptanceProfile:
     @property
     def traces(self) -> Sequence[Sequence[Any]]:
         """What was measured, per prompt and position; empty where the evidence is no trace."""
-        return self.ranks or self.lengths or (self.pools.rows if self.pools else ())
+        whole = self.pools or self.turns
+        return self.ranks or self.lengths or (whole.rows if whole else ())
 
     @property
     def positions(self) -> int:
@@ -255,17 +213,29 @@ class AcceptanceProfile:
                 f"the profile of {self.key.proposer!r} holds no pools of {layers} layers",
                 remedy="Measure it with `specplan profile acceptance`.",
             )
-        known = self._cuts.get((layers, nodes))
-        if known is None:
-            cut = self.pools.lengths(layers, nodes)
-            known = self._cuts[layers, nodes] = replace(self, pools=None, lengths=cut)
-        return known
+        pools = self.pools
+        return self._cut((layers, nodes), lambda: pools.lengths(layers, nodes))
+
+    def of_turns(self, legs: tuple[Leg, ...]) -> AcceptanceProfile:
+        """What is accepted of one chain that is drafted in turns, as a profile of lengths.
+
+        Raises:
+            UsageError: the evidence is no turns, or a source was compared less far than it drafts.
+        """
+        turns = self.turns
+        if turns is None or turns.problem_of(legs) is not None:
+            raise UsageError(
+                f"the profile of {self.key.proposer!r} holds no such turns",
+                remedy="Measure it with `specplan profile acceptance`.",
+            )
+        return self._cut(legs, lambda: turns.lengths(legs))
 
     def save(self, path: Path | str) -> None:
         """Write the profile atomically as JSON."""
         parts: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
         parts |= {"key": asdict(self.key), "mixture": self.mixture and asdict(self.mixture)}
         parts |= {"pools": self.pools and self.pools.as_data()}
+        parts |= {"turns": self.turns and self.turns.as_data()}
         about = {"schema_version": SCHEMA_VERSION, "kind": "acceptance_profile"}
         write_json_atomic(path, about | parts)
 
@@ -279,15 +249,25 @@ class AcceptanceProfile:
         document = read_profile_json(path, SCHEMA_VERSION)
         return profile_from_json(cls, AcceptanceKey, document, str(path))
 
+    def _cut(
+        self, about: tuple[object, ...], lengths: Callable[[], tuple[tuple[int, ...], ...]]
+    ) -> AcceptanceProfile:
+        """What is accepted of some drafts as a profile of lengths, found once."""
+        if about not in self._cuts:
+            self._cuts[about] = replace(self, pools=None, turns=None, lengths=lengths())
+        return self._cuts[about]
+
     @cached_property
-    def _cuts(self) -> dict[tuple[int, int], AcceptanceProfile]:
+    def _cuts(self) -> dict[tuple[object, ...], AcceptanceProfile]:
         return {}
 
     @cached_property
     def _law(self) -> AcceptanceLaw:
         name = self.key.proposer
-        if self.pools is not None:
-            return TraceLaw(self.pools.whole, lengths=True, name=name)
+        if self.pools is not None or self.turns is not None:
+            whole = self.pools or self.turns
+            assert whole is not None
+            return TraceLaw(whole.whole, lengths=True, name=name)
         if self.mixture is not None:
             return MixtureLaw(self.mixture)
         if self.hazards is not None:

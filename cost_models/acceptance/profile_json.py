@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from specplan.cost_models.acceptance.mixture import BetaMixture
 from specplan.cost_models.acceptance.pools import Pools
+from specplan.cost_models.acceptance.turns import Turns
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
@@ -62,6 +63,8 @@ def profile_from_json(
             fields["mixture"] = _mixture(**fields["mixture"])
         if fields.get("pools") is not None:
             fields["pools"] = Pools.from_data(**fields["pools"])
+        if fields.get("turns") is not None:
+            fields["turns"] = Turns.from_data(**fields["turns"])
         return profile(key=key(**named), **fields)  # type: ignore[call-arg]
     except UsageError as error:
         raise UsageError(error.what, where=where, remedy=error.remedy or _REMEDY) from error
@@ -99,7 +102,7 @@ def checked_rows(
     given = [rows for rows in kinds if rows is not None]
     if len(given) != 1:
         raise UsageError(
-            "needs exactly one of ranks, lengths, hazards, mixture and pools",
+            "needs exactly one of ranks, lengths, hazards, mixture, pools and turns",
             where=where,
             remedy=_REMEDY,
         )
@@ -135,11 +138,11 @@ def _check_trials(
 
 def checked_whole(
     proposer: str,
-    evidence: BetaMixture | Pools,
+    evidence: BetaMixture | Pools | Turns,
     trials: float | Sequence[float] | None,
     measured_depth: int | None,
 ) -> None:
-    """Check evidence that is no rows of numbers: a mixture, or pools.
+    """Check evidence that is no rows of numbers: a mixture, pools, or turns.
 
     Raises:
         UsageError: its numbers are out of range, or fields of other evidence are given.
@@ -148,8 +151,8 @@ def checked_whole(
     wrong = evidence.problem()
     if wrong is None and (trials is not None or measured_depth is not None):
         own = "a mixture has trials of its own"
-        if isinstance(evidence, Pools):
-            own = "pools have positions instead of trials"
+        if not isinstance(evidence, BetaMixture):
+            own = f"{type(evidence).__name__.lower()} have positions instead of trials"
         wrong = f"{own}, and no measured_depth"
     if wrong is not None:
         raise UsageError(wrong, where=where, remedy=_REMEDY)

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 from specplan.cost_models.acceptance.pools import pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.plan import MODULE_PREFIX, Plan
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
+from specplan.planner.proposer import Proposer, models_alone
 
 BEAMS = (2, 4)
 DEPTHS = tuple(range(2, 7))
@@ -79,11 +79,9 @@ class DynamicTree(Method[DynamicTreeOptions]):
         """Every draft model with every beam."""
         return tuple(
             Proposer(role, beam=beam).name
-            for role, shape in shapes.items()
-            if role != "target" and not role.startswith(MODULE_PREFIX)
-            if shape.feature_width is None
+            for role in models_alone(shapes)
             for beam in BEAMS
-            if beam <= shape.vocab_size
+            if beam <= shapes[role].vocab_size
         )
 
     def plan(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Plan:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, discover_methods
+from specplan.planner.method import Family, Method, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
 from tests.planner.example_facts import (
     REHEARSED,
@@ -20,21 +21,40 @@ from tests.planner.example_facts import (
     source_profiles,
 )
 
+EVERY_WAY = frozenset({
+    "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip", "prompt_lookup",
+})  # fmt: skip
+
 
 def every_kind(
     folder: Path, temperature: float, per_family: int, layers: int = 3
 ) -> Iterator[tuple[str, Plan]]:
     """(name, plan) of `per_family` settings, spread evenly over each family's.
 
-    Widths are no matter of a plan; `layers` is how many the target has. Methods that draft from a
-    declared source are `source_kinds`.
+    Of the methods that between them use every way of drafting and judging there is without a
+    declared source. Widths are no matter of a plan; `layers` is how many the target has.
     """
     target = SEVEN_BILLION | {"num_hidden_layers": layers}
     facts = example_facts(folder, temperature=temperature, target=target)
-    yield from _kinds(facts, per_family, declared=False)
+    yield from _kinds(facts, per_family, lambda method: method.name in EVERY_WAY)
 
 
-def source_kinds(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
+def further_kinds(
+    folder: Path, temperature: float, per_family: int, most: int = 16
+) -> Iterator[tuple[str, Plan]]:
+    """The same of other methods that draft from models and the text: plans of `most` nodes."""
+    target = SEVEN_BILLION | {"num_hidden_layers": 3}
+    facts = example_facts(folder, temperature=temperature, target=target)
+
+    def further(method: Method[Any]) -> bool:
+        return method.name not in EVERY_WAY and not set(method.sources) - {"prompt_lookup"}
+
+    yield from _kinds(facts, per_family, further, most)
+
+
+def source_kinds(
+    folder: Path, temperature: float, per_family: int, most: int = 16
+) -> Iterator[tuple[str, Plan]]:
     """The same of methods that draft from a source beside the text, their own rounds among them."""
     facts = example_facts(
         folder,
@@ -44,16 +64,20 @@ def source_kinds(folder: Path, temperature: float, per_family: int) -> Iterator[
         datastore=str(_small_datastore(folder / "corpus")),
     )
     facts = replace(facts, profiles={**facts.profiles, **source_profiles(temperature)})
-    yield from _kinds(facts, per_family, declared=True)
+    yield from _kinds(
+        facts, per_family, lambda method: bool(set(method.sources) - {"prompt_lookup"}), most
+    )
 
 
-def _kinds(facts: ProblemFacts, per_family: int, *, declared: bool) -> Iterator[tuple[str, Plan]]:
+def _kinds(
+    facts: ProblemFacts, per_family: int, wanted: Callable[[Method[Any]], bool], most: int = 16
+) -> Iterator[tuple[str, Plan]]:
     for method in discover_methods().values():
-        if not method.runnable or declared != bool(set(method.sources) - {"prompt_lookup"}):
+        if not method.runnable or not wanted(method):
             continue
         for family in method.choices(facts):
             assert isinstance(family, Family), family
-            small = [item for item in family.settings if nodes_of(item) <= 16]
+            small = [item for item in family.settings if nodes_of(item) <= most]
             step = max(len(small) // per_family, 1)
             for options in small[step - 1 :: step][:per_family]:
                 yield f"{method.name}, {family.name}: {options.words}", method.plan(facts, options)

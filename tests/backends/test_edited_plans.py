@@ -40,7 +40,10 @@ round decode {
 }
 """
 BASES = (
-    *map(text_of, ("draft_chain", "static_tree", "prompt_lookup", "autoregressive", "schedule")),
+    *map(
+        text_of,
+        ("draft_chain", "static_tree", "prompt_lookup", "autoregressive", "schedule", "staged"),
+    ),
     TWO_TREES,
     layer_spans.text_of(layer_spans.CHAIN_1),
     layer_spans.text_of(layer_spans.TREE),
@@ -117,7 +120,7 @@ SHAPES = {
         "`%a = accept %t3 target=%r rule=recursive by=%v`: node 0 has no row of its own"),
     "looked up below drafted nodes": (
         "static_tree", {"%l = forward target %t3": "%t4 = lookup @text %t3 at=%f2 length=2\n"
-        "  %l = forward target %t4"}, "text is looked up below the root of an empty tree only"),
+        "  %l = forward target %t4"}, "or below the tip of a chain"),
     "drawn in two ways": (
         "static_tree", {"children=2 how=draw_distinct": "children=2 how=draw"},
         "children of a tree are drawn in one way"),

@@ -9,7 +9,7 @@ import pytest
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
-from tests.backends.kinds import every_kind, source_kinds
+from tests.backends.kinds import every_kind, further_kinds, source_kinds
 from tests.backends.pairs import in_batches, load_pair, plain
 
 NEW_TOKENS = 20
@@ -44,6 +44,17 @@ def test_every_kind_on_200_prompts_at_batch_1_and_4(
     for name, plan in kinds.items():
         for batch in (1, 4):
             assert in_batches(plan, models, requests, batch) == expected, (name, batch)
+
+
+def test_further_methods(pair_folder: Path, requests: list[Request], tmp_path: Path) -> None:
+    models, some = load_pair(pair_folder), requests[::14]
+    expected = in_batches(plain(), models, some, 4)
+    kinds = dict(further_kinds(tmp_path, 0.0, 2))
+    assert kinds
+    for name, plan in kinds.items():
+        assert in_batches(plan, models, some, 4) == expected, name
+    for name, plan in further_kinds(tmp_path / "sampled", 0.8, 1):
+        assert in_batches(plan, models, some[::3], 3) == expected[::3], name
 
 
 def test_every_method_that_drafts_from_a_source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from specplan.planner.rehearsed import Rehearsed
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
-from tests.backends.kinds import every_kind, source_kinds
+from tests.backends.kinds import every_kind, further_kinds, source_kinds
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 
@@ -44,12 +45,22 @@ def test_every_kind_has_the_targets_law(
         assert p_value(plan, small_pair, exact_law) > 1e-4, name
 
 
-@pytest.mark.parametrize("method", ["token_recycling", "trie_lookahead"])
+@pytest.mark.parametrize("method", ["token_recycling", "trie_lookahead", "cascade"])
 def test_drafts_from_sources_have_the_targets_law(
     method: str, small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
 ) -> None:
-    plans = [plan for name, plan in source_kinds(tmp_path, 0.8, 1) if name.startswith(method)]
-    assert p_value(plans[-1], small_pair, exact_law) > 1e-4
+    kinds = source_kinds(tmp_path, 0.8, 1, most=6 if method == "cascade" else 16)
+    plans = [plan for name, plan in kinds if name.startswith(method)]
+    assert p_value(plans[-1], small_pair, exact_law, seeds=3000) > 1e-4
+
+
+def test_further_kinds_have_the_targets_law(
+    small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
+) -> None:
+    kinds = dict(further_kinds(tmp_path, 0.8, 1, most=4))
+    assert kinds
+    for name, plan in kinds.items():
+        assert p_value(plan, small_pair, exact_law, seeds=2000) > 1e-4, name
 
 
 @pytest.mark.parametrize(
@@ -118,7 +129,8 @@ def test_output_depends_on_the_seed_not_on_batch_mates(pair_folder: Path, tmp_pa
         )
         for index in range(9)
     ]
-    for name, plan in every_kind(tmp_path, 0.8, 1):
+    kinds = (every_kind(tmp_path, 0.8, 1), further_kinds(tmp_path / "more", 0.8, 1, most=6))
+    for name, plan in chain.from_iterable(kinds):
         alone = in_batches(plan, models, requests, 1)
         assert in_batches(plan, models, requests, 9) == alone, name
         assert in_batches(plan, models, list(reversed(requests)), 4) == list(reversed(alone)), name

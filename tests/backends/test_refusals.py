@@ -17,7 +17,7 @@ from tests.backends.pairs import load_pair, plain
 PLANS = Path(__file__).parent.parent / "ir" / "plans"
 RUNNABLE = {
     "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
-    "early_exit_verified", "token_recycling",
+    "early_exit_verified", "token_recycling", "staged",
 }  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",

@@ -71,7 +71,7 @@ def test_profiles_grow_and_are_read_back(bench: Workbench) -> None:
         assert rows[:3] == earlier[:3] and len(rows) == 8
         assert profile.provenance["versions"]["torch"] == torch.__version__
     stored = sorted((bench.problem.profiles / "acceptance").glob("*.json"))
-    assert len(stored) == 5, "one file per proposer"
+    assert len(stored) == 6, "one file per proposer"
     assert {AcceptanceProfile.load(path).key for path in stored} == {
         profile.key for profile in every.values()
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.turns import Turns
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts, gather_facts
@@ -91,6 +92,8 @@ def measured_profiles(
             found[name] = AcceptanceProfile(key, pools=made_up_pools())
         elif Proposer.read(name).way:
             found[name] = AcceptanceProfile(key, lengths=made_up_lengths())
+        elif Proposer.read(name).source:
+            found[name] = AcceptanceProfile(key, turns=made_up_turns())
     if shapes["target"].num_layers > 2:
         for name in ("target-a1", "target-a1m1"):
             key = acceptance_key(problem, shapes, name)
@@ -143,6 +146,17 @@ def made_up_pools(layers: int = 6, prompts: int = 6, positions: int = 48) -> Poo
 
     rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
     return Pools(layers, rows)
+
+
+def made_up_turns(prompts: int = 6, positions: int = 48) -> Turns:
+    """Turns in which the model is right two times of three, and the source now and then."""
+
+    def position(prompt: int, place: int) -> tuple[int, int]:
+        copied = (place * 7 + prompt) % 11 - 4
+        return int((place + prompt) % 3 > 0), max(0, min(copied, positions - place))
+
+    rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
+    return Turns(16, rows)
 
 
 def example_facts(

@@ -1,0 +1,99 @@
+"""Chains whose length differs by request, as far as a plan can be refused for them; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specplan.ir.infer import Step
+from specplan.ir.ops import Accept, Adopt, Forward, Pick
+from specplan.ir.scope import nodes_of
+from specplan.ir.types import ROOT, Lineage, NodesType, PathType, TreeType, Type
+from specplan.ir.values import State
+
+
+class ChainStages:
+    """What a round judges and keeps of its chain before the target sees it.
+
+    Attributes:
+        adopted: the latest chain that holds a path judged within the round, None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.adopted: Lineage | None = None
+        self._stage = 0
+        self._tips: set[int] = set()
+        self._below: dict[int, int] = {}
+        self._rows: dict[int, int] = {}
+        self._paths: dict[int, Lineage | None] = {}
+        self._ran: dict[State | None, set[int]] = {}
+
+    def holds(self, tree: Type) -> bool:
+        """Whether a tree is such a chain."""
+        if not isinstance(tree, TreeType | NodesType) or tree.lineage is None:
+            return False
+        return self.adopted is not None and tree.lineage.extends(self.adopted)
+
+    def is_tip(self, nodes: NodesType) -> bool:
+        """Whether nodes are the tip of a chain, whatever its length."""
+        return id(nodes) in self._tips
+
+    def leaves(self, tree: TreeType, chosen: NodesType) -> None:
+        """Note the tip of a chain, where every request has one, be it the root."""
+        if tree.is_chain and (chosen.indices is not None or self.holds(tree)):
+            self._tips.add(id(chosen))
+
+    def below(self, op: Pick, step: Step) -> str | None:
+        """Why a pick of what hangs below some nodes cannot run."""
+        tree, (chosen,) = step.reads[op.tree], step.gives
+        assert isinstance(tree, TreeType)
+        at = None if op.at is None else nodes_of(step.reads, op.at, "at")
+        if op.of != "from" or at is None or not (self.is_tip(at) and tree.is_chain):
+            return "of=from, at= the tip of an earlier chain, is picked, and nothing else"
+        self._below[id(chosen)] = id(at)
+        return None
+
+    def forward(self, op: Forward, step: Step) -> str | None:
+        """Why a forward on such a chain, or below a tip, cannot run."""
+        nodes = nodes_of(step.reads, op.nodes[0], "forward")
+        if op.layers or op.skip or op.features or op.keep or op.write != "exact":
+            return "chains of several lengths run through the whole stack, and leave no states"
+        if len(op.nodes) > 1:
+            return "a chain of several lengths runs in a pass of its own"
+        ran = self._ran.get(op.cache, set())
+        if id(nodes) in self._below:
+            if ran != set(range(self._stage)):
+                return f"@{op.cache} lacks what was kept of the chain before"
+        elif ran or not isinstance(step.reads[op.nodes[0]], TreeType):
+            return "a chain of several lengths runs as a whole, in a cache that ran none of it"
+        self.note(op, nodes, step.gives)
+        return None
+
+    def note(self, op: Forward, nodes: NodesType, gives: Sequence[Type]) -> None:
+        """Go on after a forward that runs on nodes and gives their rows."""
+        self._ran.setdefault(op.cache, set()).add(self._stage)
+        if id(nodes) in self._below:
+            for given in gives:
+                self._rows[id(given)] = self._below[id(nodes)]
+
+    def accept(self, op: Accept, step: Step) -> str | None:
+        """Why what hangs below a tip cannot be judged."""
+        assert op.at is not None and op.target is not None
+        tree, rows = step.reads[op.tree], step.reads[op.target]
+        at, (path,) = nodes_of(step.reads, op.at, "at"), step.gives
+        assert isinstance(tree, TreeType) and isinstance(path, PathType)
+        if not self.is_tip(at) or self._rows.get(id(rows)) != id(at):
+            return "rows of a tip and of what hangs below it judge that, and nothing else"
+        if path.nodes != tree.nodes and not self.holds(tree):
+            return "before it, the chain holds paths that were judged within the round only"
+        self._paths[id(path)] = tree.lineage
+        return None
+
+    def adopt(self, op: Adopt, step: Step) -> str | None:
+        """Why a path cannot be kept; notes the chain that holds it."""
+        tree, path, (longer,) = step.reads[op.tree], step.reads[op.path], step.gives
+        assert isinstance(tree, TreeType) and isinstance(longer, TreeType)
+        if self._paths.get(id(path), ROOT) is not tree.lineage:
+            return "a path is adopted by the chain in which it was judged"
+        self.adopted = longer.lineage
+        self._stage += 1
+        return None

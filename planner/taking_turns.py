@@ -1,0 +1,83 @@
+"""Chains that a draft model and a source draft in turns: what their methods share.
+
+Stages are those of staged speculation (arXiv 2308.04623): the source proposes below the tip, the
+draft model judges that in one pass and adds a token of its own, and what it keeps is its draft.
+Prices take for granted that a source answers in the middle of a round as it would at the start of
+one there: the text itself does, and what it was taught lacks the draft's own tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.turns import Leg
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.plan_text import cache_of
+from specplan.planner.proposer import Proposer, models_alone
+
+
+def turn_proposers(shapes: Mapping[str, ModelShape], source: str) -> tuple[str, ...]:
+    """Every draft model that runs alone, in turns with a source."""
+    return tuple(Proposer(role, source=source).name for role in models_alone(shapes))
+
+
+def turns_profile(facts: ProblemFacts, draft: str, source: str) -> AcceptanceProfile | str:
+    """The profile of a draft model and a source in turns, or why there is none."""
+    name = Proposer(draft, source=source).name
+    profile = facts.profiles.get(name)
+    if profile is None:
+        return facts.missing_profile(name)
+    if profile.turns is None:
+        return (
+            f'the acceptance profile of "{name}" holds {profile.evidence}, which say nothing of '
+            "turns: measure it with `specplan profile acceptance`"
+        )
+    return profile
+
+
+def known_legs(profile: AcceptanceProfile, legs: Sequence[Leg]) -> bool:
+    """Whether a profile says what is accepted of a chain."""
+    return profile.turns is not None and profile.turns.problem_of(legs) is None
+
+
+def drafted_in_stages(
+    draft: str,
+    source: str,
+    match: str,
+    stages: int,
+    length: int,
+    *,
+    result: str,
+    drawn: bool,
+    learn: str = "",
+    pending: int = 2,
+) -> str:
+    """A chain, grown by what the draft model keeps of a source's proposals below its tip.
+
+    Args:
+        draft: the model.
+        source: the state that proposes, `@text`.
+        match: shortest and longest suffix that is looked up, `[1, 3]`.
+        stages: passes of the model.
+        length: tokens that the source proposes at most, each time.
+        result: name of the chain.
+        drawn: tokens are drawn from the model's law; else each is its best.
+        learn: an op that teaches the source the text.
+        pending: text tokens that the model may catch up.
+    """
+    judging = "%i = accept %g target=%q at=%tip"
+    if drawn:
+        judging = f"%w = uniform {length + 1} stream=draft\n    {judging} rule=recursive by=%w"
+    learn = f"\n{learn}" if learn else ""
+    return f"""%t0 = root{learn}
+%{result} = repeat {stages} (%t = %t0) {{
+    %tip = pick %t of=leaves
+    %g = lookup {source} %t at=%tip match={match} length={length}
+    %n = pick %g of=from at=%tip
+    %q = forward {draft} %n cache={cache_of(draft)} pending={pending}
+    {judging}
+    %m = adopt %g %i rows=%q
+    yield %m
+}}"""
