@@ -13,7 +13,7 @@ from specplan.cost_models.shapes.forward import forward_cost
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, UnpricedError
 
-GLUE_OPS = frozenset({"root", "pick", "place", "compute", "uniform", "emit", "commit"})
+GLUE_OPS = frozenset({"root", "pick", "place", "compute", "uniform", "emit", "commit", "graft"})
 """Bookkeeping that a device may leave to its round's glue; every other op needs a price."""
 
 

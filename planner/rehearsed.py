@@ -24,11 +24,13 @@ class Rehearsed(Method[OptionsT]):
     Attributes:
         family: name of its one family.
         domains: what its options mean.
+        nobody: why it has no setting, where it has none.
     """
 
     acceptance: ClassVar[str] = "its own rounds, run on the prompts with every setting"
     family: ClassVar[str]
     domains: ClassVar[Mapping[str, str]]
+    nobody: ClassVar[str] = "models.drafts has no model that drafts by itself"
 
     @abstractmethod
     def settings(self, roles: Sequence[str]) -> Iterator[OptionsT]:
@@ -58,10 +60,13 @@ class Rehearsed(Method[OptionsT]):
         """The settings whose acceptance is known."""
         if not set(self.sources) <= set(facts.problem.sources):
             return [Refusal(self.family, f'the problem\'s sources leave out "{self.sources[0]}"')]
+        if self.by_name and self.name not in (facts.problem.methods or ()):
+            reason = f'its settings are measured by running them: name "{self.name}" in methods'
+            return [Refusal(self.family, reason)]
         every = tuple(self.settings(_roles(facts)))
         known = tuple(options for options in every if self.proposer(options) in facts.profiles)
         if not every:
-            return [Refusal(self.family, "models.drafts has no model that drafts by itself")]
+            return [Refusal(self.family, self.nobody)]
         if not known:
             return [Refusal(self.family, facts.missing_profile(self._name(every[0])))]
         domains = {

@@ -51,7 +51,8 @@ def proposers(problem: Problem, shapes: Mapping[str, ModelShape] | None = None) 
         if not set(method.sources) <= set(problem.sources):
             continue
         names += method.source_proposers
-        if shapes is not None and (problem.methods is None or name in problem.methods):
+        offered = not method.by_name if problem.methods is None else name in problem.methods
+        if shapes is not None and offered:
             names += method.proposers(shapes)
     return tuple(dict.fromkeys(names))
 

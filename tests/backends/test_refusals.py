@@ -18,16 +18,16 @@ PLANS = Path(__file__).parent.parent / "ir" / "plans"
 RUNNABLE = {
     "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
     "early_exit_verified", "token_recycling", "staged",
+    "jacobi_blocks", "lookahead",
 }  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",
     "growing_tree": "loops that stop early",
-    "jacobi_blocks": "it has no op load",
-    "early_exit_confident": "it has no op measure",
+    "early_exit_confident": "kind may only be",
     "sparse_cache_hierarchy": "it keeps whole caches only",
     "prompt_chunks": "it runs one row group only",
     "merged_trees": "it has no op graft",
-    "skipped_layers": "it has no op load",
+    "skipped_layers": "loops that stop early",
 }
 
 
@@ -40,7 +40,7 @@ def test_plans_run_or_are_refused_by_name(path: Path) -> None:
 
 
 def test_compile_names_op_backend_and_remedy() -> None:
-    plan = parse_plan((PLANS / "jacobi_blocks.plan").read_text())
+    plan = parse_plan((PLANS / "heads.plan").read_text())
     with pytest.raises(MissingCapabilityError, match=r"backend reference cannot run.*specplan"):
         ReferenceBackend().compile(plan, {})
 

@@ -169,7 +169,8 @@ def test_bench_of_every_kind(bundle: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = json.loads(done.stdout)["lines"]
     assert {line["name"].split(":")[0] for line in lines} == {
-        "autoregressive", "draft_model", "dynamic_tree", "prompt_lookup",
+        "autoregressive", "draft_model", "dynamic_tree", "prompt_lookup", "recursive_sampling",
+        "staged",
     }  # fmt: skip
     assert all(0 < line["predicted"]["low"] < line["predicted"]["mean"] for line in lines)
 
@@ -207,7 +208,7 @@ def test_profile_acceptance(folder: Path) -> None:
     done = specplan_here("profile", "acceptance", str(folder / "problem.yaml"), "--json")
     assert done.returncode == 0, done.stderr
     profiles = json.loads(done.stdout)["profiles"]
-    assert set(profiles) == {"draft", "draft^2", "draft^4", "text"}
+    assert set(profiles) == {"draft", "draft&text", "draft^2", "draft^4", "text"}
     table = specplan_here("profile", "acceptance", str(folder / "problem.yaml"))
     assert "rank 0" in table.stdout
 

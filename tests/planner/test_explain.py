@@ -46,7 +46,7 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     assert len(set(families)) == len(families)
     assert {method for method, _ in families} == {
         "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip",
-        "prompt_lookup",
+        "prompt_lookup", "recursive_sampling", "staged",
     }  # fmt: skip
     gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
     assert gains == sorted(gains, reverse=True)
@@ -96,8 +96,11 @@ def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     assert "nothing else that runs has a price" in text
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
     methods = {entry["method"] for entry in refused}
-    assert methods == {"draft_model", "dynamic_tree", "early_exit", "prompt_lookup"}
-    assert len({entry["reason"] for entry in refused}) == 3 + 3
+    assert methods == {
+        "draft_model", "dynamic_tree", "early_exit", "prompt_lookup", "recursive_sampling",
+        "staged",
+    }  # fmt: skip
+    assert len({entry["reason"] for entry in refused}) == 4 + 3
 
 
 def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:
