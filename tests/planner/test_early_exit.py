@@ -102,7 +102,8 @@ def test_first_layers_are_a_proposer_of_their_own(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     problem, shapes = facts.problem, facts.shapes
     layers = ("target@2", "target@4", "target@8")
-    assert proposers(problem, shapes) == ("draft", "draft^2", "draft^4", *layers, "text", "draft&text")
+    beams = ("draft^2", "draft^4")
+    assert proposers(problem, shapes) == ("draft", *beams, *layers, "text", "draft&text")
     key = acceptance_key(problem, shapes, "target@8")
     assert key.layers == 8 and key.how == "best"
     warm = example_facts(tmp_path, temperature=0.8).problem
