@@ -125,6 +125,7 @@ class Matrix:
         groups = [
             self.requests[i : i + batch] for i in range(0, len(self.requests) - batch + 1, batch)
         ]
+        generate(executable, groups[0])  # compiles
         runs = [generate(executable, group) for group in groups]
         tokens = [list(item.tokens) for run in runs for item in run.completions]
         rounds = sum(run.rounds for run in runs)

@@ -190,6 +190,8 @@ class OnnxRound:
         shape, dtype = self._told
         told = torch.empty(shape, dtype=dtype, device=tensors[0].device)
         self._bind(TOLD, told, output=True)
+        if told.is_cuda:  # the session has a stream of its own
+            torch.cuda.current_stream(told.device).synchronize()
         self._session.run_with_iobinding(self._binding)
         for kept, found in copied:
             kept.copy_(found)

@@ -20,11 +20,34 @@ from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.backends.static.functional import FunctionalRound  # noqa: E402
 from specplan.backends.static.graph import RoundGraph  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError  # noqa: E402
+from specplan.ir.parser import parse_plan  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models import CausalModel  # noqa: E402
 from tests.backends.compiled_plans import PLANS, requests_of  # noqa: E402
 from tests.backends.pairs import in_batches, load_pair, plain, run  # noqa: E402
 from tests.backends.source_plans import source_plans  # noqa: E402
+
+COPIED, DRAWN = "looked up chains, truncated laws", "trees drawn without replacement"
+DRAWN_ONCE = """plan drawn
+model target
+model draft
+assume temperature=0.0..1.0
+state @kv = cache target
+state @dkv = cache draft
+round decode {
+  %t0 = root
+  %q = forward draft %t0 cache=@dkv pending=3
+  %u = uniform 2 stream=draft
+  %c = grow %t0 at=%t0 rows=%q children=2 how=draw_distinct by=%u
+  %l = forward target %c cache=@kv pending=1
+  %v = uniform 3 stream=accept
+  %a = accept %c target=%l rule=recursive by=%v
+  %e = emit %a
+  commit @kv %e
+  commit @dkv %e
+}
+"""
+"""`DRAWN` of one level: its ops once, for exporting takes time by the op."""
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +57,23 @@ def models(pair_folder: Path) -> dict[str, CausalModel]:
 
 @pytest.fixture(scope="module")
 def compiled(models: dict[str, CausalModel], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the one round of plain decoding, compiled for batch 1."""
+    """Folder with the one round of looked up chains, compiled for batch 1."""
     folder = tmp_path_factory.mktemp("onnx")
-    generate(OnnxRuntimeBackend().compile(plain(), models, folder), requests_of()[:1])
+    plan, settings = PLANS[COPIED]
+    requests = requests_of(**settings)[:1]
+    generate(OnnxRuntimeBackend().compile(plan, models, folder), requests)
     (home,) = folder.iterdir()
     return home
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", sorted(set(PLANS) - {COPIED}))
 def test_tokens_are_those_of_the_interpreter(
     name: str, models: dict[str, CausalModel], pair_folder: Path, tmp_path: Path
 ) -> None:
     plan, settings = PLANS[name]
+    if name == DRAWN:
+        plan = parse_plan(DRAWN_ONCE)
     requests = requests_of(**settings)
     expected = run(plan, models, requests)
     executable = OnnxRuntimeBackend().compile(plan, models, tmp_path)
@@ -62,21 +89,22 @@ def test_tokens_are_those_of_the_interpreter(
 def test_batches_of_one_and_what_a_package_holds(
     compiled: Path, models: dict[str, CausalModel]
 ) -> None:
-    requests = requests_of()
-    executable = OnnxRuntimeBackend().compile(plain(), models, compiled.parent, frozen=True)
-    found = [generate(executable, [item]).completions[0].tokens for item in requests[:2]]
-    assert found == in_batches(plain(), models, requests[:2], 1)
+    plan, settings = PLANS[COPIED]
+    requests = requests_of(**settings)
+    executable = OnnxRuntimeBackend().compile(plan, models, compiled.parent, frozen=True)
+    found = [generate(executable, [item]).completions[0].tokens for item in requests]
+    assert found == in_batches(plan, models, requests, 1)
     graph = onnx.load(compiled / CODE, load_external_data=False).graph
     held = {item.name for item in graph.initializer if item.data_location}
     names = json.loads((compiled / NAMES).read_text())
     assert held == set(names["weights"]) >= {"target.family.layers.0.qkv"}
     assert all(item.data_location or len(item.raw_data) < 1024 for item in graph.initializer)
-    assert (compiled / CODE).stat().st_size < 200_000
-    # three layers of keys and values, and their positions and the text: each written by one op
+    # three layers of keys and values, their positions, and the text: each written by one op
     written = [item.name.removesuffix(".after") for item in graph.output][1:]
     assert set(names["in_place"]) == set(written) and len(written) == 8
-    kinds = {node.op_type for node in graph.node}
-    assert {"Attention", "RMSNormalization", "ScatterND", "Gemm"} <= kinds
+    kinds = [node.op_type for node in graph.node]
+    assert kinds.count("Attention") == 3 and kinds.count("ScatterND") == 6
+    assert {"RMSNormalization", "Gemm"} <= set(kinds)
 
 
 def test_the_functional_round_writes_nothing_and_gives_what_would_be_written(
