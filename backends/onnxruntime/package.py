@@ -202,6 +202,7 @@ class OnnxRound:
         where = (tensor.data_ptr(), tensor.shape)
         if self._bound.get((name, output)) == where:
             return
+        assert tensor.is_contiguous(), f"{name} is a view"
         bind = self._binding.bind_output if output else self._binding.bind_input
         device = tensor.device
         bind(

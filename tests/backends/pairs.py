@@ -19,13 +19,13 @@ from specplan.runtime.requests import Request
 POSITIONS = 160
 
 
-def save_pair(folder: Path, vocabulary: int = 61, *, scale: float = 0.3) -> None:
-    """Save `target` and `draft`: the draft is the target's first two layers of three."""
+def save_pair(folder: Path, vocabulary: int = 61, *, scale: float = 0.3, layers: int = 3) -> None:
+    """Save `target` and `draft`: the draft is all layers of the target but the last."""
     config = transformers.LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=32,
         intermediate_size=48,
-        num_hidden_layers=3,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=POSITIONS,
@@ -36,7 +36,7 @@ def save_pair(folder: Path, vocabulary: int = 61, *, scale: float = 0.3) -> None
     torch.manual_seed(0)
     target = transformers.LlamaForCausalLM(config)
     target.save_pretrained(folder / "target")
-    small: Any = transformers.LlamaConfig(**{**config.to_dict(), "num_hidden_layers": 2})
+    small: Any = transformers.LlamaConfig(**{**config.to_dict(), "num_hidden_layers": layers - 1})
     draft = transformers.LlamaForCausalLM(small)
     draft.load_state_dict(target.state_dict(), strict=False)
     draft.save_pretrained(folder / "draft")
