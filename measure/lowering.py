@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from specplan.backends.bundle import Bundle
 from specplan.backends.executables import Executables, Shape
@@ -124,19 +125,32 @@ class Lowering:
         return {name: median(times) for name, times in spent.items()}
 
     def _requests(self, bucket: Bucket) -> list[Request]:
-        """A full batch of texts that repeat themselves, so that lookups find something."""
-        workload = self.bundle.problem["workload"]
-        new = min(MOST_TOKENS, max(bucket.text // 2, 1))
-        size = self.models["target"].vocab_size
-        sampling = {name: workload[name] for name in ("temperature", "top_k", "top_p")}
-        return [
-            Request(
-                prompt_tokens=tuple(
-                    (7 * (place % 23) + row) % size for place in range(bucket.text - new)
-                ),
-                max_new_tokens=new,
-                seed=row,
-                **sampling,
-            )
-            for row in range(bucket.batch)
-        ]
+        return workload_requests(
+            self.bundle.problem["workload"], bucket, self.models["target"].vocab_size, MOST_TOKENS
+        )
+
+
+def workload_requests(
+    workload: Mapping[str, Any], bucket: Bucket, vocab_size: int, most: int
+) -> list[Request]:
+    """A full batch of texts that repeat themselves, so that lookups find something.
+
+    Args:
+        workload: of a problem, as data: how requests sample.
+        bucket: that they fill.
+        vocab_size: of the models.
+        most: new tokens of each, at most.
+    """
+    new = min(most, max(bucket.text // 2, 1))
+    sampling = {name: workload[name] for name in ("temperature", "top_k", "top_p")}
+    return [
+        Request(
+            prompt_tokens=tuple(
+                (7 * (place % 23) + row) % vocab_size for place in range(bucket.text - new)
+            ),
+            max_new_tokens=new,
+            seed=row,
+            **sampling,
+        )
+        for row in range(bucket.batch)
+    ]

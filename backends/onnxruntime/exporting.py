@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram, export
+from torch.fx.traceback import preserve_node_meta
 
 from specplan.backends.onnxruntime.translations import translations
 from specplan.backends.static.functional import FunctionalRound
-from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.graph import PLAN_OP, RoundGraph
 from specplan.backends.static.interface import free_sizes
 from specplan.backends.static.packages import weight_names
 from specplan.ir.errors import MissingCapabilityError
@@ -60,7 +61,7 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
             from.
     """
     interface = graph.interface
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), _quiet(), preserve_node_meta():
         shapes = (free_sizes(tensors),)
         program = export(
             FunctionalRound(graph), tuple(tensors), dynamic_shapes=shapes, strict=False
@@ -80,6 +81,7 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
             raise _refusal(program, error) from error
         assert made is not None
         model = made.model
+        _name_plan_ops(model, made.exported_program)
         held = _weights_as_inputs(model.graph, weight_names(graph.models))
         _simplify(model)
     _drop_unchanged(model.graph)
@@ -88,9 +90,22 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
 
 
 def source_of(node: Any) -> str:
-    """Where in the code a node comes from, as far as it says."""
+    """The op of the plan that a node comes from, else its line of code, as far as it says."""
     trace = node.metadata_props.get("pkg.torch.onnx.stack_trace", "")
-    return _innermost(trace)
+    return node.metadata_props.get(PLAN_OP) or _innermost(trace)
+
+
+def _name_plan_ops(model: Any, program: ExportedProgram | None) -> None:
+    """Write into each node of a model the op of the plan that it comes from."""
+    if program is None:
+        return
+    found = {
+        node.name: node.meta.get("custom", {}).get(PLAN_OP, "") for node in program.graph.nodes
+    }
+    for node in model.graph:
+        traced = re.match(r"%(\w+) :", node.metadata_props.get("pkg.torch.onnx.fx_node", ""))
+        if traced is not None and found.get(traced[1]):
+            node.metadata_props[PLAN_OP] = found[traced[1]]
 
 
 def _refusal(program: ExportedProgram, error: Exception) -> MissingCapabilityError:
@@ -99,9 +114,11 @@ def _refusal(program: ExportedProgram, error: Exception) -> MissingCapabilityErr
         cause = re.search(r"<class '[\w.]+'>: .*", str(error))
         what, source = cause[0] if cause else type(error).__name__, ""
     else:
-        what = f"ONNX has no form for the op {found[1]}"
+        what, source = f"ONNX has no form for the op {found[1]}", ""
         called = (n for n in program.graph.nodes if str(n.target) == f"{found[1]}.{found[2]}")
-        source = _innermost(next((n.stack_trace or "" for n in called), ""))
+        node = next(called, None)
+        if node is not None:
+            source = node.meta.get("custom", {}).get(PLAN_OP) or _innermost(node.stack_trace or "")
     return MissingCapabilityError(
         f"backend onnxruntime: {what}", where=source, remedy="Choose another backend."
     )

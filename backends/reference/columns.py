@@ -135,10 +135,14 @@ def _in_place(tree: Tree, cached: NodeSlots, node: int) -> bool:
     return cached.offsets.get(node + tree.first) == tree.depths[node] - 1
 
 
-@cache
 def _ancestor_matrix(seen: tuple[tuple[int, ...], ...], width: int) -> Tensor:
-    """Bool `[W, width]` from the offsets that each node sees."""
-    matrix = torch.zeros(len(seen), width, dtype=torch.bool)
-    for node, offsets in enumerate(seen):
-        matrix[node, list(offsets)] = True
-    return matrix
+    """Bool `[W, width]` from the offsets that each node sees.
+
+    What is remembered is no tensor: one that is made while a round is traced belongs to the trace.
+    """
+    return torch.tensor(_ancestor_rows(seen, width))
+
+
+@cache
+def _ancestor_rows(seen: tuple[tuple[int, ...], ...], width: int) -> list[list[bool]]:
+    return [[offset in offsets for offset in range(width)] for offsets in seen]

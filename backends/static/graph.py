@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.fx.traceback import annotate
 
 from specplan.backends.reference import choosing, growing
 from specplan.backends.reference.caches import TrackUse
@@ -34,9 +36,13 @@ from specplan.ir.ops import (
     Uniform,
 )
 from specplan.ir.plan import Plan, Round, walk_plan
+from specplan.ir.printer import print_op
 from specplan.ir.values import State, Value
 from specplan.runtime.models import CausalModel
 from specplan.runtime.sampling import SamplingSettings
+
+PLAN_OP = "plan_op"
+"""Of a traced node's `custom` metadata: the op of the plan that it came from, as text."""
 
 Held: TypeAlias = Tree | Nodes | Rows | Path | Tensor
 Scope: TypeAlias = dict[Value, Held]
@@ -127,7 +133,8 @@ class _Run:
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results."""
         for op in ops:
-            _OPS[type(op)](self, op, scope)
+            with _told_apart(op):
+                _OPS[type(op)](self, op, scope)
 
     def root(self, op: Root, scope: Scope) -> None:
         """The tree without drafted nodes."""
@@ -219,6 +226,13 @@ class _Run:
         self.run(op.body.ops, inner)
         yielded = (inner[name] for name in op.body.yields)
         scope.update(zip(op.results, yielded, strict=True))
+
+
+def _told_apart(op: Op) -> AbstractContextManager[None]:
+    """Says of what is traced here which op of the plan it comes from."""
+    if not torch.compiler.is_exporting():
+        return nullcontext()
+    return annotate({PLAN_OP: print_op(op).splitlines()[0]})
 
 
 _OPS: dict[type, Callable[[_Run, Any, Scope], None]] = {

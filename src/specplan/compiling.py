@@ -1,13 +1,18 @@
-"""Compiling a bundle: its plan's rounds as native code for the shapes of its workload."""
+"""A bundle's rounds for the shapes of its workload: compiled here, or as sources of engines."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specplan.backends.bundle import Bundle, load_bundle, write_executables
 from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.folders import check_destination, staged
 from specplan.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from specplan.backends.tensorrt.sources import RoundSource
 
 MOST_SHAPES = 4
 """Batch sizes that are compiled at most, the largest always among them."""
@@ -49,6 +54,54 @@ def compile_bundle(
     written = write_executables(held, found.executables(_batches(held), _text(held)), found.kept())
     shutil.rmtree(work, ignore_errors=True)
     return written
+
+
+def lower_for_tensorrt(
+    bundle: Bundle | Path | str, out: Path | str
+) -> tuple[tuple[RoundSource, ...], bool]:
+    """Write a bundle's rounds as ONNX that TensorRT takes, with their weights and a build script.
+
+    One round for each batch size of the workload (four at most) and its longest text. Where trtexec
+    is there, the engines are built too.
+
+    Args:
+        bundle: a bundle, or its folder.
+        out: folder to be made; it may hold earlier sources.
+
+    Returns:
+        The rounds, and whether their engines were built.
+
+    Raises:
+        MissingCapabilityError: a package for ONNX is missing, or TensorRT does not take a round:
+            names the operator and the op of the plan that it comes from.
+        UsageError: the bundle or a checkpoint has changed since it was written; says which.
+    """
+    from specplan.backends.registry import round_backend
+    from specplan.runtime import require_torch
+
+    require_torch()
+    missing = round_backend("onnxruntime").available()
+    if missing is not None:
+        raise MissingCapabilityError(missing, where="TensorRT sources")
+    from specplan.backends.static.buckets import Bucket
+    from specplan.backends.tensorrt.sources import INDEX, build_engines, write_sources
+    from specplan.measure.lowering import workload_requests
+    from specplan.runtime.models import load_model
+
+    folder = Path(out).resolve()
+    check_destination(folder, INDEX, "TensorRT sources")
+    held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    held.check_models()
+    models = {
+        name: load_model(held.model_folder(name), dtype=reference.dtype)
+        for name, reference in held.models.items()
+    }
+    workload, size = held.problem["workload"], models["target"].vocab_size
+    buckets = [Bucket(batch, _text(held)) for batch in _batches(held)]
+    batches = {bucket: workload_requests(workload, bucket, size, 1) for bucket in buckets}
+    with staged(folder) as staging:
+        rounds = write_sources(held.plan, models, batches, staging)
+    return rounds, build_engines(folder)
 
 
 def _batches(bundle: Bundle) -> list[int]:

@@ -1,7 +1,8 @@
-"""`specplan compile`: native code for the rounds of a bundle, for the shapes of its workload."""
+"""`specplan compile` and `specplan lower`: rounds of a bundle for the shapes of its workload."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,3 +38,28 @@ def compile_(
     print_table([">batch", ">text", "backend", ">ms per round", ""], rows, title="Rounds")
     for note in held.notes:
         print(f"Not compiled: {note}")
+
+
+def lower(
+    bundle: BundleArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="NAME", help="What builds engines: tensorrt.")
+    ] = "tensorrt",
+    json: JsonOption = False,
+) -> None:
+    """Write the rounds of a bundle as sources of engines, checked against what builds them."""
+    from dataclasses import asdict
+
+    from specplan.compiling import lower_for_tensorrt
+    from specplan.ir.errors import UsageError
+
+    if to != "tensorrt":
+        raise UsageError(f"nothing called {to!r} builds engines", where="--to", remedy="tensorrt.")
+    rounds, built = lower_for_tensorrt(bundle, out)
+    if json:
+        print_json({"rounds": [asdict(item) for item in rounds], "built": built})
+        return
+    rows = [[item.name, str(item.batch), str(item.text)] for item in rounds]
+    print_table(["round", ">batch", ">text"], rows, title="Rounds that TensorRT takes")
+    print("Engines are beside them." if built else f"No trtexec here. Build there: {out}/build.sh")

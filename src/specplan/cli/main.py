@@ -121,6 +121,7 @@ def _add_commands() -> None:
     app.command("optimize")(optimize.optimize)
     app.command("tune")(tune.tune)
     app.command("compile")(compiling.compile_)
+    app.command("lower")(compiling.lower)
     app.command("run")(run.run)
     app.command("bench")(bench.bench)
     app.add_typer(check.check, name="check")

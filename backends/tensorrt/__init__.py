@@ -1,0 +1,1 @@
+"""Rounds for TensorRT: ONNX that it takes, checked before anything is built, and what builds it."""
