@@ -15,7 +15,7 @@ from specplan.cost_models.shapes.layers import Attention, GroupedAttention
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device
 from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.workspace import higher, prefill_moment, round_moment
+from specplan.cost_models.workspace import PREFILL_CHUNK, higher, prefill_moment, round_moment
 from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState
@@ -131,7 +131,9 @@ def plan_memory(
         if isinstance(state, CacheState) and (state.view is None or state.budget is not None)
     ]
     for state in caches:
-        kept = slots if state.budget is None else minimum(slots, state.budget)
+        kept = slots
+        if state.budget is not None:
+            kept = minimum(slots, _small(state, state.budget, drafted))
         size = batch * cache_bytes(shapes[state.model], kept, drafted + 1, runtime)
         parts.append(MemoryPart(f"cache @{state.name}", size))
     for track in plan.states:
@@ -153,6 +155,11 @@ def plan_memory(
         reserve = runtime.devices * runtime.reserve_bytes
         parts.append(MemoryPart("framework reserve", reserve))
     return PlanMemory(tuple(parts))
+
+
+def _small(state: CacheState, budget: int, drafted: int) -> int:
+    """Slots of a cache with a budget: what it takes in before it forgets is beyond that."""
+    return budget + drafted + 1 + (1 if state.view else min(PREFILL_CHUNK, budget))
 
 
 def cache_bytes(

@@ -31,6 +31,7 @@ class Capabilities:
         limits: (op keyword, field) -> the values it takes there; fields not named here are free.
         states: keywords of the states it keeps.
         sources: names of the sources it can look up beside the text.
+        policies: names of the policies by which it keeps less than all text in a cache.
         single: (op keyword, field) of list fields that hold one item at most.
         shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
         whole_rounds: a round is one call, and no op can be timed by itself.
@@ -40,6 +41,7 @@ class Capabilities:
     ops: frozenset[str]
     states: frozenset[str]
     sources: frozenset[str] = frozenset()
+    policies: frozenset[str] = frozenset()
     limits: Mapping[tuple[str, str], tuple[Any, ...]]
     single: frozenset[tuple[str, str]] = frozenset()
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
@@ -119,6 +121,15 @@ def _reason(op: Op, capabilities: Capabilities) -> str | None:
     return None
 
 
+def _small_cache_reason(state: CacheState, capabilities: Capabilities) -> str | None:
+    """Why a cache that holds less than all text cannot be kept, or None."""
+    if not capabilities.policies:
+        return "it keeps whole caches only"
+    if state.policy is None or state.policy.name not in capabilities.policies:
+        return f"it keeps a part of a cache by {', '.join(sorted(capabilities.policies))} only"
+    return "a cache with a policy says its budget=" if state.budget is None else None
+
+
 def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
     found = []
     for state in plan.states:
@@ -126,7 +137,7 @@ def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
         if state.keyword not in capabilities.states:
             reason = f"it keeps no {state.keyword} states"
         elif isinstance(state, CacheState) and (state.view or state.policy or state.budget):
-            reason = "it keeps whole caches only"
+            reason = _small_cache_reason(state, capabilities)
         elif isinstance(state, TrackState) and not isinstance(state.layer, int):
             reason = "it keeps hidden states of one numbered layer only"
         elif isinstance(state, SourceState) and state.kind.name not in capabilities.sources:

@@ -39,6 +39,7 @@ from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import (
     DRAFT_SOURCES,
     MOST_SKIPPED_DRAFT,
+    SINKS,
     ProblemFacts,
     Proposer,
     acceptance_key,
@@ -175,14 +176,15 @@ class _Growing:
             copied = tuple(lookup_lengths(text, start, key.match, MOST_LOOKED_UP))
         if copied and key.source is None:
             return copied
-        role = Proposer.read(key.proposer).role
+        found = Proposer.read(key.proposer)
+        role, kept = found.role, None if found.budget is None else (found.budget, SINKS)
         if key.beam is not None:
             return tuple(pool_places(bench.models[role], text, start, key.beam, POOL_LAYERS))
         request = request_of(bench, prompt, index)
-        if key.skip:
-            most, skips = MOST_SKIPPED_DRAFT, Skips.read(key.skip)
-            return tuple(TeacherText(bench.models["target"], request, output, most).lengths(skips))
-        draft = text_logits(bench.models[role], text, start, key.layers)
+        if _drafts_for_itself(key):
+            teacher = TeacherText(bench.models["target"], request, output, MOST_SKIPPED_DRAFT)
+            return tuple(teacher.lengths(Skips.read(key.skip), kept=kept))
+        draft = text_logits(bench.models[role], text, start, key.layers, kept)
         most = 1 if key.how == "draw" or key.source else MOST_RANKS
         if key.temperature == 0.0:
             ranks = greedy_ranks(draft, list(output), most)
@@ -240,6 +242,12 @@ def _read(path: Path, key: AcceptanceKey) -> Rows:
     return dict(zip(stored.provenance["prompts"], rows, strict=True))
 
 
+def _drafts_for_itself(key: AcceptanceKey) -> bool:
+    """Whether the target drafts with keys and values that differ from its own."""
+    found = Proposer.read(key.proposer)
+    return bool(key.skip) or (found.role == "target" and found.budget is not None)
+
+
 def _layers(key: AcceptanceKey) -> int:
     """Levels of the trees of which pools tell."""
     source = DRAFT_SOURCES.get(key.proposer)
@@ -277,7 +285,7 @@ def _profile(
     source = DRAFT_SOURCES.get(key.proposer)
     if key.beam is not None or (source is not None and source.evidence == "pools"):
         return AcceptanceProfile(key, pools=Pools(_layers(key), rows), provenance=provenance)
-    lengths = key.how in ("given", "run") or key.skip
+    lengths = key.how in ("given", "run") or _drafts_for_itself(key)
     if lengths and (source is None or source.evidence == "lengths"):
         return AcceptanceProfile(key, lengths=rows, provenance=provenance)
     return AcceptanceProfile(key, ranks=rows, provenance=provenance)

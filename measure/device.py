@@ -27,6 +27,7 @@ from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.probes import (
     Probe,
+    budget_probes,
     exit_probes,
     probe_of_width,
     probes,
@@ -115,7 +116,7 @@ def measure_device(
         )
     every = _every_probe(bench, facts)
     table, path = _table(bench, every)
-    grid = cells(facts, batches, contexts)
+    grid = cells(facts, batches, (*contexts, *budgets_of(bench, facts)))
     todo = [
         (number, cell)
         for number in range(passes)
@@ -147,6 +148,12 @@ def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
     return tuple(p.layers for p in found if p.role == "target" and p.layers is not None)
 
 
+def budgets_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
+    """Tokens that drafters keep in their caches, where some keep few."""
+    found = map(Proposer.read, proposers(bench.problem, facts.shapes))
+    return tuple(sorted({one.budget for one in found if one.budget is not None}))
+
+
 def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     """Those that the backend runs."""
     exits = exits_of(bench, facts)
@@ -159,6 +166,7 @@ def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     if leaves_blocks_out(bench.problem):
         every += skip_probes(target.num_layers, greedy)
     every += rehearsal_probes(facts)
+    every += budget_probes(budgets_of(bench, facts), greedy)
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
 
 

@@ -1,4 +1,4 @@
-"""What the target accepts of its own drafts without some blocks, by teacher forcing.
+"""What the target accepts of its own drafts without some blocks or text, by teacher forcing.
 
 A pass without blocks writes keys and values that the target itself would not. Where a round began
 therefore matters, and every place of the text is drafted from anew.
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specplan.ir.blocks import Skips
-from specplan.measure.teacher import greedy_ranks, sampled_ranks, text_states
+from specplan.measure.teacher import Kept, greedy_ranks, sampled_ranks, text_states
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 
@@ -43,12 +43,16 @@ class TeacherText:
         self._states = text_states(model, text, self.start, cache=self._cache)
 
     @torch.inference_mode()
-    def lengths(self, skips: Skips, most: int | None = None) -> list[int]:
-        """Accepted tokens of a chain from every place, drafted without some blocks.
+    def lengths(
+        self, skips: Skips, most: int | None = None, kept: Kept | None = None
+    ) -> list[int]:
+        """Accepted tokens of a chain from every place, drafted without some blocks or most text.
 
         Args:
             skips: the blocks.
             most: tokens that are drafted; default and limit the text's own.
+            kept: how many tokens of the text before the root the draft reads, and how many of
+                these are the first ones, the others being the latest; None for all.
 
         Returns:
             One number per place; chains end with the text at the latest.
@@ -58,20 +62,24 @@ class TeacherText:
             alive = [place for place in alive if place + depth < self.places]
             if not alive:
                 break
-            kept = self._judge(self._draft(alive, depth, skips), alive, depth)
+            kept = self._judge(self._draft(alive, depth, skips, kept), alive, depth)
             alive = [place for place, accepted in zip(alive, kept, strict=True) if accepted]
             for place in alive:
                 found[place] += 1
         return found
 
-    def _draft(self, places: list[int], depth: int, skips: Skips) -> Tensor:
+    def _draft(self, places: list[int], depth: int, skips: Skips, kept: Kept | None) -> Tensor:
         """Logits `[W, V]` of the drafts at some places, `depth` tokens below the root."""
         device, held = self.model.device, len(self.text)
         place = torch.tensor(places, device=device)
         positions = self.start - 1 + place + depth
         own = held + torch.arange(depth + 1, device=device) * self.places + place[:, None]
         keys = torch.arange(held + (depth + 1) * self.places, device=device)
-        mask = keys < self.start - 1 + place[:, None]
+        before = self.start - 1 + place[:, None]
+        mask = keys < before
+        if kept is not None:
+            budget, first = kept
+            mask &= (keys < first) | (keys >= before - budget + first)
         mask.scatter_(1, own, True)
         hidden = self.model.hidden(
             self.text[positions][None],

@@ -107,6 +107,22 @@ def source_probes(
             yield Probe(f"lookup {width} from {source.word}", plan)
 
 
+def budget_probes(budgets: Sequence[int], greedy: bool) -> Iterator[Probe]:
+    """Chains that the target drafts with the least and the most of its cache.
+
+    Args:
+        budgets: tokens of the cache that are read, in rising order.
+        greedy: temperature 0.
+    """
+    for budget in dict.fromkeys((*budgets[:1], *budgets[-1:])):
+        view = f"state @part = cache target view=@kv policy=sink_recent budget={budget}\nround "
+        body = _drafted("target %f cache=@part pending=1 write=scratch", SKIP_CHAIN, greedy)
+        tail = _tail("%c", SKIP_CHAIN, (), None if greedy else "token")
+        tail = tail.replace("}\n", "  refresh @part\n}\n")
+        plan = parse_plan(_head("probe", ()).replace("round ", view) + body + tail)
+        yield Probe(f"chain {SKIP_CHAIN} with {budget} cached tokens", plan)
+
+
 def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
     """Of the plans whose own rounds tell what is accepted, two of each: the least and the most.
 

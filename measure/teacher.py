@@ -24,14 +24,21 @@ from specplan.runtime.sources.ngram import lookup
 from specplan.runtime.uniforms import uniforms
 
 NO_RANK = -1
+Kept = tuple[int, int]
+"""Tokens of a text that are read, and how many of them are the first ones; the others are the
+latest."""
 
 
 @torch.inference_mode()
 def text_logits(
-    model: CausalModel, text: Sequence[int], start: int, layers: int | None = None
+    model: CausalModel,
+    text: Sequence[int],
+    start: int,
+    layers: int | None = None,
+    kept: Kept | None = None,
 ) -> Tensor:
     """Logits `[n - start, V]` that predict tokens start..n-1 of a text; see `text_states`."""
-    return model.logits(text_states(model, text, start, layers)[None])[0]
+    return model.logits(text_states(model, text, start, layers, kept=kept)[None])[0]
 
 
 @torch.inference_mode()
@@ -41,6 +48,7 @@ def text_states(
     start: int,
     layers: int | None = None,
     cache: KVCache | None = None,
+    kept: Kept | None = None,
 ) -> Tensor:
     """Hidden states `[n - start, hidden]` from which tokens start..n-1 of a text are predicted.
 
@@ -51,10 +59,14 @@ def text_states(
         layers: leave the model after so many layers; None runs all.
         cache: where keys and values go, token i to slot i, the last token left out; None for one
             that is thrown away.
+        kept: what every token reads of those up to itself; None for all.
     """
     tokens = torch.tensor([list(text[:-1])], device=model.device)
     positions = torch.arange(len(text) - 1, device=model.device)[None]
     mask = torch.ones(1, len(text) - 1, len(text) - 1, dtype=torch.bool, device=model.device).tril()
+    if kept is not None:
+        budget, first = kept
+        mask &= (positions < first) | (positions > positions.mT - budget + first)
     store = model.new_cache(1, len(text)) if cache is None else cache
     span = (0, layers or model.num_layers)
     return model.hidden(tokens, positions, positions, mask, store, span)[0, start - 1 :]

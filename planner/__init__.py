@@ -17,7 +17,7 @@ from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.open_settings import OpenSettings
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import Proposer
+from specplan.planner.proposer import SINKS, Proposer
 from specplan.planner.search import PLAIN, SearchResult, search
 from specplan.planner.skip_search import (
     DraftPrices,
@@ -43,6 +43,7 @@ __all__ = [
     "DRAFT_SOURCES",
     "MOST_SKIPPED_DRAFT",
     "PLAIN",
+    "SINKS",
     "TEXT_PROPOSER",
     "Candidate",
     "DraftPrices",

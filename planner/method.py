@@ -110,8 +110,8 @@ class Method(ABC, Generic[OptionsT]):
         needs_draft_model: whether it needs a model or drafter beside the target.
         leaves_blocks_out: whether the target drafts without some of its blocks; which ones these
             are is searched for where models run.
-        by_name: whether it is offered only where the problem's `methods` names it, as all of its
-            settings are measured by running them.
+        by_name: whether its settings are measured, and those that only rounds tell of offered, only
+            where the problem's `methods` names it: all of them are run for that.
         priced: whether its plans have a price, given an acceptance profile.
         emitted: whether it writes plans in the ops of the language.
         runnable: whether a backend of this package runs what it writes.

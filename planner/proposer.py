@@ -10,6 +10,8 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.plan import MODULE_PREFIX
 
+SINKS = 16
+"""First tokens that a cache with a budget keeps, as many as MagicDec keeps (arXiv 2408.11049)."""
 _MODEL = r"[a-z][a-z0-9_]*"
 _FIRST_LAYERS = re.compile(rf"({_MODEL})@([1-9][0-9]*)")
 _BEAM = re.compile(rf"({_MODEL})\^([1-9][0-9]*)")

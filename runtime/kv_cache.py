@@ -79,6 +79,20 @@ class KVCache:
             tensor[rows, :, destination] = tensor[rows, :, source]
         self.positions[rows, destination] = self.positions[rows, source]
 
+    def copy(self, other: KVCache, source: Tensor, destination: Tensor) -> None:
+        """Copy slots of another cache of the same model and batch, in all layers.
+
+        Args:
+            other: the cache to read.
+            source: int64 `[B, M]`, its slots.
+            destination: int64 `[B, M]`, slots to write here; distinct but for the trash slot.
+        """
+        rows = self._rows
+        mine, theirs = [*self.keys, *self.values], [*other.keys, *other.values]
+        for into, held in zip(mine, theirs, strict=True):
+            into[rows, :, destination] = held[rows, :, source]
+        self.positions[rows, destination] = other.positions[rows, source]
+
     def _move_one_row(self, source: Tensor, destination: Tensor) -> None:
         for tensor in [*self.keys, *self.values]:
             tensor.index_copy_(2, destination, tensor.index_select(2, source))

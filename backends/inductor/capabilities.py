@@ -9,6 +9,7 @@ from specplan.backends.static.shapes import shape_refusals
 
 _ON_THE_HOST = {
     "update", "load", "store", "place", "relabel", "reroot", "measure", "compute", "when",
+    "refresh",
 }  # fmt: skip
 
 CAPABILITIES = replace(
@@ -17,6 +18,7 @@ CAPABILITIES = replace(
     ops=REFERENCE.ops - _ON_THE_HOST,
     states=frozenset({"cache", "track"}),
     sources=frozenset(),
+    policies=frozenset(),
     limits={
         **REFERENCE.limits,
         ("pick", "of"): ("newest", "all"),

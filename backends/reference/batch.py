@@ -8,10 +8,12 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.caches import CacheUse, TrackUse
+from specplan.backends.reference.caches import CacheUse, Kept, TrackUse
 from specplan.backends.reference.carrying import first_value
 from specplan.backends.reference.values import Held
 from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
+from specplan.ir.tables import BUILTIN
+from specplan.ir.values import State
 from specplan.runtime.executable import Observer
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
@@ -63,11 +65,13 @@ class Batch:
         self.tracks: dict[str, TrackUse] = {}
         self.cache_models: dict[str, str] = {}
         self.values: dict[str, Held] = {}
-        for state in states:
+        for state in sorted(states, key=_is_view):
             if isinstance(state, CacheState):
                 model = models[state.model]
-                store = model.new_cache(self.size, slots)
-                self.caches[state.name] = CacheUse(model, store, [0] * self.size)
+                kept, of = _kept(state), self.caches.get(state.view or State(""))
+                room = slots if kept is None else kept.budget + kept.chunk + speculative
+                store = model.new_cache(self.size, min(slots, room))
+                self.caches[state.name] = CacheUse(model, store, kept, of)
                 self.cache_models[state.name] = state.model
             elif isinstance(state, TrackState):
                 model = models[state.model]
@@ -98,6 +102,9 @@ class Batch:
     def prefill(self, observer: Observer | None) -> None:
         """Run the prompts, all but the last token, through every model that keeps a cache."""
         for name, cache in self.caches.items():
+            if cache.of is not None:
+                cache.refresh()
+                continue
             start = perf_counter()
             self.catch_up(cache, 1)
             if observer is not None:
@@ -105,12 +112,13 @@ class Batch:
                 longest = max(self.lengths)
                 observer("prefill", self.cache_models[name], self.size, longest, 0, seconds)
 
-    def catch_up(self, cache: CacheUse, most_pending: int, chunk: int = 512) -> None:
+    def catch_up(self, cache: CacheUse, most_pending: int) -> None:
         """Run text through a model until at most `most_pending` tokens of it are pending.
 
         This is prefill, and the way back for a drafter that a schedule had switched off.
         """
         goals = [length - most_pending for length in self.lengths]
+        chunk = MOST_CHUNK if cache.kept is None else cache.kept.chunk
         while any(done < goal for done, goal in zip(cache.lengths, goals, strict=True)):
             width = min(
                 chunk, max(goal - done for done, goal in zip(cache.lengths, goals, strict=True))
@@ -121,16 +129,18 @@ class Batch:
         starts = torch.tensor(cache.lengths, device=self.device)
         positions = starts[:, None] + torch.arange(width, device=self.device)
         live = positions < torch.tensor(goals, device=self.device)[:, None]
-        slots = positions.where(live, cache.store.trash)
+        own = positions - cache.shift
+        slots = own.where(live, cache.store.trash)
         tokens = self.text.gather(1, positions.clamp(max=self.text.shape[1] - 1)) * live
-        last = int(positions[live].max()) + 1
-        mask = torch.arange(last, device=self.device) <= positions[:, :, None]
+        last = int(own[live].max()) + 1
+        mask = torch.arange(last, device=self.device) <= own[:, :, None]
         none = torch.zeros(self.size, 1, dtype=torch.int64, device=self.device)
         cache.model.forward(tokens, positions, slots, mask, cache.store, none)
         cache.lengths = [
             max(done, min(done + width, goal))
             for done, goal in zip(cache.lengths, goals, strict=True)
         ]
+        cache.forget()
 
     def append(self, row: int, tokens: list[int]) -> list[int]:
         """Append tokens to a row's text, cut after a stop token and at the limit.
@@ -155,3 +165,23 @@ class Batch:
     def length_tensor(self) -> Tensor:
         """Text lengths as int64 `[B]`."""
         return torch.tensor(self.lengths, device=self.device)
+
+
+MOST_CHUNK = 512
+"""Text that is run in one pass at most."""
+
+
+def _kept(state: CacheState) -> Kept | None:
+    """What a cache keeps of the text; None for all of it."""
+    if state.budget is None or state.policy is None:
+        return None
+    declared = BUILTIN.find("policy", state.policy.name)
+    assert declared is not None
+    sink = int(declared.arguments(state.policy)["sink"])
+    chunk = 1 if state.view is not None else min(MOST_CHUNK, state.budget)
+    return Kept(state.budget, min(sink, state.budget), chunk)
+
+
+def _is_view(state: StateDeclaration) -> bool:
+    """Whether it is a copy of a cache, which is made first."""
+    return isinstance(state, CacheState) and state.view is not None

@@ -14,20 +14,87 @@ from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Which text a small cache keeps: its first tokens and the latest ones.
+
+    Attributes:
+        budget: tokens in all.
+        sink: first ones of them.
+        chunk: tokens that it takes in at most, beyond its budget, before it forgets.
+    """
+
+    budget: int
+    sink: int
+    chunk: int
+
+
 class CacheUse(NodeSlots):
     """A cache, the model that writes it, and how far it has come.
+
+    Text that a small cache forgets leaves no gap: later tokens stand so many slots further to the
+    front.
 
     Attributes:
         model: the model.
         store: its keys and values.
-        lengths: per request, text tokens resident in slots 0..length-1 in all layers.
+        lengths: per request, text tokens that it has taken in, in all layers.
+        kept: of a small cache; None for one that keeps all text.
+        forgotten: per request, text tokens that it has forgotten, those behind the first ones.
+        of: the cache whose text it is a copy of; None for one of its own.
     """
 
-    def __init__(self, model: CausalModel, store: KVCache, lengths: list[int]) -> None:
+    def __init__(
+        self,
+        model: CausalModel,
+        store: KVCache,
+        kept: Kept | None = None,
+        of: CacheUse | None = None,
+    ) -> None:
         super().__init__(num_layers=model.num_layers)
         self.model = model
         self.store = store
-        self.lengths = lengths
+        self.lengths = [0] * store.batch
+        self.forgotten = [0] * store.batch
+        self.kept, self.of = kept, of
+
+    @property
+    def shift(self) -> Tensor | int:
+        """Slots that text stands further to the front than its positions, int64 `[B, 1]`, or 0."""
+        if not any(self.forgotten):
+            return 0
+        return torch.tensor(self.forgotten, device=self.store.positions.device)[:, None]
+
+    def forget(self) -> None:
+        """Keep no more text than the budget allows."""
+        if self.kept is None:
+            return
+        sink, sources, targets = self.kept.sink, [], []
+        for row, length in enumerate(self.lengths):
+            held = length - self.forgotten[row]
+            more = max(held - self.kept.budget, 0)
+            self.forgotten[row] += more
+            stays = range(sink + more, held) if more else range(0)
+            sources.append([*stays])
+            targets.append([slot - more for slot in stays])
+        if any(sources):
+            self.store.move(*padded(sources, targets, self.store.trash, self.store.positions.device))
+
+    def refresh(self) -> None:
+        """Copy anew what the other cache holds of the text, as much as the budget allows."""
+        assert self.of is not None and self.kept is not None
+        whole, sources, targets = self.of, [], []
+        for row, length in enumerate(whole.lengths):
+            gone = max(length - self.kept.budget, 0)
+            self.forgotten[row] = gone
+            slots = [*range(min(self.kept.sink, length)), *range(self.kept.sink + gone, length)]
+            sources.append(slots)
+            targets.append([*range(len(slots))])
+        self.lengths = list(whole.lengths)
+        device = self.store.positions.device
+        source, _ = padded(sources, targets, whole.store.trash, device)
+        _, target = padded(sources, targets, self.store.trash, device)
+        self.store.copy(whole.store, source, target)
 
     def resident_slots(self, paths: list[list[int]]) -> list[list[int]]:
         """Slots of the nodes of each request's path, up to the first that some layer lacks."""
@@ -43,6 +110,19 @@ class CacheUse(NodeSlots):
             list(takewhile(lambda slot: slot >= 0, slots[: len(path)]))
             for slots, path in zip(found.tolist(), paths, strict=True)
         ]
+
+
+def padded(
+    sources: list[list[int]], targets: list[list[int]], trash: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Slots of each request as int64 `[B, M]`, filled up with the trash slot."""
+    width = max(len(row) for row in sources)
+
+    def filled(rows: list[list[int]]) -> Tensor:
+        even = [row + [trash] * (width - len(row)) for row in rows]
+        return torch.tensor(even, dtype=torch.int64, device=device)
+
+    return filled(sources), filled(targets)
 
 
 @dataclass

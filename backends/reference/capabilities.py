@@ -32,10 +32,12 @@ CAPABILITIES = Capabilities(
             "measure",
             "compute",
             "when",
+            "refresh",
         ]
     ),
     states=frozenset({"cache", "track", "source", "value"}),
     sources=RUNNABLE,
+    policies=frozenset({"sink_recent"}),
     limits={
         ("grow", "how"): ("best", "draw", "draw_distinct", "shared"),
         ("grow", "keep"): (None,),

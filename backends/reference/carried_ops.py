@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specplan.backends.reference import carrying, scalars
 from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
-from specplan.ir.ops import Compute, Load, Measure, Place, Relabel, Reroot, Store, When
+from specplan.ir.ops import Compute, Load, Measure, Place, Refresh, Relabel, Reroot, Store, When
 from specplan.ir.values import Value
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ def store(session: ReferenceSession, op: Store, scope: Scope) -> None:
     session.batch.values[op.state] = held
 
 
+def refresh(session: ReferenceSession, op: Refresh, scope: Scope) -> None:
+    """Copy a cache's text anew into the small copy of it."""
+    session.batch.caches[op.state].refresh()
+
+
 def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
     """One number per request."""
     operand = scope[Value(op.operand)]
@@ -86,6 +91,7 @@ CARRIED: dict[type, Callable[[Any, Any, Scope], None]] = {
     Reroot: reroot,
     Load: load,
     Store: store,
+    Refresh: refresh,
     Measure: measure,
     Compute: compute,
     When: when,

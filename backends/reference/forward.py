@@ -42,7 +42,8 @@ def run_forward(
         cache,
         stretch,
         cache.store.trash,
-        lambda: torch.arange(max(batch.lengths) + cache.taken, device=batch.device),
+        cache.shift,
+        lambda: torch.arange(_furthest(batch, cache) + cache.taken, device=batch.device),
     )
     features = None if stretch.features is None else stretch.features.read(call.slots)
     hidden = cache.model.hidden(
@@ -64,6 +65,13 @@ def run_forward(
     if not stretch.logits:
         return [], call
     return rows_of_each(trees, with_root, cache.model.logits(hidden, call.gather)), call
+
+
+def _furthest(batch: Batch, cache: CacheUse) -> int:
+    """Slots that the longest text takes in a cache."""
+    return max(
+        length - forgotten for length, forgotten in zip(batch.lengths, cache.forgotten, strict=True)
+    )
 
 
 def _numbers(trees: Sequence[Nodes]) -> list[int]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
-from specplan.backends.reference.caches import CacheUse, TrackUse
+from specplan.backends.reference.caches import CacheUse, TrackUse, padded
 from specplan.backends.reference.lengthening import below, judged_below
 from specplan.backends.reference.values import Path, Rows, Tree
 from specplan.ir.ops import Accept
@@ -92,13 +92,14 @@ def commit(cache: CacheUse, path: Path) -> None:
     """
     sources, targets = [], []
     for row, slots in enumerate(cache.resident_slots(path.nodes)):
-        start = cache.lengths[row]
-        cache.lengths[row] = start + len(slots)
+        start = cache.lengths[row] - cache.forgotten[row]
+        cache.lengths[row] += len(slots)
         sources.append([start + slot for slot in slots])
         targets.append(list(range(start, start + len(slots))))
     if sources != targets:
         store = cache.store
-        store.move(*_padded(sources, targets, store.trash, store.positions.device))
+        store.move(*padded(sources, targets, store.trash, store.positions.device))
+    cache.forget()
 
 
 def commit_track(batch: Batch, track: TrackUse, path: Path) -> None:
@@ -112,17 +113,4 @@ def commit_track(batch: Batch, track: TrackUse, path: Path) -> None:
         sources.append(source)
         targets.append(list(range(start, start + len(source))))
     if sources != targets:
-        track.move(*_padded(sources, targets, track.trash, track.store.device))
-
-
-def _padded(
-    sources: list[list[int]], targets: list[list[int]], trash: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Both as int64 `[B, M]`, filled up with the trash slot."""
-    width = max(len(row) for row in sources)
-
-    def filled(rows: list[list[int]]) -> Tensor:
-        even = [row + [trash] * (width - len(row)) for row in rows]
-        return torch.tensor(even, dtype=torch.int64, device=device)
-
-    return filled(sources), filled(targets)
+        track.move(*padded(sources, targets, track.trash, track.store.device))

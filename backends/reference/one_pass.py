@@ -101,6 +101,7 @@ def prepare_pass(
     cached: NodeSlots,
     stretch: Stretch,
     trash: int,
+    shift: Tensor | int,
     keys: Callable[[], Tensor],
 ) -> Pass:
     """A pass over pending text and nodes, which get their slots here.
@@ -114,13 +115,15 @@ def prepare_pass(
         cached: slots of the cache's nodes.
         stretch: which layers run.
         trash: the slot that dead lanes write to.
+        shift: slots that text stands further to the front than its positions, int64 `[B, 1]`.
         keys: the slots attended to, `0 .. U - 1`; asked once the nodes have slots.
     """
     lengths = texts.lengths[:, None]
     written = lengths + torch.arange(-columns, 0, device=lengths.device)
     placed = [node_columns(nodes, cached, stretch.layers, stretch.scratch) for nodes in trees]
     live = written >= resident[:, None].minimum(lengths - 1)
-    slots = torch.cat([written.where(live, trash), *(lengths + one[0] for one in placed)], 1)
+    ends = lengths - shift
+    slots = torch.cat([(written - shift).where(live, trash), *(ends + one[0] for one in placed)], 1)
     tokens = [one[2] for one in placed]
     text = texts.tokens.gather(1, written.clamp(min=0))
     gather = None
@@ -133,6 +136,6 @@ def prepare_pass(
         tokens=torch.cat([text, *tokens], 1),
         positions=torch.cat([written, *(lengths - 1 + one[1] for one in placed)], 1),
         slots=slots,
-        mask=attention_mask(trees, cached, slots, columns, lengths, keys()),
+        mask=attention_mask(trees, cached, slots, columns, ends, keys()),
         gather=gather,
     )

@@ -12,7 +12,7 @@ from specplan.backends.reference.node_runs import NodeRuns
 from specplan.backends.reference.source_shapes import lookup_reason, update_reason
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
-from specplan.ir.infer_models import continues_stack
+from specplan.ir.infer_models import continues_stack, is_reduced
 from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Accept, Adopt, Commit, Forward, Grow, Lookup, Pick, Prune, Update
 from specplan.ir.plan import Plan, TrackState
@@ -197,6 +197,8 @@ class _Walk:
 
     def _tracks(self, op: Forward, nodes: set[int]) -> str | None:
         """Why hidden states cannot be read or kept; notes which nodes' are kept."""
+        if (op.features is not None or op.keep is not None) and is_reduced(self.plan, op):
+            return "hidden states are kept beside whole caches only"
         if op.features is not None:
             if not continues_stack(self.plan, op):
                 return "features may only be the model's own, of the layer that it begins at"

@@ -178,6 +178,7 @@ class _Run:
             cached,
             stretch,
             store.trash,
+            0,
             lambda: self.given.keys,
         )
         features = None if stretch.features is None else stretch.features.read(call.slots)

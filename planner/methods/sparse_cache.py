@@ -4,25 +4,32 @@ At long contexts and large batches a pass spends its time reading the cache, so 
 a fixed budget of cached tokens costs a small part of a pass of the target, the more so the longer
 the text (MagicDec, arXiv 2408.11049; TriForce, arXiv 2404.11912). The target itself drafts through
 a view of its own cache, which keeps the first tokens and the latest ones; a draft model keeps such
-a cache of its own. The budget and what is accepted under it are named by a given acceptance
-profile: `target~512`, `draft~512`.
+a cache of its own. The budget and what is accepted under it are named by an acceptance
+profile, `target~512`, `draft~512`, which is measured where a problem's `methods` name this one.
+
+The view's tokens keep the positions that they have in the text; MagicDec's copy is as much. It is
+made anew after every round, which is priced as one launch. TriForce's other policy, chunks that are
+retrieved by the query, and its hierarchy of drafters are not offered: no backend here runs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.ir.plan import Plan
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import Proposer
+from specplan.planner.proposer import SINKS, Proposer
 
 LENGTHS = tuple(range(1, 9))
-POLICY = "policy=sink_recent(sink=16)"
-"""Which tokens a cache keeps: the first ones, as many as MagicDec keeps, and the latest ones."""
+BUDGETS = (64, 128, 256, 512)
+"""Tokens that a drafter's cache keeps, where acceptance is measured."""
+POLICY = f"policy=sink_recent(sink={SINKS})"
+"""Which tokens a cache keeps: the first ones and the latest ones."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +58,27 @@ class SparseCache(Method[SparseCacheOptions]):
     name: ClassVar[str] = "sparse_cache"
     summary: ClassVar[str] = "the target or a draft model drafts a chain, reading few cached tokens"
     paper: ClassVar[str] = "Chen et al. 2024, arXiv 2408.11049; Sun et al. 2024, arXiv 2404.11912"
-    acceptance: ClassVar[str] = "given"
-    runnable: ClassVar[bool] = False
+    acceptance: ClassVar[str] = (
+        "length of the chain drafted anew at every place (the target), rank of the accepted child "
+        "where every token reads its own window (a draft model)"
+    )
+    memory: ClassVar[str] = "keys and values of the budget, and of one pass"
+    by_name: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[SparseCacheOptions] | Refusal]:
-        """Per drafter and budget whose acceptance is given, chains of 1 to 8 tokens."""
+        """Per drafter and budget whose acceptance is known, chains of 1 to 8 tokens."""
         named = (Proposer.read(name) for name in facts.profiles)
         families = [_family(found) for found in named if found.budget is not None]
         return families or [Refusal("any", _UNKNOWN)]
+
+    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+        """The target and every draft model that runs by itself, with every budget."""
+        roles = [
+            role
+            for role, shape in shapes.items()
+            if not role.startswith(MODULE_PREFIX) and shape.feature_width is None
+        ]
+        return tuple(Proposer(role, budget=b).name for role in roles for b in BUDGETS)
 
     def plan(self, facts: ProblemFacts, options: SparseCacheOptions) -> Plan:
         """Draft one token at a time on the small cache, then verify on the whole one."""
@@ -82,7 +102,8 @@ class SparseCache(Method[SparseCacheOptions]):
 
 _UNKNOWN = (
     "no drafter with few cached tokens is known: give a ready profile as acceptance.target~512 "
-    "(the target that reads 512 tokens of its cache), or of a draft model"
+    "(the target that reads 512 tokens of its cache), or of a draft model; where methods name "
+    "sparse_cache, they are measured"
 )
 
 

@@ -136,7 +136,7 @@ def test_variants_are_read_back() -> None:
 
 def test_a_node_is_resident_when_all_layers_ran_it(models: dict[str, CausalModel]) -> None:
     model = models["target"]
-    use = CacheUse(model, model.new_cache(1, 8), [0])
+    use = CacheUse(model, model.new_cache(1, 8))
     use.place([0, 1], (0, 1))
     assert not use.caught_up and not use.resident(0)
     use.place([0], (2, 3))
