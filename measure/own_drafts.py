@@ -43,9 +43,7 @@ class TeacherText:
         self._states = text_states(model, text, self.start, cache=self._cache)
 
     @torch.inference_mode()
-    def lengths(
-        self, skips: Skips, most: int | None = None, kept: Kept | None = None
-    ) -> list[int]:
+    def lengths(self, skips: Skips, most: int | None = None, kept: Kept | None = None) -> list[int]:
         """Accepted tokens of a chain from every place, drafted without some blocks or most text.
 
         Args:

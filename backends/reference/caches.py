@@ -78,7 +78,9 @@ class CacheUse(NodeSlots):
             sources.append([*stays])
             targets.append([slot - more for slot in stays])
         if any(sources):
-            self.store.move(*padded(sources, targets, self.store.trash, self.store.positions.device))
+            self.store.move(
+                *padded(sources, targets, self.store.trash, self.store.positions.device)
+            )
 
     def refresh(self) -> None:
         """Copy anew what the other cache holds of the text, as much as the budget allows."""

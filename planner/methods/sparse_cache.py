@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.plan import MODULE_PREFIX, Plan
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import SINKS, Proposer
+from specplan.planner.proposer import SINKS, Proposer, models_alone
 
 LENGTHS = tuple(range(1, 9))
 BUDGETS = (64, 128, 256, 512)
@@ -73,11 +73,7 @@ class SparseCache(Method[SparseCacheOptions]):
 
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """The target and every draft model that runs by itself, with every budget."""
-        roles = [
-            role
-            for role, shape in shapes.items()
-            if not role.startswith(MODULE_PREFIX) and shape.feature_width is None
-        ]
+        roles = ("target", *models_alone(shapes))
         return tuple(Proposer(role, budget=b).name for role in roles for b in BUDGETS)
 
     def plan(self, facts: ProblemFacts, options: SparseCacheOptions) -> Plan:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, discover_methods
@@ -24,6 +25,10 @@ from tests.planner.example_facts import (
 EVERY_WAY = frozenset({
     "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip", "prompt_lookup",
 })  # fmt: skip
+
+
+SMALL_CACHES = ("target~20", "draft~18")
+"""Drafters that forget what tests write."""
 
 
 def every_kind(
@@ -45,6 +50,8 @@ def further_kinds(
     """The same of other methods that draft from models and the text: plans of `most` nodes."""
     target = SEVEN_BILLION | {"num_hidden_layers": 3}
     facts = example_facts(folder, temperature=temperature, target=target)
+    small = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in SMALL_CACHES}
+    facts = replace(facts, profiles={**facts.profiles, **small})
 
     def further(method: Method[Any]) -> bool:
         return method.name not in EVERY_WAY and not set(method.sources) - {"prompt_lookup"}

@@ -100,3 +100,27 @@ def test_probes_tell_of_every_op_of_every_setting(tmp_path: Path) -> None:
         plan = rehearsal_of(facts, name)
         for step in () if plan is None else round_demands(plan, plan.rounds[0]).steps:
             assert not isinstance(step, OpDemand) or step.name in seen, (name, step.name)
+
+
+def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
+    """The target's own drafts exactly; a draft model's where its budget holds the whole text."""
+    bench = Workbench(load_problem(write_problem(tmp_path, prompts=2, output_tokens=16)))
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    wanted = ["target~20", "draft", "draft~500", "draft~20"]
+    profiles = measure_acceptance(bench, facts, wanted=wanted)
+    assert profiles["draft~500"].ranks == profiles["draft"].ranks
+    assert profiles["draft~20"].ranks != profiles["draft"].ranks
+    method = discover_methods()["sparse_cache"]
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
+    (family, *_) = method.choices(facts)
+    assert isinstance(family, Family) and family.name == "chain by target~20"
+    for options in family.settings[1::3]:
+        plan = method.plan(facts, options)
+        drafting = read_drafting(plan, plan.rounds[0], profiles["target~20"])
+        assert isinstance(drafting, Drafting)
+        ran = [
+            generate(bench.compile(plan), [request_of(bench, prompt, index)]).rounds
+            for index, prompt in enumerate(bench.prompts(PROFILE))
+        ]
+        expected = drafting.rounds(bench.output_tokens, 1)
+        assert sum(ran) / len(ran) == pytest.approx(expected.mean), options

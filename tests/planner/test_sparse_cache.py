@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.backends.inductor.capabilities import CAPABILITIES as COMPILED
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
@@ -19,9 +20,10 @@ from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal
-from specplan.planner.methods.sparse_cache import METHOD, SparseCacheOptions
+from specplan.planner.methods.sparse_cache import BUDGETS, METHOD, SparseCacheOptions
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.search import search
+from specplan.planner.who_drafts import proposers
 from tests.planner.example_facts import example_facts, workload
 
 SELF = """\
@@ -126,10 +128,19 @@ def test_it_pays_the_more_the_longer_the_text(tmp_path: Path) -> None:
     assert gains[0] < gains[1]
 
 
-def test_no_backend_of_this_package_keeps_a_part_of_a_cache(tmp_path: Path) -> None:
-    plan = METHOD.plan(facts_of(tmp_path), SparseCacheOptions("target", 512, 2))
-    assert any("whole caches only" in refusal.reason for refusal in refusals(plan, CAPABILITIES))
-    assert "runnable" not in METHOD.status
+def test_the_interpreter_keeps_a_part_of_a_cache_and_compiled_rounds_do_not(tmp_path: Path) -> None:
+    for options in (SparseCacheOptions("target", 512, 2), SparseCacheOptions("draft", 256, 2)):
+        plan = METHOD.plan(facts_of(tmp_path), options)
+        assert refusals(plan, CAPABILITIES) == ()
+        assert any("whole caches only" in found.reason for found in refusals(plan, COMPILED))
+
+
+def test_its_proposers_are_measured_where_it_is_named(tmp_path: Path) -> None:
+    shapes = facts_of(tmp_path).shapes
+    everything = {f"{role}~{budget}" for role in ("target", "draft") for budget in BUDGETS}
+    assert not everything & set(proposers(facts_of(tmp_path).problem, shapes))
+    named = facts_of(tmp_path, methods=["sparse_cache"]).problem
+    assert everything <= set(proposers(named, shapes))
 
 
 @pytest.mark.parametrize("name", ["other~512", "text~64"])
