@@ -60,8 +60,8 @@ class TeacherText:
             alive = [place for place in alive if place + depth < self.places]
             if not alive:
                 break
-            kept = self._judge(self._draft(alive, depth, skips, kept), alive, depth)
-            alive = [place for place, accepted in zip(alive, kept, strict=True) if accepted]
+            judged = self._judge(self._draft(alive, depth, skips, kept), alive, depth)
+            alive = [place for place, accepted in zip(alive, judged, strict=True) if accepted]
             for place in alive:
                 found[place] += 1
         return found

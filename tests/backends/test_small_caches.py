@@ -96,7 +96,12 @@ def test_draws_depend_on_the_seed_alone(own: bool, pair_folder: Path) -> None:
     """What a request drafts with few cached tokens does not depend on its batch mates."""
     models, plan = load_pair(pair_folder), small_plan(own, kept(7), greedy=False)
     hot = [
-        Request(tuple((i + p * p) % 61 for p in range(3 + i * 11)), 18, temperature=0.9, seed=i)
+        Request(
+            prompt_tokens=tuple((i + p * p) % 61 for p in range(3 + i * 11)),
+            max_new_tokens=18,
+            temperature=0.9,
+            seed=i,
+        )
         for i in range(5)
     ]
     assert in_batches(plan, models, hot, 5) == in_batches(plan, models, hot, 1)
@@ -127,7 +132,7 @@ def test_a_budget_for_all_text_drafts_as_whole_caches_do(
 @pytest.mark.parametrize("own", [True, False])
 def test_it_holds_and_reads_no_more_than_its_budget(own: bool, pair_folder: Path) -> None:
     models, plan = load_pair(pair_folder), small_plan(own, kept(9))
-    request = Request(tuple(p * p % 61 for p in range(70)), 20)
+    request = Request(prompt_tokens=tuple(p * p % 61 for p in range(70)), max_new_tokens=20)
     session = ReferenceBackend().compile(plan, models).start([request])
     seen: list[int] = []
     session.prefill()
