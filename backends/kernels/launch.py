@@ -1,0 +1,186 @@
+"""Launching of the Triton kernels. Imports triton: load it only where a kernel is wanted.
+
+Under TRITON_INTERPRET=1, set before triton is imported, all of it runs on CPU tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from triton.runtime.jit import JITFunction
+
+from specplan.backends.kernels import tiles
+from specplan.backends.kernels.acceptance_kernels import accept_greedy_kernel, accept_token_kernel
+from specplan.backends.kernels.attention_kernels import (
+    tree_attention_combine,
+    tree_attention_split,
+)
+from specplan.backends.kernels.cache_kernels import move_slots_kernel
+from specplan.backends.kernels.recursion_kernels import accept_recursive_kernel
+from specplan.ir.errors import MissingCapabilityError
+from specplan.runtime.acceptance import DraftedTree, Judged
+
+LOG2_E = 1.4426950408889634
+
+
+def tree_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    prefix: Tensor,
+    seen: Tensor,
+    pages: Tensor | None,
+    scale: float,
+    splits: int = 0,
+) -> Tensor:
+    """See `specplan.backends.kernels.ops.tree_attention`."""
+    batch, heads, tokens, head_dim = query.shape
+    kv_heads, page = keys.shape[1], keys.shape[2]
+    if head_dim not in tiles.HEAD_DIMS:
+        raise MissingCapabilityError(
+            f"tree attention has no kernel for heads of {head_dim}",
+            remedy=f"There are kernels for {tiles.HEAD_DIMS}; others run with plain torch.",
+        )
+    group = heads // kv_heads
+    lines = tokens * group
+    slots = page if pages is None else pages.shape[1] * page
+    tile = tiles.attention_tile(lines, head_dim, query.element_size())
+    count = -(-lines // tile.block_m)
+    if not splits:
+        processors = _processors(query.device)
+        splits = tiles.attention_splits(batch * kv_heads, count, slots, tile.block_n, processors)
+    query, keys, values = (_rows_together(tensor) for tensor in (query, keys, values))
+    seen = seen.contiguous().view(torch.uint8)
+    out = torch.empty_like(query)
+    parts = sums = out
+    if splits > 1:
+        shape = (batch * kv_heads, splits, lines)
+        parts = query.new_empty(*shape, head_dim, dtype=torch.float32)
+        sums = query.new_empty(shape, dtype=torch.float32)
+    _wrapped(tree_attention_split)[(count, splits, batch * kv_heads)](
+        query, keys, values, prefix if pages is None else pages, prefix, seen, parts, sums,
+        scale * LOG2_E, tokens, seen.shape[2], slots, kv_heads, group,
+        *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3],
+        0 if pages is None else pages.stride(0), seen.stride(0) if seen.shape[0] > 1 else 0,
+        *out.stride()[:3],
+        HEAD_DIM=head_dim, PAGE=0 if pages is None else page, WHOLE=splits == 1,
+        BLOCK_M=tile.block_m, BLOCK_N=tile.block_n,
+        num_warps=tile.num_warps, num_stages=tile.num_stages,
+    )  # fmt: skip
+    if splits > 1:
+        _wrapped(tree_attention_combine)[(lines, batch * kv_heads)](
+            parts, sums, out, tokens, kv_heads, group, splits, *out.stride()[:3],
+            HEAD_DIM=head_dim, BLOCK_SPLITS=tiles.power_of_two(splits), num_warps=4,
+        )  # fmt: skip
+    return out
+
+
+def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None) -> Judged:
+    """One of the rules `greedy`, `token` and `recursive`, all requests in one launch.
+
+    Args:
+        rule: its name.
+        tree: at least one node.
+        target: logits (`greedy`) or laws `[B, N + 1, V]`.
+        uniforms: float64 `[B, N + 1]`; None for `greedy`.
+    """
+    batch, nodes = tree.tokens.shape
+    levels = nodes if rule == "token" else tree.depth
+    path = tree.tokens.new_empty(batch, levels)
+    accepted, bonus = tree.tokens.new_empty(batch), tree.tokens.new_empty(batch)
+    target, tokens = target.contiguous(), tree.tokens.contiguous()
+    live = tree.live_mask().contiguous().view(torch.uint8)
+    vocabulary = target.shape[2]
+    block = min(tiles.BLOCK_VOCABULARY, tiles.power_of_two(vocabulary))
+    sizes: dict[str, Any] = dict(
+        BLOCK_NODES=tiles.power_of_two(nodes), BLOCK_V=block, num_warps=tiles.ACCEPTING_WARPS
+    )
+    if rule == "greedy":
+        parents, parents_row = _per_row(tree.parents, tokens)
+        _wrapped(accept_greedy_kernel)[(batch,)](
+            target, tokens, parents, live, path, accepted, bonus,
+            nodes, levels, vocabulary, parents_row, **sizes,
+        )  # fmt: skip
+        return Judged(path, accepted, bonus)
+    assert uniforms is not None
+    uniforms = uniforms.contiguous()
+    laws, index, index_row, law_rows = target, tokens, 0, 0
+    if tree.laws is not None:
+        laws, law_rows = tree.laws.contiguous(), tree.laws.shape[1]
+        numbers = (-1,) * nodes if tree.law_index is None else tree.law_index
+        index, index_row = _per_row(numbers, tokens)
+    has_laws = tree.laws is not None
+    if rule == "token":
+        _wrapped(accept_token_kernel)[(batch,)](
+            target, tokens, live, laws, index, uniforms, path, accepted, bonus,
+            nodes, vocabulary, law_rows, index_row, HAS_LAWS=has_laws, **sizes,
+        )  # fmt: skip
+        return Judged(path, accepted, bonus)
+    parents, parents_row = _per_row(tree.parents, tokens)
+    _wrapped(accept_recursive_kernel)[(batch,)](
+        target, tokens, parents, live, laws, index, uniforms, torch.empty_like(target[:, 0]),
+        path, accepted, bonus,
+        nodes, levels, vocabulary, parents_row, law_rows, index_row,
+        HAS_LAWS=has_laws, DISTINCT=has_laws and tree.distinct, **sizes,
+    )  # fmt: skip
+    return Judged(path, accepted, bonus)
+
+
+def move_slots(
+    caches: Sequence[Tensor],
+    source: Tensor,
+    destination: Tensor,
+    live: Tensor,
+    pages: Tensor | None,
+) -> None:
+    """See `specplan.backends.kernels.ops.move_slots`."""
+    words = [cache.view(torch.int32) for cache in caches]
+    first = words[0]
+    batch, moves = source.shape
+    heads, page = first.shape[1], first.shape[2]
+    if first.shape[3] != tiles.power_of_two(first.shape[3]):
+        raise MissingCapabilityError(
+            f"there is no kernel that moves slots of {4 * first.shape[3]} bytes",
+            remedy="There are kernels for powers of two; KVCache.move moves any.",
+        )
+    addresses = _addresses(tuple(cache.data_ptr() for cache in words), first.device)
+    _wrapped(move_slots_kernel)[(batch * heads, len(words))](
+        addresses, source if pages is None else pages, source.contiguous(),
+        destination.contiguous(), live.contiguous().view(torch.uint8),
+        moves, heads, *first.stride()[:3], 0 if pages is None else pages.stride(0),
+        WORDS=first.shape[3], PAGE=0 if pages is None else page,
+        BLOCK_MOVES=tiles.power_of_two(moves), num_warps=4,
+    )  # fmt: skip
+
+
+def _wrapped(kernel: Any) -> Any:
+    """A kernel that tracers see; interpreted ones are launched as they are."""
+    return torch.library.wrap_triton(kernel) if isinstance(kernel, JITFunction) else kernel
+
+
+def _rows_together(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy, with neighbours in its last dimension next to each other."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _per_row(values: tuple[int, ...] | Tensor, like: Tensor) -> tuple[Tensor, int]:
+    """Int64 `[B, N]`, or `[1, N]` where all rows share it, and how far it is from row to row."""
+    if isinstance(values, Tensor):
+        shared = values.stride() == (0, 1)
+        return (values[:1], 0) if shared else (values.contiguous(), values.shape[1])
+    return torch.tensor([values], dtype=torch.int64, device=like.device), 0
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+@cache
+def _addresses(pointers: tuple[int, ...], device: torch.device) -> Tensor:
+    """Where caches lie, on the device; kept, so that a captured graph finds it again."""
+    return torch.tensor(pointers, dtype=torch.int64, device=device)

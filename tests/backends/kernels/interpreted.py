@@ -1,0 +1,100 @@
+"""Checks of the kernels' numbers under Triton's interpreter; `test_interpreted.py` runs them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specplan.backends.kernels import launch, plain
+from specplan.runtime.kv_cache import KVCache
+from tests.backends.kernels.cases import attention_case, tree_case
+
+few = settings(max_examples=7, deadline=None, derandomize=True)
+
+
+@few
+@given(
+    seed=st.integers(0, 999),
+    batch=st.integers(1, 2),
+    kv_heads=st.integers(1, 2),
+    group=st.integers(1, 3),
+    tokens=st.integers(1, 9),
+    window=st.integers(1, 12),
+    slots=st.integers(12, 90),
+    page=st.sampled_from([0, 0, 8, 5]),
+    splits=st.sampled_from([1, 2, 4]),
+)
+def test_attention_of_any_shape(seed: int, splits: int, **shape: int) -> None:
+    case = attention_case(seed, head_dim=64, **shape)
+    torch.testing.assert_close(
+        launch.tree_attention(*case, splits), plain.tree_attention(*case), atol=2e-6, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("splits", [1, 4])
+def test_a_tree_of_128_nodes_over_several_tiles(splits: int) -> None:
+    case = attention_case(
+        1, batch=1, kv_heads=1, group=2, tokens=128, head_dim=128, slots=300, window=128
+    )
+    torch.testing.assert_close(
+        launch.tree_attention(*case, splits), plain.tree_attention(*case), atol=2e-6, rtol=1e-5
+    )
+
+
+def test_half_precision() -> None:
+    case = attention_case(
+        2, batch=1, kv_heads=2, group=4, tokens=5, head_dim=128, slots=150, window=8,
+        dtype=torch.float16,
+    )  # fmt: skip
+    exact = [item.float() if i < 3 else item for i, item in enumerate(case[:6])]  # type: ignore[union-attr]
+    found = launch.tree_attention(*case, 2)
+    assert found.dtype == torch.float16
+    torch.testing.assert_close(
+        found.float(), plain.tree_attention(*exact, case[6]), atol=2e-3, rtol=2e-3
+    )
+
+
+@pytest.mark.parametrize("rule", ["greedy", "token", "recursive"])
+@settings(max_examples=18, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 99999))
+def test_rules_say_the_same(rule: str, seed: int) -> None:
+    tree, target, uniforms = tree_case(seed, chain=rule == "token")
+    wanted = plain.accept(rule, tree, target, uniforms)
+    found = launch.accept(rule, tree, target, uniforms)
+    assert torch.equal(found.path, wanted.path)
+    assert torch.equal(found.accepted, wanted.accepted)
+    assert torch.equal(found.bonus, wanted.bonus)
+
+
+@few
+@given(seed=st.integers(0, 999), dtype=st.sampled_from([torch.bfloat16, torch.float32]))
+def test_moves_are_those_of_the_cache(seed: int, dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(seed)
+    cache = KVCache.empty(
+        batch=2, capacity=12, num_layers=2, num_kv_heads=2, head_dim=4, dtype=dtype,
+        device=torch.device("cpu"),
+    )  # fmt: skip
+    for tensor in (*cache.keys, *cache.values):
+        tensor.copy_(torch.randn(tensor.shape, generator=random))
+    moved = [tensor.clone() for tensor in (*cache.keys, *cache.values)]
+    source, destination = (
+        torch.stack([torch.randperm(12, generator=random)[:5] for _ in range(2)]) for _ in range(2)
+    )
+    live = torch.rand(2, 5, generator=random) < 0.7
+    cache.move(source, destination, live)
+    launch.move_slots(moved, source, destination, live, None)
+    for found, wanted in zip(moved, (*cache.keys, *cache.values), strict=True):
+        assert torch.equal(found[:, :, :12], wanted[:, :, :12])
+
+
+def test_moves_in_pages() -> None:
+    caches = [torch.randn(7, 2, 4, 8) for _ in range(3)]
+    pages = torch.tensor([[5, 1], [0, 6]], dtype=torch.int32)
+    wanted = [cache.clone() for cache in caches]
+    moves = torch.tensor([[2, 5, 7], [7, 3, 3]]), torch.tensor([[1, 2, 3], [3, 4, 5]])
+    live = torch.tensor([[True, True, True], [True, True, False]])
+    plain.move_slots(wanted, *moves, live, pages)
+    launch.move_slots(caches, *moves, live, pages)
+    assert all(torch.equal(a, b) for a, b in zip(caches, wanted, strict=True))
