@@ -108,6 +108,7 @@ def _add_commands() -> None:
         engines,
         explain,
         importing,
+        kernels,
         laws,
         methods,
         optimize,
@@ -131,6 +132,7 @@ def _add_commands() -> None:
     app.add_typer(profile.profile, name="profile")
     app.add_typer(importing.importing, name="import")
     app.add_typer(datastore.datastore, name="datastore")
+    app.add_typer(kernels.kernels, name="kernels")
     app.command("methods")(methods.methods)
     app.command("engines")(engines.engines)
     app.command("laws")(laws.laws)

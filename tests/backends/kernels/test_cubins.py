@@ -1,0 +1,206 @@
+"""Kernels built ahead of time: what is written, what is refused, and what they take of a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan.backends.kernels import tiles
+from specplan.backends.kernels.cubins import (
+    INDEX,
+    Built,
+    build_kernels,
+    read_kernels,
+    triton_version,
+)
+from specplan.backends.kernels.variants import ARCHITECTURES, Variant, variants
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.files import write_json_atomic
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+SHARED_MEMORY = {"sm_80": 163, "sm_89": 99, "sm_90": 227, "sm_100": 227, "sm_120": 99}
+"""KiB that a program may have (CUDA C++ programming guide, technical specifications)."""
+UPDATE = bool(os.environ.get("SPECPLAN_UPDATE_GOLDEN"))
+
+
+def built_here() -> dict[str, list[Variant]]:
+    """All kernels for one architecture; for every one to update the table."""
+    return {arch: variants() for arch in (ARCHITECTURES if UPDATE else ("sm_90",))}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    for arch, chosen in built_here().items():
+        found[arch] = tmp_path_factory.mktemp("kernels") / arch
+        build_kernels(found[arch], chosen, [arch])
+    return found
+
+
+@pytest.fixture
+def folder(folders: dict[str, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folders["sm_90"], tmp_path / "kernels"))
+
+
+def table_path(repository: Path) -> Path:
+    return repository / "backends/kernels/resources.json"
+
+
+def test_what_is_written_is_read_back(folders: dict[str, Path]) -> None:
+    found = read_kernels(folders["sm_90"], "sm_90")
+    assert sorted(found) == sorted(variant.name for variant in variants())
+    for variant in variants():
+        kernel, cubin = found[variant.name]
+        assert cubin.startswith(b"\x7fELF")
+        assert kernel.function.encode() in cubin
+        assert kernel.signature == list(variant.signature.items())
+        assert kernel.num_warps == variant.num_warps
+
+
+def test_moves_read_all_before_they_write(folders: dict[str, Path]) -> None:
+    """In the code itself: every load from the caches, a barrier, and only then stores."""
+    import subprocess
+
+    from specplan.backends.kernels.resources import tool
+
+    done = subprocess.run(
+        [
+            str(tool("nvdisasm")),
+            str(folders["sm_90"] / "sm_90/move_slots_256bytes_contiguous.cubin"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kinds = [
+        kind
+        for line in done.stdout.splitlines()
+        for kind in ("LDG", "BAR.SYNC", "STG")
+        if f" {kind}" in line
+    ]
+    barrier = kinds.index("BAR.SYNC")
+    assert "STG" not in kinds[:barrier] and "LDG" not in kinds[barrier:]
+    assert "LDG" in kinds and "STG" in kinds
+
+
+def test_another_architecture_is_refused(folder: Path) -> None:
+    with pytest.raises(MissingCapabilityError, match=r"for sm_90, not for sm_80.*--arch sm_80"):
+        read_kernels(folder, "sm_80")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("flip", "its sha256 differs"),
+        ("cut", "its sha256 differs"),
+        ("remove", "cannot read the kernel"),
+    ],
+)
+def test_damaged_code_is_refused(folder: Path, damage: str, message: str) -> None:
+    path = folder / "sm_90/accept_greedy.cubin"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    if damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(data if damage == "flip" else data[:-1])
+    with pytest.raises(UsageError, match=message) as raised:
+        read_kernels(folder, "sm_90")
+    assert "accept_greedy" in str(raised.value)
+
+
+def edited(index: dict[str, Any], how: str) -> dict[str, Any]:
+    first = index["kernels"][0]
+    if how == "version":
+        index["schema_version"] = 9
+    elif how == "type":
+        first["num_warps"] = "4"
+    elif how == "unknown":
+        first["more"] = 1
+    elif how == "missing":
+        del first["sha256"]
+    else:
+        first["name"] = "../../elsewhere"
+        first["file"] = "sm_90/../../elsewhere.cubin"
+    return index
+
+
+@pytest.mark.parametrize("how", ["version", "type", "unknown", "missing", "path"])
+def test_a_wrong_index_is_refused(folder: Path, how: str) -> None:
+    index = json.loads((folder / INDEX).read_text())
+    write_json_atomic(folder / INDEX, edited(index, how))
+    with pytest.raises(UsageError, match=r"Build them anew"):
+        read_kernels(folder, "sm_90")
+
+
+def test_what_cannot_be_built_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="architecture 'sm_75'"):
+        build_kernels(tmp_path / "out", variants(), ["sm_75"])
+    with pytest.raises(UsageError, match="number type 'int8'"):
+        variants(["int8"])
+    with pytest.raises(UsageError, match="head size 80"):
+        variants(["bf16"], [80])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").write_text("")
+    with pytest.raises(UsageError, match="holds no kernels"):
+        build_kernels(tmp_path / "other", variants())
+    assert not (tmp_path / "out").exists()
+
+
+def test_registers_spills_and_shared_memory(folders: dict[str, Path], repository: Path) -> None:
+    """Against the committed table; SPECPLAN_UPDATE_GOLDEN=1 writes it anew."""
+    from specplan.backends.kernels.resources import table_of
+
+    path, version = table_path(repository), triton_version()
+    found = table_of(
+        built for arch, there in folders.items() for built in read_kernels(there, arch).values()
+    )
+    if UPDATE:
+        write_json_atomic(path, {"triton": version, "kernels": found})
+    table = json.loads(path.read_text())
+    if table["triton"] != version:
+        pytest.skip(f"the table is triton {table['triton']}'s, and this is {version}")
+    for arch, kernels in found.items():
+        for name, figures in kernels.items():
+            known = table["kernels"][arch][name]
+            assert figures["spilled_bytes"] <= known["spilled_bytes"], f"{name} spills on {arch}"
+            assert figures == known, f"{name} on {arch}: SPECPLAN_UPDATE_GOLDEN=1 updates the table"
+
+
+def test_the_table_is_whole_and_fits_the_devices(repository: Path) -> None:
+    table = json.loads(table_path(repository).read_text())["kernels"]
+    names = {variant.name for variant in variants()}
+    assert {arch: set(kernels) for arch, kernels in table.items()} == dict.fromkeys(
+        ARCHITECTURES, names
+    )
+    for arch, kernels in table.items():
+        for name, figures in kernels.items():
+            assert figures["shared_bytes"] <= SHARED_MEMORY[arch] * 1024, (arch, name)
+            assert figures["registers"] <= 255
+
+
+def test_more_spilled_bytes_are_seen(tmp_path: Path) -> None:
+    """The same kernel with too few warps for its tile spills, and the figures say so."""
+    from specplan.backends.kernels.resources import figures_of
+
+    (good,) = [item for item in variants(head_dims=[128]) if "m64" in item.name]
+    constants = good.constants | {"BLOCK_N": 128}
+    crowded = replace(good, num_warps=4, num_stages=1, constants=constants)
+    build_kernels(tmp_path / "out", [crowded], ["sm_90"])
+    (built,) = read_kernels(tmp_path / "out", "sm_90").values()
+    assert figures_of(Built(*built))["spilled_bytes"] > 0
+
+
+def test_tiles_and_splits() -> None:
+    assert [tiles.attention_tile(lines, 128, 2).block_m for lines in (1, 17, 500)] == [16, 32, 64]
+    # one row of eight heads on 132 processors, 64k slots; a short context; a full device
+    assert tiles.attention_splits(8, 1, 65536, 64, 132) == 32
+    assert tiles.attention_splits(8, 1, 256, 64, 132) == 2
+    assert tiles.attention_splits(512, 1, 65536, 64, 132) == 1
