@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# GPU tests and benchmarks, in less than ten minutes; the last lines are tables of what was measured.
+# Where there is no NVIDIA GPU it says so and ends with 0.  PYTHON names the interpreter, OUT a
+# folder for the measurements as JSON.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if ! nvidia-smi --list-gpus 2>/dev/null | grep -q GPU; then
+  echo "There is no NVIDIA GPU here: nothing to test, nothing to measure."
+  exit 0
+fi
+if [ -z "${PYTHON:-}" ]; then
+  PYTHON=.venv/bin/python
+  [ -x "$PYTHON" ] || PYTHON=python3
+fi
+OUT="${OUT:-.work/gpu}"
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+mkdir -p "$OUT"
+if ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+  echo "There is a GPU, but $PYTHON has no torch that can use it." >&2
+  exit 4
+fi
+status=0
+if "$PYTHON" -c 'import pytest, hypothesis' 2>/dev/null; then
+  timeout 150 "$PYTHON" -m pytest -q -m gpu tests/backends/kernels || status=1
+else
+  echo "pytest or hypothesis is not installed: the GPU tests are left out."
+fi
+timeout 230 "$PYTHON" benchmarks/gpu_attention.py --seconds 180 --out "$OUT/attention.json" || status=1
+timeout 200 "$PYTHON" benchmarks/gpu_round.py --out "$OUT/round.json" || status=1
+exit $status
