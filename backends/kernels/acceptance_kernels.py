@@ -25,7 +25,7 @@ def _first_choice(law, vocabulary, BLOCK_V: tl.constexpr):
     return tl.min(tl.where(best == tl.max(best, 0), choice, vocabulary), 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("nodes", "levels"))
 def accept_greedy_kernel(
     target, tokens, parents, live, path, accepted, bonus,
     nodes, levels, vocabulary, parents_row,
@@ -76,7 +76,7 @@ def accept_greedy_kernel(
     tl.store(bonus + row, wanted.to(tl.int64))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("nodes",))
 def accept_token_kernel(
     target, tokens, live, laws, law_index, uniforms,
     path, accepted, bonus,

@@ -122,7 +122,7 @@ def _judge(
     return won, whole
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("nodes", "levels"))
 def accept_recursive_kernel(
     target, tokens, parents, live, laws, law_index, uniforms,
     residual, path, accepted, bonus,

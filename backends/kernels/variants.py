@@ -86,12 +86,12 @@ def _attention(dtype: str, head_dim: int, page: int) -> Iterator[Variant]:
         for axis in axes
     ]
     out = ["out_row", "out_head", "out_token"]
-    numbers = ("tokens", "window", "slots", "kv_heads", "group")
     signature = {
         **dict.fromkeys(("query", "keys", "values"), f"*{dtype}"),
         "pages": "*i32", "prefix": "*i64", "seen": "*u8", "out": "*fp32", "sums": "*fp32",
         "scale": "fp32",
-        **dict.fromkeys((*numbers, *strides, "pages_row", "seen_row", *out), "i32"),
+        **dict.fromkeys(("tokens", "window", "slots", "kv_heads", "group"), "i32"),
+        **dict.fromkeys((*strides, "pages_row", "seen_row", *out), "i32"),
     }  # fmt: skip
     aligned = ("query", "keys", "values", "out", "sums", *strides)
     kind = f"paged{page}" if page else "contiguous"
@@ -109,14 +109,13 @@ def _attention(dtype: str, head_dim: int, page: int) -> Iterator[Variant]:
             tile.num_warps,
             tile.num_stages,
         )  # fmt: skip
-    numbers = ("tokens", "kv_heads", "group", "splits")
     yield Variant(
         f"tree_attention_combine_{dtype}_d{head_dim}",
         "attention_kernels",
         "tree_attention_combine",
         {
             "parts": "*fp32", "sums": "*fp32", "out": f"*{dtype}",
-            **dict.fromkeys((*numbers, *out), "i32"),
+            **dict.fromkeys(("tokens", "kv_heads", "group", "splits", *out), "i32"),
         },
         {"HEAD_DIM": head_dim, "BLOCK_SPLITS": tiles.MOST_SPLITS},
         ("parts", "out", *out),
