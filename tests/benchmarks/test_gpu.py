@@ -63,6 +63,7 @@ def test_a_tiny_round_is_measured_both_ways() -> None:
     assert row["told_alike"]
     rounds.completed(row, 1e6, None, 1e9)
     assert row["floor_seconds"] == pytest.approx(1e-3)
+    assert row["captured_seconds"] is None
     assert len(rounds.table([row]).splitlines()) == 2
 
 
