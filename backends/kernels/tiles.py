@@ -46,7 +46,9 @@ def attention_tile(lines: int, head_dim: int, element_bytes: int) -> AttentionTi
 def attention_splits(pairs: int, tiles: int, slots: int, block_n: int, processors: int) -> int:
     """Into how many parts the context is cut: a power of two.
 
-    Enough programs for two on each processor, but no part shorter than two blocks.
+    As many as give each processor two programs, while a part has two blocks; up to eight, so that
+    processors that are done early find more to do, while a part has sixteen: what a part writes for
+    `tree_attention_combine` is then little beside what it reads.
 
     Args:
         pairs: rows times key/value heads.
@@ -55,10 +57,13 @@ def attention_splits(pairs: int, tiles: int, slots: int, block_n: int, processor
         block_n: slots of a block.
         processors: streaming multiprocessors of the device.
     """
-    wanted = -(-2 * processors // (pairs * tiles))
-    longest = slots // (2 * block_n)
     splits = 1
-    while 2 * splits <= min(wanted, longest, MOST_SPLITS):
+    while 2 * splits <= MOST_SPLITS:
+        programs = 2 * splits * pairs * tiles
+        blocks = slots // (2 * splits * block_n)
+        few = programs <= 2 * processors and blocks >= 2
+        if not few and not (programs <= 8 * processors and blocks >= 16):
+            break
         splits *= 2
     return splits
 

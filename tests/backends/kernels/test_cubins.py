@@ -200,7 +200,9 @@ def test_more_spilled_bytes_are_seen(tmp_path: Path) -> None:
 
 def test_tiles_and_splits() -> None:
     assert [tiles.attention_tile(lines, 128, 2).block_m for lines in (1, 17, 500)] == [16, 32, 64]
-    # one row of eight heads on 132 processors, 64k slots; a short context; a full device
-    assert tiles.attention_splits(8, 1, 65536, 64, 132) == 32
+    # on 132 processors: one row of eight heads with 64k, 8k and 256 slots; 64 rows
+    assert tiles.attention_splits(8, 1, 65536, 64, 132) == 64
+    assert tiles.attention_splits(8, 1, 8192, 64, 132) == 32
     assert tiles.attention_splits(8, 1, 256, 64, 132) == 2
-    assert tiles.attention_splits(512, 1, 65536, 64, 132) == 1
+    assert tiles.attention_splits(512, 1, 65536, 64, 132) == 2
+    assert tiles.attention_splits(4096, 1, 65536, 64, 132) == 1
