@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -139,7 +140,9 @@ def _quiet() -> Iterator[None]:
     for log in logs:
         log.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about itself
+            yield
     finally:
         for log, level in zip(logs, before, strict=True):
             log.setLevel(level)

@@ -149,6 +149,7 @@ def _write(
     named = sorted({name for model, _ in made.values() for name in _elsewhere(model)})
     # a copy of each: tied weights share memory, which the format does not take
     save_file({name: known[name].detach().cpu().clone() for name in named}, folder / WEIGHTS)
+    (folder / WEIGHTS).chmod(0o644)
     places = _places(folder / WEIGHTS)
     for name, (model, _) in made.items():
         for held in _elsewhere(model):

@@ -99,8 +99,9 @@ class Contest:
         self._tell(self._best(trials), trials)
 
     def spent(self, trials: Sequence[Trial]) -> float:
-        """Seconds of this machine's runs, the first of every plan with what warmed it."""
-        return sum(trial.seconds + trial.warming for trial in self._own(trials))
+        """Seconds of this machine's runs at these loads, first ones with what warmed the plan."""
+        own = [trial for trial in self._own(trials) if trial.load in self.contenders.loads]
+        return sum(trial.seconds + trial.warming for trial in own)
 
     def next_turn(self, trials: Sequence[Trial]) -> Turn | None:
         """The turn that is not finished, or the one after the last; None where all is decided."""
@@ -199,9 +200,10 @@ class Contest:
 
     def _best(self, trials: Sequence[Trial]) -> str:
         """The leader of the load that ran last, in words; nothing before its first run."""
-        if not trials or self.progress is silent:
+        loads = [trial.load for trial in trials if trial.load in self.contenders.loads]
+        if not loads or self.progress is silent:
             return ""
-        load = trials[-1].load
+        load = loads[-1]
         keys, standing = self.standing(load, trials)
         leader, speed = self.contenders[keys[standing.leader]], load[0] / standing.seconds
         at = f" at batch {load[0]}" if len(self.contenders.loads) > 1 else ""

@@ -145,6 +145,25 @@ def test_it_stops_when_the_budget_is_spent_and_goes_on_with_more(
     assert {trial.turn for trial in first} <= {trial.turn for trial in log.trials()}
 
 
+def test_what_ran_at_other_loads_of_a_study_is_left_alone(
+    found: SearchResult, tmp_path: Path
+) -> None:
+    """A problem with another batch size goes on in the same study: on a budget of its own."""
+    log = open_log(None, tmp_path / "journal.log", "study")
+    contest(found, log, recorded(found), 8).run()
+    before = log.trials()
+    other = search(example_facts(tmp_path, workload=workload(batch_sizes=[4])))
+    told: list[str] = []
+    run = contest(other, log, recorded(other), 8)
+    run.progress = lambda words, *_: told.append(words)
+    assert run.spent(before) == 0.0
+    run.run()
+    after = log.trials()
+    assert after[: len(before)] == before
+    assert {trial.load for trial in after[len(before) :]} == set(run.contenders.loads)
+    assert "best so far" not in told[0] and "best so far" in told[-1]
+
+
 def test_machines_share_a_study(found: SearchResult, tmp_path: Path) -> None:
     """One machine is half as fast: its turns are compared within themselves."""
     timers = recorded(found)
