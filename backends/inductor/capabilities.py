@@ -9,7 +9,7 @@ from specplan.backends.static.shapes import shape_refusals
 
 _ON_THE_HOST = {
     "update", "load", "store", "place", "relabel", "reroot", "measure", "compute", "when",
-    "refresh",
+    "refresh", "adopt",
 }  # fmt: skip
 
 CAPABILITIES = replace(

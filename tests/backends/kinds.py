@@ -49,14 +49,15 @@ def further_kinds(
 ) -> Iterator[tuple[str, Plan]]:
     """The same of other methods that draft from models and the text: plans of `most` nodes."""
     target = SEVEN_BILLION | {"num_hidden_layers": 3}
-    facts = example_facts(folder, temperature=temperature, target=target)
+    named = [
+        name
+        for name, method in discover_methods().items()
+        if name not in EVERY_WAY and not set(method.sources) - {"prompt_lookup"}
+    ]
+    facts = example_facts(folder, temperature=temperature, target=target, methods=named)
     small = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in SMALL_CACHES}
     facts = replace(facts, profiles={**facts.profiles, **small})
-
-    def further(method: Method[Any]) -> bool:
-        return method.name not in EVERY_WAY and not set(method.sources) - {"prompt_lookup"}
-
-    yield from _kinds(facts, per_family, further, most)
+    yield from _kinds(facts, per_family, lambda method: method.name in named, most)
 
 
 def source_kinds(

@@ -11,6 +11,7 @@ from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import discover_methods
 from tests.planner.example_facts import (
     HAZARDS,
     REHEARSED,
@@ -100,6 +101,10 @@ def rich_facts(
         "sources": ["prompt_lookup", "mtp", *SOURCES, *REHEARSED],
         "datastore": "corpus",
     }
+    sources = set((settings | changes)["sources"])
+    settings["methods"] = [
+        name for name, method in discover_methods().items() if set(method.sources) <= sources
+    ]
     facts = example_facts(
         folder,
         temperature=temperature,
