@@ -128,6 +128,14 @@ SHAPES = {
         "static_tree", {"%l = forward": "%u9 = uniform 1 stream=z\n"
         "  %t9 = grow %t3 at=%t0 rows=%q0 how=draw by=%u9\n  %l = forward"},
         "children of a node are drawn in one grow"),
+    "below no tip": (
+        "staged", {"of=from at=%tip": "of=from at=%g"}, "of=from, at= the tip of an earlier chain"),
+    "judged by the tip alone": (
+        "staged", {"forward draft %n": "forward draft %tip"},
+        "rows of a tip and of what hangs below it judge that"),
+    "a judged chain runs again": (
+        "staged", {"%l = forward target %c": "%d = forward draft %c cache=@dkv\n"
+        "  %l = forward target %c"}, "in a cache that ran none of it"),
     "nothing drawn at a node": (
         "static_tree", {"children=[2, 1]": "children=[2, 0]"}, "at least one of them"),
 }  # fmt: skip
