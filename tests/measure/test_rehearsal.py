@@ -31,7 +31,11 @@ from specplan.runtime.generate import generate  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
-METHODS = [method for method in discover_methods().values() if isinstance(method, Rehearsed)]
+METHODS = [
+    method
+    for method in discover_methods().values()
+    if isinstance(method, Rehearsed) and not method.by_name
+]
 
 
 def _bench(folder: Path, temperature: float) -> Workbench:
