@@ -127,7 +127,9 @@ def load_package(
     options.add_external_initializers(list(held), list(held.values()))
     chosen = [(provider.name, provider.options), *provider.fallback]
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=chosen)
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=chosen, enable_fallback=0
+        )
     except Exception as error:  # ONNX Runtime's errors have no root of their own
         raise UsageError(
             f"ONNX Runtime does not take this model: {str(error).strip()}",
