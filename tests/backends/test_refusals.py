@@ -18,13 +18,13 @@ PLANS = Path(__file__).parent.parent / "ir" / "plans"
 RUNNABLE = {
     "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
     "early_exit_verified", "token_recycling", "staged",
-    "jacobi_blocks", "lookahead",
+    "jacobi_blocks", "lookahead", "self_draft_view",
 }  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",
     "growing_tree": "loops that stop early",
     "early_exit_confident": "kind may only be",
-    "sparse_cache_hierarchy": "it keeps whole caches only",
+    "sparse_cache_hierarchy": "by sink_recent only",
     "prompt_chunks": "it runs one row group only",
     "merged_trees": "it has no op graft",
     "skipped_layers": "loops that stop early",
