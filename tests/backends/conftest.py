@@ -25,10 +25,10 @@ def pair_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def held_out(repository: Path) -> list[str]:
-    """200 held-out prompts: code first, then prose."""
+    """100 held-out prompts: code first, then prose."""
     texts = []
     for name in ("code", "prose"):
         lines = (repository / "examples" / "prompts" / f"{name}.jsonl").read_text().splitlines()
         texts += [json.loads(line)["text"] for line in lines]
     assert len(texts) >= 200
-    return texts[:200]
+    return texts[:200:2]

@@ -25,7 +25,7 @@ from tests.backends.source_plans import LOOKUPS, lookup_plan, source_plans
 def requests(held_out: list[str]) -> list[Request]:
     """Texts that repeat themselves, of 3 to 60 tokens of 61."""
     found = []
-    for index, text in enumerate(held_out[::16]):
+    for index, text in enumerate(held_out[::8]):
         piece = tuple(byte % 61 for byte in text.encode()[: 3 + index % 9])
         tokens = (piece * 20)[: 3 + index * 7 % 58]
         found.append(Request(prompt_tokens=tokens, max_new_tokens=24, seed=index))
