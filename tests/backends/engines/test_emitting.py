@@ -132,7 +132,8 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
 def test_a_number_type_that_an_engine_lacks(tmp_path: Path) -> None:
     value = problem(tmp_path)
     value["models"]["target"]["dtype"] = "float64"
-    value |= {"acceptance": {}, "sources": [], "device": "cpu-generic"}
+    value |= {"acceptance": {}, "sources": [], "methods": ["autoregressive"]}
+    value |= {"device": "cpu-generic"}
     with pytest.raises(UsageError, match="does not serve a model in float64"):
         emit(value, "vllm", out=tmp_path / "out")
     assert emit(value, "transformers", out=tmp_path / "out").emission.documents
