@@ -144,7 +144,7 @@ def recorded(storage: Path) -> int:
 def wait_for_a_trial(process: subprocess.Popen[str], storage: Path) -> None:
     before = recorded(storage)
     while process.poll() is None and recorded(storage) <= before:
-        time.sleep(0.02)
+        time.sleep(0.005)
 
 
 def trials_of(storage: Path, study: str) -> tuple[Trial, ...]:
@@ -154,7 +154,7 @@ def trials_of(storage: Path, study: str) -> tuple[Trial, ...]:
 def test_killed_at_random_moments_and_interrupted_at_last(tmp_path: Path) -> None:
     problem = write(tmp_path, methods=["prompt_lookup"])
     described = json.loads(problem.read_text())
-    described["workload"] |= {"batch_sizes": [1, 2, 3, 4], "output_tokens": 40}  # long enough
+    described["workload"] |= {"batch_sizes": [1, 2, 3, 4], "output_tokens": 80}  # long enough
     problem.write_text(json.dumps(described))
     storage, chance = tmp_path / "journal.log", random.Random(11)
     study, kept = "", ()
