@@ -15,7 +15,7 @@ from specplan.backends.registry import get_backend, round_backend, round_backend
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 
@@ -38,6 +38,18 @@ def this_machine() -> Machine:
 def _minor(words: str) -> str:
     """Major and minor part of a version."""
     return ".".join(words.split(".")[:2])
+
+
+def load_models(bundle: Bundle) -> dict[str, CausalModel]:
+    """A bundle's models by the names its plan gives them, in the number types it says.
+
+    Raises:
+        UsageError: a checkpoint cannot be read.
+    """
+    return {
+        name: load_model(bundle.model_folder(name), dtype=reference.dtype)
+        for name, reference in bundle.models.items()
+    }
 
 
 def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Executable:

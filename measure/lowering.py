@@ -11,13 +11,12 @@ from typing import Any
 
 from specplan.backends.bundle import Bundle
 from specplan.backends.executables import Executables, Shape
-from specplan.backends.opening import this_machine
+from specplan.backends.opening import load_models, this_machine
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.measure.progress import Progress, silent
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
-from specplan.runtime.models import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 
@@ -48,10 +47,7 @@ class Lowering:
         self.work = work
         self.turns = turns
         self.progress = progress
-        self.models = {
-            name: load_model(bundle.model_folder(name), dtype=reference.dtype)
-            for name, reference in bundle.models.items()
-        }
+        self.models = load_models(bundle)
         self.plain: Executable = get_backend(bundle.backend).compile(bundle.plan, self.models)
         self.notes: list[str] = []
         self._won: list[tuple[Bucket, str]] = []

@@ -83,19 +83,16 @@ def lower_for_tensorrt(
     missing = round_backend("onnxruntime").available()
     if missing is not None:
         raise MissingCapabilityError(missing, where="TensorRT sources")
+    from specplan.backends.opening import load_models
     from specplan.backends.static.buckets import Bucket
     from specplan.backends.tensorrt.sources import INDEX, build_engines, write_sources
     from specplan.measure.lowering import workload_requests
-    from specplan.runtime.models import load_model
 
     folder = Path(out).resolve()
     check_destination(folder, INDEX, "TensorRT sources")
     held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     held.check_models()
-    models = {
-        name: load_model(held.model_folder(name), dtype=reference.dtype)
-        for name, reference in held.models.items()
-    }
+    models = load_models(held)
     workload, size = held.problem["workload"], models["target"].vocab_size
     buckets = [Bucket(batch, _text(held)) for batch in _batches(held)]
     batches = {bucket: workload_requests(workload, bucket, size, 1) for bucket in buckets}

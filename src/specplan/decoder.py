@@ -55,17 +55,12 @@ class Decoder:
 
     def __init__(self, bundle: Bundle | Path | str) -> None:
         require_torch()
-        from specplan.backends.opening import open_executable
-        from specplan.runtime.models import load_model
+        from specplan.backends.opening import load_models, open_executable
         from specplan.runtime.tokenizer import load_tokenizer
 
         self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
         self.bundle.check_models()
-        models = {
-            name: load_model(self.bundle.model_folder(name), dtype=reference.dtype)
-            for name, reference in self.bundle.models.items()
-        }
-        self.executable = open_executable(self.bundle, models)
+        self.executable = open_executable(self.bundle, load_models(self.bundle))
         self.tokenizer = load_tokenizer(self.bundle.model_folder("target"))
 
     def generate(
