@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from specplan.cost_models.cost import Quantity, maximum
 
+HALF_WIDTH_90 = 1.6449
+"""Half width of a 90 % interval in standard deviations: the normal law's 0.95 quantile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

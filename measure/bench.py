@@ -110,6 +110,7 @@ def compare(
     limit: int | None = None,
     repeats: int = 3,
     stock: bool = True,
+    exit_layer: int | None = None,
     progress: Progress = silent,
 ) -> Comparison:
     """Run all contenders on the bench split of the prompts.
@@ -123,6 +124,7 @@ def compare(
         limit: use only so many prompts.
         repeats: runs of each group by each contender.
         stock: run `transformers.generate` too.
+        exit_layer: of the target, after which one of its assisted modes drafts; None without it.
         progress: told of every run.
 
     Raises:
@@ -138,7 +140,7 @@ def compare(
     if compiled is not None:
         contenders.append(Contender(f"{chosen}, compiled", executable_timer(bench, compiled)))
     if stock:
-        runners = stock_runners(bench, batch)
+        runners = stock_runners(bench, batch, exit_layer)
         contenders += [Contender(name, stock_timer(run)) for name, run in runners.items()]
     _run_all(contenders, groups, repeats, progress)
     return Comparison(

@@ -15,11 +15,16 @@ from specplan.measure.workbench import TokenPrompt, Workbench
 Runner = Callable[[Sequence[TokenPrompt]], list[tuple[int, ...]]]
 
 
-def stock_runners(bench: Workbench, batch: int) -> dict[str, Runner]:
+def stock_runners(bench: Workbench, batch: int, exit_layer: int | None = None) -> dict[str, Runner]:
     """Ways to run `transformers.generate`, by name; assistance works for single requests only.
 
     All emit exactly the workload's output tokens and never stop early, like the plans they are
     compared with.
+
+    Args:
+        bench: the models.
+        batch: requests decoded together.
+        exit_layer: let the target's first so many layers draft, as a way of its own.
     """
     problem = bench.problem
     target = _load(problem.models.target.path, bench, "target")
@@ -35,6 +40,10 @@ def stock_runners(bench: Workbench, batch: int) -> dict[str, Runner]:
     found["transformers.generate, prompt lookup"] = _runner(
         bench, target, {"prompt_lookup_num_tokens": 10}
     )
+    if exit_layer is not None:
+        found["transformers.generate, early exit"] = _runner(
+            bench, target, {"assistant_early_exit": exit_layer}
+        )
     return found
 
 

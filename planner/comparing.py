@@ -21,15 +21,13 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.cost import Quantity, maximum, minimum
 from specplan.cost_models.estimate import Estimate
-from specplan.cost_models.intervals import Interval, Seconds
+from specplan.cost_models.intervals import HALF_WIDTH_90, Interval, Seconds
 from specplan.planner.candidates import Candidate
 from specplan.planner.objectives import Load, Objective
 from specplan.planner.serving import Served, serve, times_of
 
 TIE = 0.01
 """Scores within this fraction are a tie: far below the error of any estimate."""
-_NORMAL = 1.645
-"""Half width of a 90 % interval in standard deviations."""
 
 
 def score(candidate: Candidate, objective: Objective) -> float:
@@ -73,9 +71,9 @@ def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
     """Whether a speedup is above 1 by more than its standard error, on a scale of logarithms.
 
     Five of six such gains are real where errors are normal. The bounds of an interval of 90 % lie
-    `_NORMAL` standard errors from the mean.
+    `HALF_WIDTH_90` standard errors from the mean.
     """
-    found: NDArray[np.bool_] | bool = speed.low * speed.mean ** (_NORMAL - 1.0) > 1.0
+    found: NDArray[np.bool_] | bool = speed.low * speed.mean ** (HALF_WIDTH_90 - 1.0) > 1.0
     return found
 
 

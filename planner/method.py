@@ -110,8 +110,8 @@ class Method(ABC, Generic[OptionsT]):
         needs_draft_model: whether it needs a model or drafter beside the target.
         leaves_blocks_out: whether the target drafts without some of its blocks; which ones these
             are is searched for where models run.
-        by_name: whether its settings are measured, and those that only rounds tell of offered, only
-            where the problem's `methods` names it: all of them are run for that.
+        by_name: whether its settings are measured, and those offered that only rounds tell of or
+            that other methods have too, only where the problem's `methods` names it.
         priced: whether its plans have a price, given an acceptance profile.
         emitted: whether it writes plans in the ops of the language.
         runnable: whether a backend of this package runs what it writes.
@@ -139,6 +139,10 @@ class Method(ABC, Generic[OptionsT]):
         """Those of `priced`, `emitted` and `runnable` that hold."""
         words = {"priced": self.priced, "emitted": self.emitted, "runnable": self.runnable}
         return tuple(word for word, holds in words.items() if holds)
+
+    def is_unasked(self, facts: ProblemFacts) -> bool:
+        """Whether it is offered by name only, and the problem does not name it."""
+        return self.by_name and self.name not in (facts.problem.methods or ())
 
     @abstractmethod
     def choices(self, facts: ProblemFacts) -> Sequence[Family[OptionsT] | Refusal]:

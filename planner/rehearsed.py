@@ -60,7 +60,7 @@ class Rehearsed(Method[OptionsT]):
         """The settings whose acceptance is known."""
         if not set(self.sources) <= set(facts.problem.sources):
             return [Refusal(self.family, f'the problem\'s sources leave out "{self.sources[0]}"')]
-        if self.by_name and self.name not in (facts.problem.methods or ()):
+        if self.is_unasked(facts):
             reason = f'its settings are measured by running them: name "{self.name}" in methods'
             return [Refusal(self.family, reason)]
         every = tuple(self.settings(_roles(facts)))

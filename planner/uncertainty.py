@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import maximum
 from specplan.cost_models.drafting import Drafting, read_drafting
-from specplan.cost_models.intervals import Seconds, beside
+from specplan.cost_models.intervals import HALF_WIDTH_90, Seconds, beside
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import geometric_mean, score
 from specplan.planner.objectives import Load, Objective
@@ -36,8 +36,6 @@ SHARED = 0.64
 """Share of the variance of a pass's time that all passes of its model have in common."""
 NEAR = 1.25
 """Candidates whose time is within this factor of the best may turn out to be the best."""
-_NORMAL = 1.6449
-"""Half width of a 90 % interval in standard deviations."""
 
 Floats = NDArray[np.float64]
 
@@ -228,7 +226,7 @@ class _Worlds:
             return median[None, :]
         half = np.asarray((seconds.high - seconds.low) / 2.0)
         relative = half / np.maximum(median, 1e-300)
-        spread = np.asarray(beside(relative, shared_error)) / _NORMAL
+        spread = np.asarray(beside(relative, shared_error)) / HALF_WIDTH_90
         shared, own = self._normal(name), self._normal(name, which)
         normal = SHARED**0.5 * shared + (1.0 - SHARED) ** 0.5 * own
         found: Floats = median * np.exp(spread * normal[:, None] - spread**2 / 2.0)

@@ -1,4 +1,4 @@
-"""Static trees that are worth a price: the best of each load, and smaller and larger ones.
+"""Static trees and chains that are worth a price, and those of other sizes near them.
 
 The search prices plans whole; what is proposed here is found by the tree's own objective, seconds
 per token with verification by size and drafting by level width, at every load of the workload.
@@ -6,19 +6,21 @@ per token with verification by size and drafting by level width, at every load o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.trees import AcceptanceTable, RoundTimes, StaticTree, TreeObjective
+from specplan.planner.trees import AcceptanceTable, RoundTimes, StaticTree, TreeObjective, chain
 
 NODES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sizes that are proposed beside the best ones, at the depth that suits the middle load."""
 DEPTH = 10
 RANKS = 16
 """Ranks beyond this are never worth a node and are seldom measured."""
+NEAR = 1.25
+"""Chains are proposed up to this many times the seconds per token of the best one."""
 
 
 def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
@@ -34,6 +36,23 @@ def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
         trees = [objective.exact.tree(n, d) for d in range(1, DEPTH + 1) for n in NODES]
     kept = {tree: None for tree in trees if len(tree) and not tree.is_chain}
     return sorted(kept, key=lambda tree: (len(tree), tree.depth))
+
+
+def worthwhile_chains(facts: ProblemFacts, draft: str, lengths: Sequence[int]) -> tuple[int, ...]:
+    """Lengths of a draft model's chain that come near the best one at some load, rising.
+
+    Where the device has no price for some width, every length is proposed.
+    """
+    hazard = facts.profiles[draft].hazard
+    tokens = np.array([chain(n).value(AcceptanceTable.of_hazard(hazard, n, 1)) for n in lengths])
+    try:
+        verify = facts.pass_seconds("target", max(lengths) + 1)[:, list(lengths)]
+        drafting = facts.pass_seconds(draft, 1)[:, :1] * np.array(lengths)
+    except UnpricedError:
+        return tuple(lengths)
+    per_token = (verify + drafting) / tokens
+    near = (per_token <= NEAR * per_token.min(axis=1, keepdims=True)).any(axis=0)
+    return tuple(n for n, kept in zip(lengths, near, strict=True) if kept)
 
 
 def tree_objective(facts: ProblemFacts, draft: str) -> TreeObjective:

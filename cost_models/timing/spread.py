@@ -26,11 +26,11 @@ from math import hypot, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specplan.cost_models.intervals import HALF_WIDTH_90
+
 UNKNOWN_DRIFT = 0.2
 """Taken where fewer than `LEAST_MOMENTS` moments were seen: shared machines drift so much."""
 LEAST_MOMENTS = 3
-_NORMAL = 1.6449
-"""Half width of a 90 % interval in standard deviations."""
 _QUARTILES = 1.3490
 """Distance of the quartiles of a normal law in standard deviations."""
 _MEDIAN = 1.2533
@@ -55,8 +55,8 @@ def own_half_width(
         scatter: see `pass_scatter`.
     """
     if passes > 1:
-        return _NORMAL * _MEDIAN * scatter * seconds / sqrt(passes)
-    return _NORMAL * _MEDIAN * (quartiles[1] - quartiles[0]) / _QUARTILES / sqrt(runs)
+        return HALF_WIDTH_90 * _MEDIAN * scatter * seconds / sqrt(passes)
+    return HALF_WIDTH_90 * _MEDIAN * (quartiles[1] - quartiles[0]) / _QUARTILES / sqrt(runs)
 
 
 def pass_scatter(cells: Sequence[ArrayLike]) -> float:

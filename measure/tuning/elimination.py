@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.intervals import HALF_WIDTH_90
+
 Floats = NDArray[np.float64]
 
 TIE = 0.01
@@ -34,8 +36,6 @@ SCATTER, SCATTER_TURNS = 0.1, 2
 """Standard deviation of a turn's ratio as it is guessed beforehand, and the turns that the guess
 counts for."""
 LEAST_ERROR = 0.002
-_NORMAL = 1.6449
-"""Half width of a 90 % interval in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Standing:
 
     def error(self, contender: int) -> float:
         """Relative half width of the 90 % interval of its seconds over those of the leader."""
-        return float(np.expm1(_NORMAL * self.spread[contender]))
+        return float(np.expm1(HALF_WIDTH_90 * self.spread[contender]))
 
     def seconds_of(self, contender: int) -> float:
         """Per output token."""
@@ -148,11 +148,11 @@ def _level(prior: Floats, times: Floats, drift: float) -> tuple[float, float]:
     """Seconds per token of a contender, and the relative half width of their 90 % interval."""
     times = times[~np.isnan(times)]
     mean = float(prior.mean())
-    spread = float(np.hypot(np.hypot(prior.std(), PRICE_ERROR), drift / _NORMAL))
+    spread = float(np.hypot(np.hypot(prior.std(), PRICE_ERROR), drift / HALF_WIDTH_90))
     if len(times):
         error = _standard_error(times / times.mean() - 1.0)
         mean, spread = _combined(mean, spread, float(np.log(times.mean())), error)
-    return float(np.exp(mean)), float(np.expm1(_NORMAL * spread))
+    return float(np.exp(mean)), float(np.expm1(HALF_WIDTH_90 * spread))
 
 
 def _standard_error(residuals: Floats) -> float:
@@ -165,7 +165,7 @@ def _standard_error(residuals: Floats) -> float:
     count = len(residuals)
     degrees = SCATTER_TURNS + count - 1
     squares = SCATTER_TURNS * SCATTER**2 + float((residuals**2).sum())
-    wider = float(stdtrit(degrees, 0.95)) / _NORMAL
+    wider = float(stdtrit(degrees, 0.95)) / HALF_WIDTH_90
     return max(wider * float(np.sqrt(squares / degrees / count)), LEAST_ERROR)
 
 

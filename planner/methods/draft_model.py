@@ -19,7 +19,11 @@ from specplan.planner.growing import TREE_DOMAINS, TreeOptions, tree_text
 from specplan.planner.method import Domain, Family, Method, Refusal
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
 from specplan.planner.trees import StaticTree, TreeSearch, chain
-from specplan.planner.worthwhile_trees import tree_objective, worthwhile_trees
+from specplan.planner.worthwhile_trees import (
+    tree_objective,
+    worthwhile_chains,
+    worthwhile_trees,
+)
 
 CHAIN_LENGTHS = tuple(range(1, 17))
 
@@ -42,7 +46,7 @@ class DraftModel(Method[DraftModelOptions]):
     needs_draft_model: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[DraftModelOptions] | Refusal]:
-        """Per draft model: chains of 1 to 16 tokens, and trees by nodes and depth."""
+        """Per draft model: chains of up to 16 tokens, and trees by nodes and depth."""
         if not facts.drafts:
             return [Refusal("any", "models.drafts names no draft model")]
         return [family for draft in facts.drafts for family in _families(facts, draft)]
@@ -71,9 +75,10 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
     if draft not in facts.profiles:
         reason = facts.missing_profile(draft)
         return [Refusal(chains, reason), Refusal(trees, reason)]
-    chain_settings = tuple(_options(draft, chain(length)) for length in CHAIN_LENGTHS)
+    lengths = worthwhile_chains(facts, draft, CHAIN_LENGTHS)
+    chain_settings = tuple(_options(draft, chain(length)) for length in lengths)
     found: list[Family[DraftModelOptions] | Refusal] = [
-        Family(chains, {"length": Domain(CHAIN_LENGTHS, "drafted tokens")}, chain_settings)
+        Family(chains, {"length": Domain(lengths, "drafted tokens")}, chain_settings)
     ]
     if facts.profiles[draft].key.how == "draw":
         reason = "the acceptance profile knows no second choices (it was measured with how=draw)"

@@ -70,11 +70,15 @@ class RecursiveSampling(Method[RecursiveSamplingOptions]):
     paper: ClassVar[str] = "Jeon et al. 2024, arXiv 2402.14160"
     acceptance: ClassVar[str] = "rank of the accepted child among its choices"
     needs_draft_model: ClassVar[bool] = True
+    by_name: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[RecursiveSamplingOptions] | Refusal]:
         """Per draft model, branching factors that do not grow from level to level."""
         if not facts.drafts:
             return [Refusal("any", "models.drafts names no draft model")]
+        if self.is_unasked(facts):
+            reason = f'its trees are among all static trees: name "{self.name}" in methods for them'
+            return [Refusal("constant branching", reason)]
         return [_family(facts, draft) for draft in facts.drafts]
 
     def plan(self, facts: ProblemFacts, options: RecursiveSamplingOptions) -> Plan:

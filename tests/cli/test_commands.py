@@ -169,8 +169,7 @@ def test_bench_of_every_kind(bundle: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = json.loads(done.stdout)["lines"]
     assert {line["name"].split(":")[0] for line in lines} == {
-        "autoregressive", "draft_model", "dynamic_tree", "prompt_lookup", "recursive_sampling",
-        "staged",
+        "autoregressive", "draft_model", "dynamic_tree", "prompt_lookup", "staged",
     }  # fmt: skip
     assert all(0 < line["predicted"]["low"] < line["predicted"]["mean"] for line in lines)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.cost_models.timing.measured import MeasuredDevice  # noqa: E402
 from specplan.cost_models.timing.measured_rows import ForwardRow  # noqa: E402
 from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
 from specplan.cost_models.timing.spread import UNKNOWN_DRIFT  # noqa: E402
 from specplan.measure import device as device_module  # noqa: E402
+from specplan.measure import visits  # noqa: E402
 from specplan.measure.cliffs import find_cliffs  # noqa: E402
 from specplan.measure.device import MOST_REFINED, cells, measure_device  # noqa: E402
 from specplan.measure.probes import EXIT_CHAINS  # noqa: E402
@@ -28,10 +30,32 @@ from tests.measure.problems import write_problem  # noqa: E402
 torch.set_num_threads(1)
 
 
-@pytest.fixture(params=[0.0, 0.7], ids=["greedy", "sampled"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Workbench:
-    path = write_problem(tmp_path, batch_sizes=[1, 3], temperature=request.param)
-    return Workbench(load_problem(path))
+@pytest.fixture(scope="module", autouse=True)
+def short_visits() -> Iterator[None]:
+    """Enough tokens per visit that two passes run every width more than 20 times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(visits, "EMITTED", 11)
+        yield
+
+
+@pytest.fixture(scope="module", params=[0.0, 0.7], ids=["greedy", "sampled"])
+def measured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Workbench, MeasuredDevice, list[str]]:
+    """One pass over the grid of a problem, and what was told meanwhile."""
+    folder = tmp_path_factory.mktemp("problem")
+    path = write_problem(folder, batch_sizes=[1, 3], temperature=request.param)
+    bench, told = Workbench(load_problem(path)), list[str]()
+    device = measure_device(
+        bench, facts_of(bench), progress=lambda what, *_: told.append(what), passes=1
+    )
+    return bench, device, told
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> Workbench:
+    """Sampled, one request or three at a time."""
+    return Workbench(load_problem(write_problem(tmp_path, batch_sizes=[1, 3], temperature=0.7)))
 
 
 @pytest.fixture
@@ -45,11 +69,10 @@ def facts_of(bench: Workbench) -> ProblemFacts:
 
 
 def test_every_width_is_measured_and_priced(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    measured: tuple[Workbench, MeasuredDevice, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bench, device, told = measured
     facts = facts_of(bench)
-    told: list[str] = []
-    device = measure_device(bench, facts, progress=lambda what, *_: told.append(what), passes=1)
     assert told
     for role in ("target", "draft"):
         for batch, context in cells(facts):
@@ -98,9 +121,9 @@ def test_passes_are_apart_and_can_be_added(small: Workbench) -> None:
 
 
 def test_a_stopped_run_keeps_finished_cells(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    batches: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = facts_of(bench)
+    facts = facts_of(batches)
     visited: list[tuple[int, int]] = []
     real = device_module.visit
 
@@ -116,13 +139,13 @@ def test_a_stopped_run_keeps_finished_cells(
 
     monkeypatch.setattr(device_module, "visit", watching(3))
     with pytest.raises(KeyboardInterrupt):
-        measure_device(bench, facts, passes=1)
+        measure_device(batches, facts, passes=1)
     first_cells = visited[:2]
     assert first_cells == cells(facts)[:2]
     visited.clear()
     monkeypatch.setattr(device_module, "MOST_REFINED", 0)
     monkeypatch.setattr(device_module, "visit", watching(99))
-    table = measure_device(bench, facts, passes=1).table
+    table = measure_device(batches, facts, passes=1).table
     assert not set(first_cells) & set(visited), "what is measured is not measured again"
     assert set(first_cells) | set(visited) == set(cells(facts))
     ones = [r for r in table.rows.values() if isinstance(r, ForwardRow) and r.tokens == 1]
@@ -163,9 +186,11 @@ def test_cliffs_are_looked_at_more_closely(
     assert table.refined == MOST_REFINED or not left
 
 
-def test_layers_of_the_target_are_measured_apart(bench: Workbench) -> None:
+def test_layers_of_the_target_are_measured_apart(
+    measured: tuple[Workbench, MeasuredDevice, list[str]],
+) -> None:
+    bench, device, _ = measured
     facts = facts_of(bench)
-    device = measure_device(bench, facts, passes=1)
     shape, (batch, context) = facts.target, cells(facts)[0]
     rows = {
         (row.layers, row.tokens, row.logits): row.seconds

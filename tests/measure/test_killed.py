@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 from specplan.backends.bundle import load_bundle  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
-KILLS = 5
+KILLS = 4
 
 
 def _start(problem: Path, out: Path) -> subprocess.Popen[bytes]:

@@ -12,8 +12,8 @@ from specplan.ir.printer import print_plan
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Method, Options, Refusal, discover_methods
+from specplan.planner.methods.draft_model import CHAIN_LENGTHS, DraftModelOptions
 from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
-from specplan.planner.methods.draft_model import DraftModelOptions
 from specplan.planner.methods.prompt_lookup import METHOD as PROMPT_LOOKUP
 from specplan.planner.methods.prompt_lookup import PromptLookupOptions
 from specplan.planner.trees import (
@@ -116,7 +116,9 @@ def test_chains_and_trees_of_the_draft_model(tmp_path: Path) -> None:
     found = families(facts)
     chains, trees = found["chain by draft"], found["static tree by draft"]
     assert isinstance(chains, Family) and isinstance(trees, Family)
-    assert [len(options.tree) for options in chains.settings] == list(range(1, 17))
+    lengths = [len(options.tree) for options in chains.settings]
+    assert lengths == sorted(_near_chains(facts))
+    assert 1 < len(lengths) < len(CHAIN_LENGTHS)
     table = AcceptanceTable.of_hazard(facts.profiles["draft"].hazard, DEPTH, RANKS)
     searched = search_trees(table, max(NODES), DEPTH)
     proposed = [options.tree for options in trees.settings]
@@ -125,8 +127,26 @@ def test_chains_and_trees_of_the_draft_model(tmp_path: Path) -> None:
     assert all(value <= searched.values[d, n] + 1e-9 for (n, d), value in best.items())
     assert sum(value >= searched.values[d, n] - 1e-9 for (n, d), value in best.items()) > 8
     assert not any(options.tree.is_chain for options in trees.settings)
-    assert chains.settings[3].words == "chain of 4 by draft"
-    assert chains.settings[3].as_dict()["nodes"] == 4
+    four = next(options for options in chains.settings if len(options.tree) == 4)
+    assert four.words == "chain of 4 by draft" and four.as_dict()["nodes"] == 4
+
+
+def _near_chains(facts: ProblemFacts) -> set[int]:
+    """Lengths whose seconds per token are within a quarter of the best at some load."""
+    near: set[int] = set()
+    hazard = facts.profiles["draft"].hazard
+    for batch, context in facts.loads:
+        seconds = {}
+        for length in CHAIN_LENGTHS:
+            verify = facts.device.forward_seconds(facts.target, batch, length + 1, context).median
+            draft = facts.device.forward_seconds(facts.shape("draft"), batch, 1, context).median
+            reached, tokens = 1.0, 1.0
+            for depth in range(1, length + 1):
+                reached *= hazard(depth, 0)
+                tokens += reached
+            seconds[length] = (verify + length * draft) / tokens
+        near |= {n for n, taken in seconds.items() if taken <= 1.25 * min(seconds.values())}
+    return near
 
 
 def test_a_profile_of_plain_draws_serves_chains_only(tmp_path: Path) -> None:

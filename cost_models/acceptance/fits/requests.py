@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.fits.counts import fit_counts
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.intervals import HALF_WIDTH_90
 
 Floats = NDArray[np.float64]
-_NORMAL = 1.645
-"""95 % quantile of the normal distribution, for 90 % intervals."""
 Histogram = Mapping[int, Sequence[float]]
 """Drafted tokens k -> rounds that accepted 0, 1, ... k of them; the bonus is not counted."""
 
@@ -94,7 +93,7 @@ class RequestCounts:
         kept, rounds = self.accepted.sum(axis=1), self.rounds
         missed = kept - rounds * kept.sum() / rounds.sum()
         clustered = requests / (requests - 1) * (missed**2).sum() / rounds.sum() ** 2
-        clustered *= 1.0 + (_NORMAL**2 + 1.0) / (2.0 * (requests - 1))
+        clustered *= 1.0 + (HALF_WIDTH_90**2 + 1.0) / (2.0 * (requests - 1))
         reached = np.cumprod(hazards)
         slopes = np.cumsum(reached[::-1])[::-1] / np.maximum(hazards, 1e-300)
         alone = (slopes**2 * hazards * (1.0 - hazards) / np.maximum(trials, 1e-300)).sum()

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from specplan.cost_models.foreign_file import Source
+from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.cost_models.timing.served.run import ServedRun
 
 _WHOLE = ("e2el", "e2e_latency")
 _ACCEPTED = ("spec_decode_acceptance_length", "accept_length")
 _KEYS = ("completed", "duration", "total_input_tokens", "total_output_tokens")
-_NORMAL = 1.645
-"""Half width of a 90 % interval in standard deviations."""
 
 
 def is_benchmark(source: Source) -> bool:
@@ -47,7 +46,7 @@ def read_benchmark(source: Source, batch: float | None = None) -> ServedRun:
         prompt_tokens=prompts / requests,
         output_tokens=outputs / requests,
         request_seconds=seconds,
-        error=None if deviation is None else _NORMAL * deviation / seconds / requests**0.5,
+        error=None if deviation is None else HALF_WIDTH_90 * deviation / seconds / requests**0.5,
         tokens_per_round=None
         if accepted is None
         else source.checked(accepted, "acceptance length", low=1.0),

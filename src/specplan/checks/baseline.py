@@ -19,6 +19,7 @@ import numpy as np
 from specplan.backends.bundle import Bundle
 from specplan.checks.running import ONE, Load, count_groups, opened, run_here
 from specplan.contest import chosen_name, contestants
+from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.errors import NothingToCompareError, UsageError
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.planner import PLAIN
@@ -205,4 +206,4 @@ def _half_width(ratios: dict[int, list[float]], middles: tuple[float, ...]) -> f
     apart = [abs(x - middles[group]) for group, values in ratios.items() for x in values]
     free = max(len(apart) - len(middles), 1)
     spread = 1.4826 * float(np.median([x for x in apart if x > 0.0] or [0.0]))
-    return 1.645 * 1.2533 * spread / float(np.sqrt(free))
+    return HALF_WIDTH_90 * 1.2533 * spread / float(np.sqrt(free))

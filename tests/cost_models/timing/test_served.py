@@ -61,7 +61,7 @@ def test_whole_requests_and_their_scatter(tmp_path: Path, name: str, accepted: s
     path.write_text(json.dumps({"completed": 1}) + "\n" + json.dumps(RESULT | whole) + "\n")
     run = read_served([path])
     assert run.request_seconds == pytest.approx(0.8)
-    assert run.error == pytest.approx(1.645 * 0.02 / 0.8)
+    assert run.error == pytest.approx(1.6449 * 0.02 / 0.8)
     assert run.tokens_per_round == 2.5
 
 
