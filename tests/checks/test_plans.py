@@ -99,6 +99,15 @@ def test_what_changed_is_told_and_can_be_recorded(recorded: Path, tmp_path: Path
     assert check_plans(folder).items[0].status == "ok"
 
 
+def test_a_kind_of_plan_that_is_new_is_no_regression(recorded: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(recorded, tmp_path / "records")
+    document = json.loads((folder / "pair" / ANSWER).read_text())
+    del document["answer"]["prices"]["draft_model"]
+    (folder / "pair" / ANSWER).write_text(json.dumps(document))
+    (item,) = check_plans(folder).items
+    assert item.status == "noted" and item.details.startswith("+best of draft_model: ")
+
+
 def test_a_price_counts_from_the_threshold_on() -> None:
     def answer(price: float) -> dict[str, Any]:
         loads = {"batch 1, prompt 9": {"seconds per token": price, "bytes": 0.0}}
