@@ -15,7 +15,18 @@ from specplan.cost_models.round_types import round_types
 from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.ops import Accept, Commit, Forward, Grow, Lookup, Op, Pick, Repeat, Update
+from specplan.ir.ops import (
+    Accept,
+    Commit,
+    Forward,
+    Graft,
+    Grow,
+    Lookup,
+    Op,
+    Pick,
+    Repeat,
+    Update,
+)
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, walk
 from specplan.ir.types import NodesType, PathType, TreeType
 
@@ -227,6 +238,9 @@ def op_size(step: Step) -> tuple[str, int]:
             before = step.reads[op.tree]
             assert isinstance(before, TreeType) and isinstance(given, TreeType)
             return f"grow:{op.how}", given.nodes - before.nodes
+        case Graft():
+            assert isinstance(given, TreeType)
+            return f"graft:{op.same}", max(1, given.nodes)
         case Accept():
             return f"accept:{op.rule.name}", _judged(step).nodes
         case Pick() if op.best is not None:

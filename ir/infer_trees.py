@@ -83,7 +83,12 @@ def relabel(
 
 
 def graft(op: Graft, trees: tuple[TreeType, ...]) -> TreeType:
-    """Trees joined at the root; the nodes of the first keep their numbers."""
+    """Trees joined at the root; the nodes of the first keep their numbers.
+
+    Siblings that were drawn from several laws are laws of their own kind, `joined`: a rule that
+    takes children of one law does not judge them. To merge drops no draw, but shared ones, which
+    rules tell apart by their depth alone.
+    """
     if len({tree.rows for tree in trees}) > 1:
         raise RuleError("lineage", "trees of different row groups have different roots")
     nodes = sum(tree.nodes for tree in trees)
@@ -95,7 +100,10 @@ def graft(op: Graft, trees: tuple[TreeType, ...]) -> TreeType:
             parents += [ROOT if p == ROOT else p + offset for p in tree.parents]
         else:
             parents = None
-    merged_draws = op.same == "merge" and any(tree.drawn for tree in trees)
+    merged_draws = op.same == "merge" and any("shared" in tree.laws for tree in trees)
+    laws = frozenset[str]().union(*(tree.laws for tree in trees))
+    if sum(tree.drawn for tree in trees) > 1:
+        laws |= {"joined"}
     return TreeType(
         nodes=nodes,
         depth=max(tree.depth for tree in trees),
@@ -104,7 +112,7 @@ def graft(op: Graft, trees: tuple[TreeType, ...]) -> TreeType:
         newest_count=sum(tree.newest_count for tree in trees),
         ragged=any(tree.ragged for tree in trees),
         chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
-        laws=frozenset().union(*(tree.laws for tree in trees)),
+        laws=laws,
         dropped_draws=merged_draws or any(tree.dropped_draws for tree in trees),
         probes=any(tree.probes for tree in trees),
         rows=trees[0].rows,

@@ -90,7 +90,12 @@ class Relabel(BaseOp):
 
 @dataclass(frozen=True, kw_only=True)
 class Graft(BaseOp):
-    """Trees joined at the root; equal siblings are kept apart or merged."""
+    """Trees joined at the root; equal siblings are kept apart or merged.
+
+    Merged, what hangs below equal siblings hangs below the first of them. The others stay, each
+    with the law that it was drawn from; of those that were not drawn the first alone is left, and
+    its path score is that of the summed probabilities of all their paths.
+    """
 
     keyword = "graft"
     positional = ("trees",)
@@ -103,8 +108,8 @@ class Pick(BaseOp):
     """Nodes of a tree: by place, by index, or the best or worst by score.
 
     A path score sums the log-probabilities along a node's path, of the rows that its tokens were
-    ranked by, as they are: temperature 1, nothing left out, whatever the request's settings. Among
-    equals the shallower comes first, then the earlier.
+    ranked by, as they are: temperature 1, nothing left out, whatever the request's settings; what
+    was looked up is certain. Among equals the shallower comes first, then the earlier.
     """
 
     keyword = "pick"

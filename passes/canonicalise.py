@@ -110,7 +110,7 @@ def _handed_on(op: Op, types: Mapping[Value, Type]) -> tuple[Value, ...] | None:
     """The values that an op gives as it got them; None for an op that does something."""
     if isinstance(op, Repeat) and op.count == 0:
         return tuple(initial for _, initial in op.carried)
-    if isinstance(op, Graft) and len(op.trees) == 1:
+    if isinstance(op, Graft) and len(op.trees) == 1 and op.same == "keep":
         return op.trees
     if isinstance(op, Prune):
         tree, to = types[op.tree], types[op.to]

@@ -14,6 +14,7 @@ CAPABILITIES = Capabilities(
             "grow",
             "lookup",
             "update",
+            "graft",
             "pick",
             "prune",
             "forward",

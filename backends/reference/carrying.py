@@ -49,7 +49,7 @@ def first_value(state: ValueState, batch: int, device: torch.device) -> Held:
 
 def numbered_from(tree: Tree, before: int) -> Tree:
     """The tree with numbers of its own, in a round of so many unrelated trees before it."""
-    return replace(tree, first=before * FAMILY)
+    return replace(tree, first=before * FAMILY, numbers=None)
 
 
 def filled_to(tree: Tree, like: Tree) -> Tree:

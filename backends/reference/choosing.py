@@ -88,6 +88,7 @@ def _kept(tree: Tree, kept: Tensor) -> Tree:
         depths=per_request(tree.depths, tree.tokens).gather(1, kept),
         law_index=(-1,) * size,
         newest=tuple(range(size)) or (ROOT,),
+        live=None if tree.live is None else tree.live.gather(1, kept),
         scores=None if tree.scores is None else tree.scores.gather(1, kept),
         branches=not tree.is_chain,
         numbers=tree.numbers_of(kept),

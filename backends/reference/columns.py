@@ -132,7 +132,8 @@ def _in_order(nodes: Nodes, cached: NodeSlots) -> bool:
 
 def _in_place(tree: Tree, cached: NodeSlots, node: int) -> bool:
     assert isinstance(tree.depths, tuple)
-    return cached.offsets.get(node + tree.first) == tree.depths[node] - 1
+    (number,) = tree.numbered([node])
+    return cached.offsets.get(number) == tree.depths[node] - 1
 
 
 def _ancestor_matrix(seen: tuple[tuple[int, ...], ...], width: int) -> Tensor:

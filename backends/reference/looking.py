@@ -29,11 +29,18 @@ TEXT_MATCH = (1, 3)
 """Suffixes looked for in the text where a plan does not say."""
 
 
-def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes) -> Tree:
+def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes, *, scored: bool = False) -> Tree:
     """What a source, or the text itself, has below nodes.
 
     Below the root of an empty tree, and below the tip of a chain, whole texts are looked up, what
     was drafted included; below other drafted nodes single tokens.
+
+    Args:
+        batch: the requests.
+        op: what is wanted.
+        tree: the tree that grows.
+        at: nodes of it.
+        scored: continuations side by side below the root get path scores, those of certain tokens.
     """
     width = 1 if isinstance(at.indices, Tensor) else len(at.indices)
     counts = op.children if isinstance(op.children, tuple) else (op.children,) * width
@@ -48,7 +55,14 @@ def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes) -> Tree:
         return continue_chains(tree, at.indices[:, 0] + 1, tokens, live, wanted.length)
     if wanted.nodes is not None:
         return _merged(batch, tree, found, wanted)
-    return _side_by_side(batch, tree, shared_by_all(at.indices), counts, found, wanted.length)
+    grown = _side_by_side(batch, tree, shared_by_all(at.indices), counts, found, wanted.length)
+    return certain(grown) if scored and not tree.size else grown
+
+
+def certain(tree: Tree) -> Tree:
+    """The tree with the path scores of tokens that are sure to follow; dead ones have the worst."""
+    live = live_mask(tree)
+    return replace(tree, scores=torch.zeros(live.shape, device=live.device).where(live, -torch.inf))
 
 
 def kind(batch: Batch, source: str) -> str:

@@ -54,12 +54,13 @@ class NodeRuns:
             nodes: of one tree.
             whole: they are all its nodes.
         """
+        shaped = nodes.lineage is None or nodes.lineage.parents is None
         own = self.pruned or nodes.indices is None
         could = nodes.among if nodes.indices is None else nodes.indices
         if could is None:
             return "its nodes are not known before it runs"
         drafted = set(could) - {ROOT}
-        mixed = own or bool(op.layers and self._choices[op.cache])
+        mixed = own or (shaped and drafted) or bool(op.layers and self._choices[op.cache])
         reason = self._scratch(op) if op.write == "scratch" else None
         if reason is None and mixed:
             reason = self._own_nodes(op, drafted, whole)
@@ -68,7 +69,6 @@ class NodeRuns:
         key = op.cache, op.layers, op.write
         if drafted & self._perhaps[key]:
             return f"node {min(drafted & self._perhaps[key])} has run in this round already"
-        shaped = nodes.lineage is None or nodes.lineage.parents is None
         if not whole and (own or shaped or self._choices[op.cache]):
             for node in sorted(drafted):
                 if not self._has_parent(op, node, drafted if nodes.indices is not None else set()):

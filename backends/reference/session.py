@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import choosing, growing, judging, lengthening, looking
+from specplan.backends.reference import choosing, growing, joining, judging, lengthening, looking
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.carried_ops import CARRIED
 from specplan.backends.reference.carrying import numbered_from
@@ -23,6 +23,7 @@ from specplan.ir.ops import (
     Commit,
     Emit,
     Forward,
+    Graft,
     Grow,
     Lookup,
     Op,
@@ -159,7 +160,7 @@ class ReferenceSession:
     def lookup(self, op: Lookup, scope: Scope) -> None:
         """Continuations found in the text itself or in a source."""
         tree = held_as(scope, op.tree, Tree)
-        grown = looking.lookup(self.batch, op, tree, nodes_as(scope, op.at))
+        grown = looking.lookup(self.batch, op, tree, nodes_as(scope, op.at), scored=self.scored)
         self.observed = Observed(looking.kind(self.batch, op.source), width=grown.size - tree.size)
         scope[op.results[0]] = grown
 
@@ -168,6 +169,12 @@ class ReferenceSession:
         self.observed = Observed(looking.kind(self.batch, op.source))
         rows = None if op.rows is None else held_as(scope, op.rows, Rows)
         looking.update(self.batch, op, held_as(scope, op.tree, Tree), rows)
+
+    def graft(self, op: Graft, scope: Scope) -> None:
+        """Trees joined at the root."""
+        joined = joining.graft(op, [held_as(scope, name, Tree) for name in op.trees])
+        self.observed = Observed(variant=op.same, width=max(1, joined.size))
+        scope[op.results[0]] = joined
 
     def pick(self, op: Pick, scope: Scope) -> None:
         """Some nodes of a tree."""
@@ -268,6 +275,7 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Grow: ReferenceSession.grow,
     Lookup: ReferenceSession.lookup,
     Update: ReferenceSession.update,
+    Graft: ReferenceSession.graft,
     Pick: ReferenceSession.pick,
     Prune: ReferenceSession.prune,
     Forward: ReferenceSession.forward,

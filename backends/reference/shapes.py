@@ -14,7 +14,19 @@ from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_models import continues_stack, is_reduced
 from specplan.ir.infer_trees import child_counts
-from specplan.ir.ops import Accept, Adopt, Commit, Forward, Grow, Lookup, Pick, Prune, Update
+from specplan.ir.ops import (
+    Accept,
+    Adopt,
+    Commit,
+    Forward,
+    Graft,
+    Grow,
+    Lookup,
+    Pick,
+    Place,
+    Prune,
+    Update,
+)
 from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
@@ -55,7 +67,13 @@ class _Walk:
         self.rows: dict[int, NodesType] = {}
         """By the identity of rows whose nodes data chooses, those nodes."""
         self.kept: defaultdict[State, set[int]] = defaultdict(set)
-        self.drawn: set[int] = set()
+        self.drawn: set[tuple[int, int]] = set()
+        """Nodes that have drawn children: their tree's number and their own."""
+        self.joined: Lineage | None = None
+        self.certain: set[Lineage] = set()
+        """Trees that were looked up below the root."""
+        self.unscored = False
+        """Some of the trees that were joined have no scores."""
         self.kinds: set[str] = set()
         self.chains = ChainStages()
 
@@ -67,8 +85,12 @@ class _Walk:
                 if lineage is not None and self._follow(lineage) is None:
                     return "drafted trees must extend one another"
         match step.op:
+            case Graft() as op:
+                return self._graft(op, step)
+            case (Grow() | Lookup() | Place()) as op if self._is_joined(step.reads[op.tree]):
+                return "a tree that was joined does not grow"
             case Lookup() as op:
-                return lookup_reason(self.plan, op, step, self.chains)
+                return self._lookup(op, step)
             case Update() as op:
                 return update_reason(self.plan, op, step)
             case Grow() as op:
@@ -124,7 +146,8 @@ class _Walk:
             counts = child_counts(op.children, at)
             if at.indices is None:
                 return "children of nodes that scores choose are ranked, not drawn"
-            parents = set(self._numbered(at).indices or ())
+            family = (self._follow(at.lineage) or 0) if at.lineage else 0
+            parents = {(family, node) for node in at.indices}
             if not all(counts) or parents & self.drawn:
                 return "children of a node are drawn in one grow, at least one of them"
             self.drawn |= parents
@@ -138,6 +161,38 @@ class _Walk:
             self.runs.grow(new, self._numbered(at))
         return self._rows_for(step.reads[op.rows], at)
 
+    def _graft(self, op: Graft, step: Step) -> str | None:
+        trees = [held for name in op.trees if isinstance(held := step.reads[name], TreeType)]
+        if any(tree.parents is None or self.chains.holds(tree) for tree in trees):
+            return "trees that are joined have one shape for all requests"
+        families = [self._follow(tree.lineage) for tree in trees if tree.lineage is not None]
+        if len(set(families)) < len(trees) or None in families:
+            return "trees that are joined begin at a root each"
+        if self.runs.pruned or any(self._is_joined(tree) for tree in trees):
+            return "trees are joined once, before any is pruned"
+        (joined,) = step.gives
+        assert isinstance(joined, TreeType)
+        self.joined = joined.lineage
+        self.unscored = not all(map(self._is_scored, trees))
+        return None
+
+    def _lookup(self, op: Lookup, step: Step) -> str | None:
+        tree, (found,) = step.reads[op.tree], step.gives
+        if isinstance(tree, TreeType) and isinstance(found, TreeType) and found.lineage is not None:
+            self.certain |= {found.lineage} if not tree.nodes and found.parents else set()
+        return lookup_reason(self.plan, op, step, self.chains)
+
+    def _is_scored(self, tree: TreeType) -> bool:
+        """Whether all nodes of a tree have path scores."""
+        if self._is_joined(tree):
+            return not self.unscored
+        return tree.laws <= {"best"} or tree.lineage in self.certain
+
+    def _is_joined(self, tree: object) -> bool:
+        if not isinstance(tree, TreeType) or tree.lineage is None or self.joined is None:
+            return False
+        return tree.lineage.extends(self.joined)
+
     def _pick(self, op: Pick, step: Step) -> str | None:
         tree, (chosen,) = step.reads[op.tree], step.gives
         assert isinstance(tree, TreeType) and isinstance(chosen, NodesType)
@@ -148,7 +203,7 @@ class _Walk:
             return None
         if op.best is None or chosen.indices is not None:
             return None
-        if tree.laws != {"best"}:
+        if not self._is_scored(tree):
             return "only ranked nodes are chosen by their scores"
         return UNKNOWN if chosen.among is None else None
 
@@ -160,7 +215,7 @@ class _Walk:
         if to.indices is not None and len(set(to.indices) - {ROOT}) == tree.nodes:
             return None
         self.runs.prune()
-        if tree.laws != {"best"}:
+        if not self._is_scored(tree):
             return "only trees of ranked nodes are pruned"
         if not to.closed and (to.indices is None or tree.parents is None):
             return "how many ancestors they have is not known before it runs; pick of=all best="

@@ -41,8 +41,8 @@ class Tree:
         widest: no node has more children.
         scores: path scores `[B, N]`, see `specplan.backends.reference.growing`; None where no
             round of the plan asks for them.
-        numbers: int64 `[B, N]`, the round's numbers of the nodes of a tree that was pruned; None
-            where a node's index is its number.
+        numbers: per node, the round's number of it, where the tree was joined (the same for all
+            requests) or pruned (int64 `[B, N]`); None where they go up from `first`.
         most: no number is higher, where `numbers` is given.
         first: the round's number of node 0, where `numbers` is None. Trees that share no nodes
             begin at different numbers.
@@ -60,7 +60,7 @@ class Tree:
     branches: bool = True
     widest: int = 0
     scores: Tensor | None = None
-    numbers: Tensor | None = None
+    numbers: Indices | None = None
     most: int = ROOT
     first: int = 0
 
@@ -97,7 +97,10 @@ class Tree:
 
     def numbered(self, nodes: Iterable[int]) -> list[int]:
         """The same of nodes that all requests share, -1 for the root; the tree was not pruned."""
-        return [node if node == ROOT else node + self.first for node in nodes]
+        if self.numbers is None:
+            return [node if node == ROOT else node + self.first for node in nodes]
+        known = shared_by_all(self.numbers)
+        return [node if node == ROOT else known[node] for node in nodes]
 
     def lines(self, nodes: Tensor) -> Tensor:
         """Nodes `[B, W]` and their ancestors, the root left out, as int64 `[B, W, levels]`.
@@ -115,7 +118,7 @@ class Tree:
         """The round's numbers of nodes `[B, ...]`."""
         if self.numbers is None:
             return nodes + self.first if self.first else nodes
-        return self.numbers.gather(1, nodes.flatten(1)).view_as(nodes)
+        return per_request(self.numbers, nodes).gather(1, nodes.flatten(1)).view_as(nodes)
 
 
 @dataclass(frozen=True)

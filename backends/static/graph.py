@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.fx.traceback import annotate
 
-from specplan.backends.reference import choosing, growing
+from specplan.backends.reference import choosing, growing, joining
 from specplan.backends.reference.caches import TrackUse
+from specplan.backends.reference.carrying import numbered_from
 from specplan.backends.reference.columns import rows_of
+from specplan.backends.reference.looking import certain
 from specplan.backends.reference.one_pass import Texts, pending_of, prepare_pass, stretch_of
 from specplan.backends.reference.slots import NodeSlots
 from specplan.backends.reference.values import Nodes, Rows, Tree, held_as, nodes_as
@@ -26,6 +28,7 @@ from specplan.ir.ops import (
     Commit,
     Emit,
     Forward,
+    Graft,
     Grow,
     Lookup,
     Op,
@@ -115,6 +118,7 @@ class _Run:
         self.lookups = {
             id(op): (index, first) for index, (op, first) in enumerate(graph.inputs.lookups)
         }
+        self.roots = 0
         self.emitted: Path | None = None
         self.rows: Rows | None = None
         self.done = given.done
@@ -138,7 +142,8 @@ class _Run:
 
     def root(self, op: Root, scope: Scope) -> None:
         """The tree without drafted nodes."""
-        scope[op.results[0]] = Tree(self.given.text[:, :0])
+        scope[op.results[0]] = numbered_from(Tree(self.given.text[:, :0]), self.roots)
+        self.roots += 1
 
     def grow(self, op: Grow, scope: Scope) -> None:
         """Children below nodes."""
@@ -153,7 +158,12 @@ class _Run:
         index, first = self.lookups[id(op)]
         found = self.given.found[:, first : first + op.length]
         counts = self.given.found_counts[:, index]
-        scope[op.results[0]] = looked_up(held_as(scope, op.tree, Tree), found, counts)
+        tree = looked_up(held_as(scope, op.tree, Tree), found, counts)
+        scope[op.results[0]] = certain(tree) if self.graph.scored else tree
+
+    def graft(self, op: Graft, scope: Scope) -> None:
+        """Trees joined at the root."""
+        scope[op.results[0]] = joining.graft(op, [held_as(scope, name, Tree) for name in op.trees])
 
     def pick(self, op: Pick, scope: Scope) -> None:
         """Some nodes of a tree."""
@@ -187,7 +197,7 @@ class _Run:
             stretch.layers, features, stretch.skips,
         )  # fmt: skip
         if stretch.keep is not None and isinstance(nodes.drafted, tuple):
-            stretch.keep.write(cached, nodes.drafted, call.slots, hidden)
+            stretch.keep.write(cached, nodes.tree.numbered(nodes.drafted), call.slots, hidden)
         if with_root and not stretch.scratch and cached.caught_up:
             self.resident[name] = self.resident[name].maximum(self.given.lengths)
         if stretch.logits:
@@ -240,6 +250,7 @@ _OPS: dict[type, Callable[[_Run, Any, Scope], None]] = {
     Root: _Run.root,
     Grow: _Run.grow,
     Lookup: _Run.lookup,
+    Graft: _Run.graft,
     Pick: _Run.pick,
     Prune: _Run.prune,
     Forward: _Run.forward,

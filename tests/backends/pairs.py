@@ -36,10 +36,18 @@ def save_pair(folder: Path, vocabulary: int = 61, *, scale: float = 0.3, layers:
     torch.manual_seed(0)
     target = transformers.LlamaForCausalLM(config)
     target.save_pretrained(folder / "target")
-    small: Any = transformers.LlamaConfig(**{**config.to_dict(), "num_hidden_layers": layers - 1})
-    draft = transformers.LlamaForCausalLM(small)
-    draft.load_state_dict(target.state_dict(), strict=False)
-    draft.save_pretrained(folder / "draft")
+    save_shorter(folder, "draft", layers - 1)
+
+
+def save_shorter(folder: Path, name: str, layers: int) -> None:
+    """Save the target's first layers as a model of their own."""
+    target = transformers.LlamaForCausalLM.from_pretrained(folder / "target")
+    small: Any = transformers.LlamaConfig(
+        **{**target.config.to_dict(), "num_hidden_layers": layers}
+    )
+    shorter = transformers.LlamaForCausalLM(small)
+    shorter.load_state_dict(target.state_dict(), strict=False)
+    shorter.save_pretrained(folder / name)
 
 
 def load_pair(folder: Path, dtype: str = "float64") -> dict[str, CausalModel]:

@@ -92,9 +92,12 @@ def test_fields_that_do_not_run_are_named(edits: dict[str, str], reason: str) ->
     assert any(reason in str(item) for item in found)
 
 
-def test_looked_up_nodes_have_no_scores() -> None:
+def test_nodes_looked_up_below_others_have_no_scores() -> None:
     start, end = TEXT.index("  %q0"), TEXT.index("  %b = pick")
-    text = f"{TEXT[:start]}  %pool = lookup @text %t0 at=%t0 length=9\n{TEXT[end:]}"
+    text = (
+        f"{TEXT[:start]}  %t1 = lookup @text %t0 at=%t0 length=3\n  %tip = pick %t1 of=newest "
+        f"nodes=[2]\n  %pool = lookup @text %t1 at=%tip length=6\n{TEXT[end:]}"
+    )
     pick, prune = list(shape_refusals(parse_plan(text.replace("  commit @dkv %e\n", ""))))
     assert pick.reason == "only ranked nodes are chosen by their scores"
     assert prune.reason == "only trees of ranked nodes are pruned"

@@ -18,7 +18,7 @@ PLANS = Path(__file__).parent.parent / "ir" / "plans"
 RUNNABLE = {
     "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
     "early_exit_verified", "token_recycling", "staged",
-    "jacobi_blocks", "lookahead", "self_draft_view",
+    "jacobi_blocks", "lookahead", "self_draft_view", "merged_trees",
 }  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",
@@ -26,7 +26,6 @@ REASONS = {
     "early_exit_confident": "kind may only be",
     "sparse_cache_hierarchy": "by sink_recent only",
     "prompt_chunks": "it runs one row group only",
-    "merged_trees": "it has no op graft",
     "skipped_layers": "loops that stop early",
 }
 

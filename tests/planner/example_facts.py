@@ -107,6 +107,7 @@ REHEARSED = tuple(
     for method in discover_methods().values()
     if isinstance(method, Rehearsed)
     for word in method.sources
+    if word != "prompt_lookup"
 )
 """Sources of methods whose own rounds are run to see what is accepted."""
 

@@ -1,0 +1,269 @@
+"""Trees of several drafters joined at the root: what is kept of each, and what is emitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specplan.backends.inductor.capabilities import CAPABILITIES as INDUCTOR
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.reference.carrying import numbered_from
+from specplan.backends.reference.joining import graft
+from specplan.backends.reference.values import Tree, live_mask, per_request
+from specplan.backends.static.executable import StaticExecutable
+from specplan.ir.capabilities import refusals
+from specplan.ir.ops import Graft
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
+from specplan.ir.types import ROOT
+from specplan.ir.values import Value
+from specplan.ir.verify import verify_plan
+from specplan.runtime.generate import generate
+from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.requests import Request
+from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter
+from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
+
+CHAIN = """  %r{i} = root
+  %d{i} = repeat {length} (%t{i} = %r{i}) {{
+    %f{i} = pick %t{i} of=newest
+    %q{i} = forward {name} %f{i} cache=@{name}_kv pending={pending}
+{draw}    %n{i} = grow %t{i} at=%f{i} rows=%q{i}{how}
+    yield %n{i}
+  }}
+"""
+TAIL = """  %l = forward target %c cache=@kv pending=1
+{judge}  %e = emit %a
+  commit @kv %e
+  commit @draft_kv %e
+  commit @other_kv %e
+}}
+"""
+
+
+def joined_plan(
+    lengths: tuple[int, int], *, same: str = "merge", greedy: bool = True, best: int | None = None
+) -> Plan:
+    """Chains of two models and four tokens of the text, joined; perhaps only the best of them."""
+    head = "plan joined\nmodel target\nmodel draft\nmodel other\n"
+    head += "" if greedy else "assume temperature=0.0..1.0\n"
+    head += (
+        "state @kv = cache target\nstate @draft_kv = cache draft\nstate @other_kv = cache other\n"
+    )
+    drawn = not greedy and best is None
+    chains = "".join(
+        CHAIN.format(
+            i=i, name=name, length=length, pending=max(*lengths, 4) + 1,
+            draw=f"    %u{i} = uniform 1 stream=s{i}\n" if drawn else "",
+            how=f" how=draw by=%u{i}" if drawn else "",
+        )
+        for i, (name, length) in enumerate(zip(("draft", "other"), lengths, strict=True))
+    )  # fmt: skip
+    text = "  %r2 = root\n  %d2 = lookup @text %r2 at=%r2 match=[1, 3] length=4\n"
+    grafted = f"  %{'c' if best is None else 'pool'} = graft %d0 %d1 %d2 same={same}\n"
+    nodes = sum(lengths) + 4
+    if best is not None:
+        grafted += f"  %b = pick %pool of=all best={best}\n  %c = prune %pool to=%b\n"
+        nodes = best
+    judge = "  %a = accept %c target=%l\n"
+    if not greedy:
+        judge = f"  %v = uniform {nodes + 1} stream=accept\n"
+        judge += "  %a = accept %c target=%l rule=recursive by=%v\n"
+    return parse_plan(f"{head}round decode {{\n{chains}{text}{grafted}{TAIL.format(judge=judge)}")
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
+    return _load(tmp_path_factory.mktemp("three"), 61, 0.3)
+
+
+def _load(folder: Path, vocabulary: int, scale: float) -> dict[str, CausalModel]:
+    save_pair(folder, vocabulary, scale=scale)
+    save_shorter(folder, "other", 1)
+    return {**load_pair(folder), "other": load_model(folder / "other", dtype="float64")}
+
+
+def requests_of(temperature: float = 0.0) -> list[Request]:
+    return [
+        Request(
+            prompt_tokens=tuple((i * i + seed) % (5 + 3 * seed) for i in range(3 + 7 * seed)),
+            max_new_tokens=10 + seed,
+            stop_tokens=(40,),
+            temperature=temperature,
+            seed=seed,
+        )
+        for seed in range(5)
+    ]
+
+
+PLANS = {
+    "merged": {"lengths": (3, 3)},
+    "kept apart": {"lengths": (3, 2), "same": "keep"},
+    "the best of merged ones": {"lengths": (4, 2), "best": 6},
+    "the best of those kept apart": {"lengths": (2, 3), "best": 7, "same": "keep"},
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_greedy_output_is_that_of_plain_decoding(name: str, three: dict[str, CausalModel]) -> None:
+    requests = requests_of()
+    expected = in_batches(plain(), three, requests, 5)
+    for greedy in (True, False):
+        plan = joined_plan(**PLANS[name], greedy=greedy)
+        assert not verify_plan(plan) and not refusals(plan, CAPABILITIES)
+        assert not refusals(plan, INDUCTOR)
+        for batch in (1, 4):
+            assert in_batches(plan, three, requests, batch) == expected, (greedy, batch)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_graphs_decode_as_the_interpreter_does(
+    name: str, temperature: float, three: dict[str, CausalModel]
+) -> None:
+    requests = requests_of(temperature)[1:4]
+    plan = joined_plan(**PLANS[name], greedy=not temperature)
+    expected = in_batches(plan, three, requests, 3)
+    found = generate(StaticExecutable(plan, three), requests).completions
+    assert [item.tokens for item in found] == expected
+
+
+def test_what_any_drafter_knows_is_accepted(three: dict[str, CausalModel]) -> None:
+    """A drafter that is always right, joined as the last one, emits whole chains every round."""
+    request = Request(prompt_tokens=(3, 1, 4, 1, 5), max_new_tokens=40)
+    models = {**three, "other": three["target"]}
+    for same in ("merge", "keep"):
+        plan = joined_plan((3, 3), same=same)
+        rounds = generate(ReferenceBackend().compile(plan, models), [request]).rounds
+        assert (rounds == 10) if same == "merge" else (rounds >= 10), same
+        three_alone = generate(ReferenceBackend().compile(plan, three), [request]).rounds
+        assert three_alone > rounds
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
+    return _load(tmp_path_factory.mktemp("small"), VOCABULARY, 0.15)
+
+
+@pytest.mark.parametrize(("same", "seeds"), [("merge", 2500), ("keep", 1000)])
+def test_drawn_chains_have_the_targets_law(
+    same: str, seeds: int, small: dict[str, CausalModel]
+) -> None:
+    """Five tokens: chains often begin alike, and go on in each other's stead."""
+    plan = joined_plan((2, 2), same=same, greedy=False)
+    assert p_value(plan, small, law_of_texts(small["target"]), seeds=seeds) > 1e-4
+
+
+def _random_chain(chance: Random, batch: int, drawn: bool) -> Tree:
+    size = chance.randint(0, 4)
+    tokens = [[chance.randrange(2) for _ in range(size)] for _ in range(batch)]
+    live = torch.zeros(batch, size, dtype=torch.bool)
+    for row in range(batch):
+        live[row, : chance.randint(0, size)] = True
+    scores = -torch.rand(batch, size, generator=torch.manual_seed(chance.random())).cumsum(1)
+    return Tree(
+        tokens=torch.tensor(tokens, dtype=torch.int64).view(batch, size),
+        parents=tuple(range(-1, size - 1)),
+        depths=tuple(range(1, size + 1)),
+        live=live,
+        laws=torch.rand(batch, size, 2) if drawn and size else None,
+        law_index=tuple(range(size)) if drawn else (-1,) * size,
+        levels=size,
+        widest=1,
+        scores=scores.where(live, -torch.inf),
+    )
+
+
+def _paths(tree: Tree, row: int) -> dict[int, tuple[int, ...]]:
+    """Tokens down to each live node."""
+    parents = per_request(tree.parents, tree.tokens)[row].tolist()
+    found: dict[int, tuple[int, ...]] = {ROOT: ()}
+    for node in range(tree.size):
+        if live_mask(tree)[row, node]:
+            found[node] = (*found[parents[node]], int(tree.tokens[row, node]))
+    return found
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_merged_trees_hold_every_path_and_go_on_at_the_first(seed: int, drawn: bool) -> None:
+    chance = Random(seed)
+    batch = chance.randint(1, 3)
+    chains = [
+        numbered_from(_random_chain(chance, batch, drawn), i) for i in range(chance.randint(1, 3))
+    ]
+    names = tuple(map(Value, "abc"[: len(chains)]))
+    merged = graft(Graft(results=(Value("c"),), trees=names, same="merge"), chains)
+    assert merged.numbers == tuple(
+        number for tree in chains for number in range(tree.first, tree.first + tree.size)
+    )
+    for row in range(batch):
+        apart = [path for tree in chains for path in _paths(tree, row).values()]
+        found = _paths(merged, row)
+        assert set(found.values()) == set(apart)
+        parents = per_request(merged.parents, merged.tokens)[row].tolist()
+        firsts: dict[tuple[int, ...], int] = {}
+        for node, path in found.items():
+            assert drawn or path not in firsts, "equal nodes that were not drawn"
+            firsts.setdefault(path, node)
+            assert node == ROOT or parents[node] == firsts[path[:-1]]
+        if drawn:
+            assert len(found) - 1 == sum(len(_paths(tree, row)) - 1 for tree in chains)
+            continue
+        for node, path in found.items():
+            if node != ROOT:
+                votes = [_score(tree, row, path) for tree in chains]
+                assert merged.scores is not None
+                assert float(merged.scores[row, node].exp()) == pytest.approx(sum(votes), rel=1e-5)
+
+
+def _score(tree: Tree, row: int, path: tuple[int, ...]) -> float:
+    """Probability of a path in one chain."""
+    assert tree.scores is not None
+    held = {tokens: node for node, tokens in _paths(tree, row).items()}
+    return float(tree.scores[row, held[path]].exp()) if path in held else 0.0
+
+
+REFUSED = {
+    "one root": ({"  %r1 = root\n": "", "(%t1 = %r1)": "(%t1 = %r0)"}, "must extend one another"),
+    "growth": (
+        {"  %l = forward": "  %g = pick %c of=all nodes=[0]\n  %k = lookup @text %c at=%g\n"
+         "  %l = forward"},
+        "a tree that was joined does not grow"),
+    "joined twice": (
+        {"graft %d0 %d1 %d2 same=merge": "graft %d0 %d1\n  %x = graft %c %d2"},
+        "trees are joined once"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_run_is_refused(name: str) -> None:
+    edits, reason = REFUSED[name]
+    text = print_plan(joined_plan((2, 2)))
+    for old, new in edits.items():
+        assert old in text, text
+        text = text.replace(old, new)
+    plan = parse_plan(text)
+    assert not verify_plan(plan)
+    assert any(reason in str(item) for item in refusals(plan, CAPABILITIES))
+
+
+def test_a_rule_of_one_law_judges_no_joined_draws() -> None:
+    plan = parse_plan(
+        "\n".join(
+            line.replace("rule=recursive", "rule=k_seq")
+            for line in _without_text(joined_plan((2, 2), greedy=False))
+        )
+    )
+    assert any("joined" in str(item) or "has others" in str(item) for item in verify_plan(plan))
+
+
+def _without_text(plan: Plan) -> list[str]:
+    text = print_plan(plan).replace("%d0 %d1 %d2", "%d0 %d1").replace("uniform 9 ", "uniform 5 ")
+    return [line for line in text.splitlines() if "%r2" not in line]
