@@ -39,12 +39,46 @@ round decode {
   commit @dkv %e
 }
 """
+JOINED = """plan joined
+model target
+model draft
+state @kv = cache target
+state @dkv = cache draft
+state @ekv = cache draft
+round decode {
+  %t0 = root
+  %q0 = forward draft %t0 cache=@dkv pending=3
+  %a = grow %t0 at=%t0 rows=%q0 children=2
+  %s0 = root
+  %b = repeat 2 (%t = %s0) {
+    %f = pick %t of=newest
+    %q = forward draft %f cache=@ekv pending=4
+    %n = grow %t at=%f rows=%q
+    yield %n
+  }
+  %r0 = root
+  %d = lookup @text %r0 at=%r0 match=[1, 2] length=2
+  %c = graft %a %b %d same=merge
+  %l = forward target %c cache=@kv pending=1
+  %x = accept %c target=%l
+  %e = emit %x
+  commit @kv %e
+  commit @dkv %e
+  commit @ekv %e
+}
+"""
+VOTES = JOINED.replace(
+    "%c = graft %a %b %d same=merge",
+    "%p = graft %a %b %d same=merge\n  %k = pick %p of=all best=4\n  %c = prune %p to=%k",
+)
 BASES = (
     *map(
         text_of,
         ("draft_chain", "static_tree", "prompt_lookup", "autoregressive", "schedule", "staged"),
     ),
     TWO_TREES,
+    JOINED,
+    VOTES,
     layer_spans.text_of(layer_spans.CHAIN_1),
     layer_spans.text_of(layer_spans.TREE),
     dynamic_text(3, 3, 7),

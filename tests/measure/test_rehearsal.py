@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,24 +39,37 @@ METHODS = [
 ]
 
 
-def _bench(folder: Path, temperature: float) -> Workbench:
+NAMED = [
+    method
+    for method in discover_methods().values()
+    if isinstance(method, Rehearsed) and method.by_name
+]
+
+
+def _bench(folder: Path, temperature: float, *, named: bool = False) -> Workbench:
     path = write_problem(folder, prompts=2, output_tokens=16, temperature=temperature)
-    words = [word for method in METHODS for word in method.sources]
+    methods = NAMED if named else METHODS
+    words = sorted({word for method in methods for word in method.sources})
+    more = f', "methods": {[method.name for method in methods]}' if named else ""
     text = path.read_text().replace(
-        '"schema_version": 1', f'"schema_version": 1, "sources": {words}'
+        '"schema_version": 1', f'"schema_version": 1, "sources": {words}{more}'
     )
     path.write_text(text.replace("'", '"'))
     return Workbench(load_problem(path))
 
 
-def test_replayed_rounds_are_the_rounds_that_ran(tmp_path: Path) -> None:
-    bench = _bench(tmp_path, 0.0)
+@pytest.mark.parametrize("methods", [METHODS, NAMED], ids=["offered", "named"])
+def test_replayed_rounds_are_the_rounds_that_ran(
+    methods: list[Rehearsed[Any]], tmp_path: Path
+) -> None:
+    bench = _bench(tmp_path, 0.0, named=methods is NAMED)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
     names = [name for name in proposers(bench.problem, facts.shapes) if rehearsal_of(facts, name)]
-    profiles = measure_acceptance(bench, facts, wanted=names[::3])
+    wanted = names[:: 4 if methods is NAMED else 3]
+    profiles = measure_acceptance(bench, facts, wanted=wanted)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
     seen = 0
-    for method in METHODS:
+    for method in methods:
         for family in method.choices(facts):
             for options in family.settings if isinstance(family, Family) else ():
                 plan, proposer = method.plan(facts, options), method.proposer(options)
@@ -69,7 +83,7 @@ def test_replayed_rounds_are_the_rounds_that_ran(tmp_path: Path) -> None:
                 expected = drafting.rounds(bench.output_tokens, 1)
                 assert sum(ran) / len(ran) == pytest.approx(expected.mean), options
                 seen += 1
-    assert seen == len(names[::3]) >= len(METHODS)
+    assert seen == len(wanted) >= len(methods)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
