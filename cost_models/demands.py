@@ -22,6 +22,7 @@ from specplan.ir.ops import (
     Graft,
     Grow,
     Lookup,
+    Measure,
     Op,
     Pick,
     Repeat,
@@ -29,6 +30,7 @@ from specplan.ir.ops import (
 )
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, walk
 from specplan.ir.types import NodesType, PathType, TreeType
+from specplan.ir.values import Value
 
 Span = tuple[int, int] | None
 _RESHAPING = frozenset({"prune", "graft", "reroot", "adopt", "relabel", "load"})
@@ -107,6 +109,9 @@ class RoundDemands:
             its model never ran them or nothing but text is kept; None where nodes change their
             numbers within the round.
         early_stops: some loop may stop before its last trip.
+        ends: where it is known how many trips requests take in the round's loop: by number of
+            trips, the share of requests that have stopped by then, and what a round asks for that
+            ends there; empty where all trips are taken to run.
         pool: how the judged tree grows where a beam grows it, else None.
         looked_up: levels and nodes of the judged tree where one lookup merged it from what a source
             found, else None.
@@ -121,6 +126,7 @@ class RoundDemands:
     pool: BeamPool | None = None
     looked_up: tuple[int, int] | None = None
     legs: tuple[Leg, ...] | None = None
+    ends: tuple[tuple[float, RoundDemands], ...] = ()
 
 
 @lru_cache(maxsize=1024)
@@ -247,6 +253,10 @@ def op_size(step: Step) -> tuple[str, int]:
             tree = step.reads[op.tree]
             assert isinstance(tree, TreeType)
             return "pick:best", tree.nodes if op.of == "all" else tree.newest_count
+        case Measure() if op.variant:
+            held = step.reads.get(op.operand) if isinstance(op.operand, Value) else None
+            nodes = held.nodes if isinstance(held, TreeType) else 1
+            return f"{op.keyword}:{op.variant}", max(1, nodes)
         case Lookup():
             before = step.reads[op.tree]
             assert isinstance(before, TreeType) and isinstance(given, TreeType)

@@ -13,6 +13,7 @@ from specplan.cost_models.cost import Quantity
 from specplan.cost_models.demands import RoundDemands
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.pricing import Unpriced, read_round
+from specplan.cost_models.stopping import stopping_loops, with_ends
 from specplan.ir.plan import Plan, Round
 
 
@@ -87,7 +88,7 @@ def read_drafting(
     if acceptance is None:
         return Unpriced("", "the plan drafts, and no acceptance profile is given")
     if acceptance.key.how == "run":
-        return _as_it_ran(demands, acceptance, tree.depth)
+        return _as_it_ran(_as_it_ended(plan, item, demands, acceptance), acceptance, tree.depth)
     if acceptance.pools is not None and demands.looked_up is not None:
         return _looked_up(demands, acceptance, *demands.looked_up)
     if acceptance.pools is not None:
@@ -108,6 +109,15 @@ def _as_it_ran(demands: RoundDemands, acceptance: AcceptanceProfile, depth: int)
     """
     path = tuple(range(-1, depth - 1))
     return Drafting(demands, path, (0,) * depth, acceptance, {})
+
+
+def _as_it_ended(
+    plan: Plan, item: Round, demands: RoundDemands, acceptance: AcceptanceProfile
+) -> RoundDemands:
+    """With how many trips the round's loop took, where it has one that may end and that is told."""
+    if not acceptance.trips or len(stopping_loops(item)) != 1:
+        return demands
+    return with_ends(plan, item, demands, acceptance.stopped)
 
 
 def _grown_by_beam(

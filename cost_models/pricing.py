@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Cost, Quantity, maximum
 from specplan.cost_models.demands import ForwardDemand, OpDemand, RoundDemands, round_demands
-from specplan.cost_models.intervals import NO_TIME, Seconds, side_by_side
+from specplan.cost_models.intervals import NO_TIME, Seconds, side_by_side, total
+from specplan.cost_models.stopping import shares_of_batch
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.infer import InferenceError
 from specplan.ir.plan import Plan, Round
@@ -42,14 +45,14 @@ class PricedOp:
             and `:without_` blocks that are left out.
         model: the model that runs, None for other ops.
         width: query tokens of a forward, else nodes worked on, per request.
-        times: executions per round.
+        times: executions per round; the mean of them where a loop may end early.
         seconds: of all executions.
     """
 
     op: str
     model: str | None
     width: int
-    times: int
+    times: Quantity
     seconds: Seconds
 
 
@@ -89,22 +92,29 @@ def round_seconds(
         lag: per cache, the probability that some request of the batch needs all of a forward's
             `pending` tokens rather than the root alone; 1 where not given.
     """
-    priced = _price_steps(demands, clock, lag)
-    if isinstance(priced, Unpriced):
-        return priced
-    return _wall_clock(priced, clock)
+    found: list[tuple[Quantity, Seconds]] = []
+    for share, one in _ways(demands, clock):
+        priced = _price_steps(one, clock, lag)
+        if isinstance(priced, Unpriced):
+            return priced
+        found.append((share, _wall_clock(priced, clock)))
+    return _weighed(found)
 
 
 def price_round(
     demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]
 ) -> RoundPrice | Unpriced:
     """Price a round and say where its time goes; see `round_seconds`."""
-    priced = _price_steps(demands, clock, lag)
-    if isinstance(priced, Unpriced):
-        return priced
-    parts = [(step.lane, _priced_op(step, seconds)) for step, seconds in priced]
+    parts: list[tuple[str | None, PricedOp]] = []
+    found: list[tuple[Quantity, Seconds]] = []
+    for share, one in _ways(demands, clock):
+        priced = _price_steps(one, clock, lag)
+        if isinstance(priced, Unpriced):
+            return priced
+        found.append((share, _wall_clock(priced, clock)))
+        parts += [(step.lane, _priced_op(step, seconds, share)) for step, seconds in priced]
     parts.append((None, PricedOp("round", None, 1, 1, clock.glue())))
-    return RoundPrice(_wall_clock(priced, clock), _merged(parts), _assumptions(demands))
+    return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands))
 
 
 def own_error(price: RoundPrice, shared_error: float) -> Quantity:
@@ -120,6 +130,22 @@ def own_error(price: RoundPrice, shared_error: float) -> Quantity:
     squares: Quantity = sum(width**2 for width in widths.values())
     found: Quantity = squares**0.5 / maximum(price.seconds.median, 1e-300)
     return found
+
+
+def _ways(demands: RoundDemands, clock: Clock) -> list[tuple[Quantity, RoundDemands]]:
+    """What a round may come to ask for, with the probability of each; all trips where unknown."""
+    if not demands.ends:
+        return [(1, demands)]
+    shares = shares_of_batch(demands, clock.batch)
+    ways = ((share, one) for share, (_, one) in zip(shares, demands.ends, strict=True))
+    return [(share, one) for share, one in ways if np.any(share)]
+
+
+def _weighed(found: list[tuple[Quantity, Seconds]]) -> Seconds:
+    """The mean of times with their probabilities."""
+    if len(found) == 1:
+        return found[0][1]
+    return total(seconds * share for share, seconds in found)
 
 
 def round_cost(demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]) -> Cost:
@@ -153,13 +179,16 @@ def _price_steps(
     return priced
 
 
-def _priced_op(step: ForwardDemand | OpDemand, seconds: Seconds) -> PricedOp:
+def _priced_op(step: ForwardDemand | OpDemand, seconds: Seconds, share: Quantity) -> PricedOp:
+    """What a step adds to a round in which it runs with probability `share`."""
+    if not (isinstance(share, int) and share == 1):
+        seconds = seconds * share
     if isinstance(step, OpDemand):
-        return PricedOp(step.name, None, step.width, 1, seconds)
+        return PricedOp(step.name, None, step.width, share, seconds)
     layers = ",".join(f"{span[0]}:{span[1]}" for span in step.spans if span is not None)
     without = f"without_{step.skips.short}" if step.skips else ""
     name = ":".join(part for part in ("forward", layers, without) if part)
-    return PricedOp(name, step.model, step.width, 1, seconds)
+    return PricedOp(name, step.model, step.width, share, seconds)
 
 
 def _wall_clock(priced: list[PricedStep], clock: Clock) -> Seconds:
@@ -191,7 +220,10 @@ def _assumptions(demands: RoundDemands) -> tuple[str, ...]:
             "lanes run side by side without slowing each other",
             any(step.lane is not None for step in demands.steps),
         ),
-        ("loops that may stop early run all their trips", demands.early_stops),
+        (
+            "loops that may stop early run all their trips",
+            demands.early_stops and not demands.ends,
+        ),
     )
     return tuple(word for word, holds in words if holds)
 

@@ -35,6 +35,7 @@ class Capabilities:
         single: (op keyword, field) of list fields that hold one item at most.
         shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
         whole_rounds: a round is one call, and no op can be timed by itself.
+        stops: loops may end before their last trip.
     """
 
     backend: str
@@ -46,6 +47,7 @@ class Capabilities:
     single: frozenset[tuple[str, str]] = frozenset()
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
     whole_rounds: bool = False
+    stops: bool = False
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
         """Everything in a plan that the backend cannot run; empty when it can run it all."""
@@ -116,7 +118,7 @@ def _reason(op: Op, capabilities: Capabilities) -> str | None:
         if keyword == op.keyword and len(getattr(op, field)) > 1:
             return f"{field} may hold one item only"
     region = region_of(op)
-    if region is not None and region.until is not None:
+    if region is not None and region.until is not None and not capabilities.stops:
         return "loops that stop early are not supported"
     return None
 

@@ -52,7 +52,7 @@ class Declaration:
     uniforms_per_node: int | None = None
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
-    of: Literal["rows", "tree", "path", "cache", ""] = ""
+    of: Literal["rows", "tree", "path", "uniforms", "cache", ""] = ""
     source: str = ""
 
     def arguments(self, entry: Entry) -> dict[str, Any]:

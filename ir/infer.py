@@ -133,6 +133,10 @@ class _Walk:
             raise RuleError(
                 "arity", f"{len(op.carried)} values are carried, {len(op.body.yields)} yielded"
             )
+        if op.only is not None:
+            expect(scope, op.only, FlagType, "only")
+            if op.body.until is None:
+                raise RuleError("arity", "only= stands where trips may end early; give until=")
         carried = tuple(look(scope, initial, "repeat") for _, initial in op.carried)
         trip, trips = self.trip, self.trips
         self.trips = trips * max(op.count, 1)

@@ -56,12 +56,16 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat(BaseOp):
-    """At most `count` trips through the body; carried values are (parameter, initial) pairs."""
+    """At most `count` trips through the body; carried values are (parameter, initial) pairs.
+
+    Where trips may end early (`until`), requests whose flag `only` does not hold take none.
+    """
 
     keyword = "repeat"
     positional = ("count",)
     count: int
     carried: tuple[tuple[Value, Value], ...] = ()
+    only: Value | None = None
     control: Literal["masked", "host", "device"] | None = None
     body: Region = field(default_factory=Region)
 

@@ -56,6 +56,12 @@ class Measure(BaseOp):
     operand: Value | State
     kind: Entry
 
+    @property
+    def variant(self) -> str:
+        """What devices tell it by: its kind where it reads a law or scores."""
+        counts = self.kind.name in ("count", "accepted", "lag", "uniform")
+        return "" if counts else self.kind.name
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compute(BaseOp):

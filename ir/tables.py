@@ -84,6 +84,7 @@ BUILTIN = Tables(
             source="Huang et al. 2024, arXiv 2405.19715",
         ),
         Declaration(table="measure", name="value", of="tree", parameters=(("best", int),)),
+        Declaration(table="measure", name="uniform", of="uniforms"),
         Declaration(table="measure", name="count", of="tree"),
         Declaration(table="measure", name="accepted", of="path"),
         Declaration(table="measure", name="lag", of="cache", parameters=(("layers", Span),)),

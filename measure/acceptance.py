@@ -26,7 +26,7 @@ from specplan.measure.own_drafts import TeacherText
 from specplan.measure.pools import pool_places
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION, relative_half_width
 from specplan.measure.progress import Progress, silent
-from specplan.measure.rehearsal import rehearse
+from specplan.measure.rehearsal import places_of, profile_rows, rehearse
 from specplan.measure.source_replay import SourceReplay
 from specplan.measure.teacher import (
     greedy_ranks,
@@ -238,7 +238,8 @@ def _read(path: Path, key: AcceptanceKey) -> Rows:
             where=str(path),
             remedy="Remove the file and measure again.",
         )
-    rows = (tuple(row) for row in stored.traces)
+    traces = places_of(stored) if key.how == "run" else stored.traces
+    rows = (tuple(row) for row in traces)
     return dict(zip(stored.provenance["prompts"], rows, strict=True))
 
 
@@ -285,7 +286,10 @@ def _profile(
     source = DRAFT_SOURCES.get(key.proposer)
     if key.beam is not None or (source is not None and source.evidence == "pools"):
         return AcceptanceProfile(key, pools=Pools(_layers(key), rows), provenance=provenance)
-    lengths = key.how in ("given", "run") or _drafts_for_itself(key)
+    if key.how == "run":
+        ran, trips = profile_rows(rows)
+        return AcceptanceProfile(key, lengths=ran, trips=trips, provenance=provenance)
+    lengths = key.how == "given" or _drafts_for_itself(key)
     if lengths and (source is None or source.evidence == "lengths"):
         return AcceptanceProfile(key, lengths=rows, provenance=provenance)
     return AcceptanceProfile(key, ranks=rows, provenance=provenance)

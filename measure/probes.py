@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from specplan.cost_models.demands import OpDemand, round_demands
 from specplan.ir.blocks import Skips
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
@@ -126,7 +127,8 @@ def budget_probes(budgets: Sequence[int], greedy: bool) -> Iterator[Probe]:
 def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
     """Of the plans whose own rounds tell what is accepted, two of each: the least and the most.
 
-    They hold ops that no other probe has, and these take what their nodes take.
+    They hold ops that no other probe has, and these take what their nodes take. Further ones where
+    some settings run what those two do not.
     """
     kinds: dict[str, list[Probe]] = {}
     for name in proposers(facts.problem, facts.shapes):
@@ -134,7 +136,24 @@ def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
         if plan is not None:
             kinds.setdefault(plan.name, []).append(Probe(f"rounds of {name}", plan))
     for found in kinds.values():
-        yield from dict.fromkeys((found[0], found[-1]))
+        chosen = list(dict.fromkeys((found[0], found[-1])))
+        known = set().union(*(_kinds_of_steps(probe.plan) for probe in chosen))
+        for probe in found:
+            wanted = _kinds_of_steps(probe.plan)
+            if not wanted <= known:
+                chosen.append(probe)
+                known |= wanted
+        yield from chosen
+
+
+def _kinds_of_steps(plan: Plan) -> set[object]:
+    """What a round runs, widths left out."""
+    return {
+        step.name
+        if isinstance(step, OpDemand)
+        else (step.model, step.spans, step.skips, step.rows > 0)
+        for step in round_demands(plan, plan.rounds[0]).steps
+    }
 
 
 def probe_of_width(role: str, width: int, greedy: bool) -> Probe:

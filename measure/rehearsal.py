@@ -1,37 +1,77 @@
 """What the target accepts of drafts that hang on earlier rounds: the rounds themselves are run.
 
 What is told of a round is told of the place of the text where it began. Replayed from the first
-place, such lengths give the very rounds that ran.
+place, such lengths give the very rounds that ran. Of a loop that may end early it is told how many
+trips it took.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.runtime.executable import Executable
 from specplan.runtime.requests import Request
 
+NO_ROUND = -1
+Places = tuple[tuple[int, int], ...]
+"""By place of an output, accepted tokens, and trips of the loop of the round that began there."""
 
-def rehearse(executable: Executable, request: Request) -> tuple[int, ...]:
-    """Accepted tokens of a draft, by the place of the output where its round began.
+
+def rehearse(executable: Executable, request: Request) -> Places:
+    """Accepted tokens of a draft, and trips, by the place of the output where its round began.
 
     Args:
         executable: of the plan whose rounds are run; a plan of one round.
         request: whose output the rounds emit.
 
     Returns:
-        One number per token of the output. Places within a round tell what was left of its draft.
+        One entry per token of the output. Places within a round tell what was left of its draft,
+        and of no trips: `NO_ROUND`, as do all where the plan has not one loop that may end early.
         The last round, which a limit or a stop token cut, counts for what was seen of it.
     """
     session = executable.start([request])
     name = executable.plan.rounds[0].name
     emitted: list[int] = []
+    trips: list[int] = []
     try:
         session.prefill()
         while not session.done[0]:
-            emitted.append(int(session.step(name).counts[0]))
+            step = session.step(name)
+            emitted.append(int(step.counts[0]))
+            told = step.trips is not None and step.trips.shape[1] == 1
+            trips.append(int(step.trips[0, 0]) if told and step.trips is not None else NO_ROUND)
     finally:
         session.release()
     if not emitted:
         return ()
     *whole, last = emitted
     lengths = [left for count in whole for left in reversed(range(count))]
-    return (*lengths, *range(last, 0, -1))
+    lengths += range(last, 0, -1)
+    begun = [
+        number for count, one in zip(emitted, trips, strict=True) for number in _first(one, count)
+    ]
+    return tuple(zip(lengths, begun, strict=True))
+
+
+def _first(trips: int, places: int) -> list[int]:
+    """Trips at the first of a round's places."""
+    return [trips, *(NO_ROUND,) * (places - 1)][:places]
+
+
+def profile_rows(
+    rows: Sequence[Places],
+) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...] | None]:
+    """The `lengths` and `trips` of a profile; no trips where no round told of any."""
+    lengths = tuple(tuple(accepted for accepted, _ in row) for row in rows)
+    trips = tuple(tuple(taken for _, taken in row) for row in rows)
+    told = any(taken != NO_ROUND for row in trips for taken in row)
+    return lengths, trips if told else None
+
+
+def places_of(profile: AcceptanceProfile) -> tuple[Places, ...]:
+    """What `profile_rows` made a profile of."""
+    lengths = profile.lengths or ()
+    trips = profile.trips or tuple((NO_ROUND,) * len(row) for row in lengths)
+    rows = zip(lengths, trips, strict=True)
+    return tuple(tuple(zip(accepted, taken, strict=True)) for accepted, taken in rows)

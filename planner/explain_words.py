@@ -137,7 +137,7 @@ def _part(part: Mapping[str, Any]) -> str:
     name = f"{part['op']} {part['model']}" if part["model"] else part["op"]
     if part["op"] == "round":
         name = "the loop around it"
-    times = f"{part['times']} x " if part["times"] > 1 else ""
+    times = "" if part["times"] == 1 else f"{part['times']:.4g} x "
     width = f" ({part['width']} tokens)" if part["model"] else ""
     return f"{times}{name}{width} {about(part['seconds'], seconds_words)}"
 

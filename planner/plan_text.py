@@ -21,6 +21,7 @@ def single_round_plan(
     states: Iterable[str] = (),
     kept: Mapping[str, str] = MappingProxyType({}),
     reproducible: bool = True,
+    lossless: bool = True,
 ) -> Plan:
     """A plan of one round, `decode`.
 
@@ -32,6 +33,7 @@ def single_round_plan(
         states: declarations beside those of the caches, `@name = ...` each.
         kept: by role, further attributes of the cache of a model beside the target.
         reproducible: whether the same request and seed always give the same output.
+        lossless: whether the output follows the target's own law.
 
     Returns:
         The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model.
@@ -39,7 +41,9 @@ def single_round_plan(
     models = tuple(models)
     caches = [f"{cache_of(role)} = cache {role} {kept.get(role, '')}".rstrip() for role in models]
     declared = ("@kv = cache target", *caches, *states)
-    head = [_head(facts, name, models, reproducible), *(f"state {text}" for text in declared)]
+    promised = "" if reproducible else " reproducible=false"
+    promised += "" if lossless else " lossless=false"
+    head = [_head(facts, name, models, promised), *(f"state {text}" for text in declared)]
     return parse_plan("\n".join([*head, *_round(body)]))
 
 
@@ -94,7 +98,7 @@ def judge(tree: str, nodes: int, *, rule: str | None, forward: str = "") -> str:
     return "\n".join(lines)
 
 
-def _head(facts: ProblemFacts, name: str, models: tuple[str, ...], reproducible: bool) -> str:
+def _head(facts: ProblemFacts, name: str, models: tuple[str, ...], promised: str) -> str:
     temperature = float(facts.problem.workload.temperature)
     batches = facts.batch_sizes
     lines = [f"plan {name}"]
@@ -103,7 +107,7 @@ def _head(facts: ProblemFacts, name: str, models: tuple[str, ...], reproducible:
         lines.append(f'model {role} digest="{shape.digest}" dtype={shape.dtype}')
     lines.append(
         f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
-        f"context=1..{facts.longest_text}" + ("" if reproducible else " reproducible=false")
+        f"context=1..{facts.longest_text}{promised}"
     )
     return "\n".join(lines)
 

@@ -12,6 +12,9 @@ from specplan.ir.plan import MODULE_PREFIX
 
 SINKS = 16
 """First tokens that a cache with a budget keeps, as many as MagicDec keeps (arXiv 2408.11049)."""
+EXITS = (1 / 16, 1 / 8, 1 / 4)
+"""Parts of the stack after which a target drafts; those of LayerSkip (arXiv 2404.16710) are 1/8
+(70B), 1/4 (7B) and 3/8 (13B)."""
 _MODEL = r"[a-z][a-z0-9_]*"
 _FIRST_LAYERS = re.compile(rf"({_MODEL})@([1-9][0-9]*)")
 _BEAM = re.compile(rf"({_MODEL})\^([1-9][0-9]*)")
@@ -101,3 +104,9 @@ def models_alone(shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         for role, shape in shapes.items()
         if role != "target" and not role.startswith(MODULE_PREFIX) and shape.feature_width is None
     )
+
+
+def exit_layers(target: ModelShape) -> tuple[int, ...]:
+    """The layers after which a target drafts, in rising order; none where it has one layer."""
+    layers = {max(1, round(part * target.num_layers)) for part in EXITS}
+    return tuple(sorted(layer for layer in layers if layer < target.num_layers))

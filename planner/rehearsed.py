@@ -14,6 +14,7 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.proposer import Proposer, exit_layers
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
@@ -25,19 +26,22 @@ class Rehearsed(Method[OptionsT]):
         family: name of its one family.
         domains: what its options mean.
         nobody: why it has no setting, where it has none.
+        exits: whether the target's first layers may draft too.
     """
 
     acceptance: ClassVar[str] = "its own rounds, run on the prompts with every setting"
     family: ClassVar[str]
     domains: ClassVar[Mapping[str, str]]
     nobody: ClassVar[str] = "models.drafts has no model that drafts by itself"
+    exits: ClassVar[bool] = False
 
     @abstractmethod
     def settings(self, roles: Sequence[str]) -> Iterator[OptionsT]:
         """All settings, simpler ones first.
 
         Args:
-            roles: of the models that run by themselves, `target` first.
+            roles: of the models that run by themselves, `target` first; where `exits` says so,
+                the target's first layers too, `target@2`.
         """
 
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
@@ -47,11 +51,11 @@ class Rehearsed(Method[OptionsT]):
             for role, shape in shapes.items()
             if not role.startswith(MODULE_PREFIX) and shape.feature_width is None
         ]
-        return tuple(map(self._name, self.settings(roles)))
+        return tuple(map(self._name, self.settings([*roles, *self._parts(shapes["target"])])))
 
     def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
         """The plan of the setting."""
-        for options in self.settings(_roles(facts)):
+        for options in self.settings(self._roles(facts)):
             if self.proposer(options) == proposer:
                 return self.plan(facts, options)
         return None
@@ -63,7 +67,7 @@ class Rehearsed(Method[OptionsT]):
         if self.is_unasked(facts):
             reason = f'its settings are measured by running them: name "{self.name}" in methods'
             return [Refusal(self.family, reason)]
-        every = tuple(self.settings(_roles(facts)))
+        every = tuple(self.settings(self._roles(facts)))
         known = tuple(options for options in every if self.proposer(options) in facts.profiles)
         if not every:
             return [Refusal(self.family, self.nobody)]
@@ -78,7 +82,12 @@ class Rehearsed(Method[OptionsT]):
     def _name(self, options: OptionsT) -> str:
         return self.proposer(options) or ""
 
+    def _roles(self, facts: ProblemFacts) -> list[str]:
+        """The target, the draft models that run without its hidden states, parts of the target."""
+        drafts = (name for name in facts.drafts if name not in facts.drafters)
+        return ["target", *drafts, *self._parts(facts.target)]
 
-def _roles(facts: ProblemFacts) -> list[str]:
-    """The target, and the draft models that run without its hidden states."""
-    return ["target", *(name for name in facts.drafts if name not in facts.drafters)]
+    def _parts(self, target: ModelShape) -> list[str]:
+        if not self.exits:
+            return []
+        return [Proposer("target", layers=layer).name for layer in exit_layers(target)]

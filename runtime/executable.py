@@ -70,10 +70,13 @@ class StepResult:
     Attributes:
         tokens: int64 `[B, W]`, padded with -1.
         counts: int64 `[B]`.
+        trips: int64 `[B, L]`, how many trips each request took in the round's loops that may end
+            early; None where it has none.
     """
 
     tokens: Tensor
     counts: Tensor
+    trips: Tensor | None = None
 
 
 class Session(Protocol):

@@ -31,6 +31,7 @@ CAPABILITIES = replace(
     single=REFERENCE.single | {("forward", "nodes")},
     shapes=shape_refusals,
     whole_rounds=True,
+    stops=False,
 )
 """What the interpreter runs, sources that learn and values carried from round to round left out;
 loops are unrolled before tracing."""

@@ -77,8 +77,9 @@ CAPABILITIES = Capabilities(
         ("relabel", "at"): (None,),
         ("reroot", "take"): ("match",),
         ("reroot", "nodes"): (None,),
-        ("measure", "kind"): ("count", "accepted"),
+        ("measure", "kind"): ("count", "accepted", "top1", "margin", "entropy", "value", "uniform"),
     },
     single=frozenset({("forward", "layers")}),
     shapes=shape_refusals,
+    stops=True,
 )

@@ -65,8 +65,10 @@ def refresh(session: ReferenceSession, op: Refresh, scope: Scope) -> None:
 def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
     """One number per request."""
     operand = scope[Value(op.operand)]
-    assert isinstance(operand, Tree | Path)
-    scope[op.results[0]] = scalars.measure(operand)
+    assert isinstance(operand, Tree | Path | Rows | Tensor)
+    nodes = operand.size if op.variant and isinstance(operand, Tree) else 1
+    session.worked(max(1, nodes), op.variant)
+    scope[op.results[0]] = scalars.measure(operand, op.kind)
 
 
 def compute(session: ReferenceSession, op: Compute, scope: Scope) -> None:

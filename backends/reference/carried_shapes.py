@@ -6,7 +6,7 @@ from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import Compute, Load, Measure, Pick, Place, Relabel, Reroot, Store, When
 from specplan.ir.plan import Plan, Round, walk
-from specplan.ir.types import FlagType, NumberType, TreeType
+from specplan.ir.types import FlagType, NumberType, RowsType, TreeType
 
 _PURE = (Place, Relabel, Pick, Measure, Compute)
 _SHAPE = "trees that are carried on have one shape for all requests"
@@ -22,6 +22,10 @@ def carried_reason(plan: Plan, step: Step) -> str | None:
             held = loaded_type(plan.state(op.state), op.state)
             if isinstance(held, TreeType) and held.parents is None:
                 return "a tree is carried on where it is a chain, or says its parents="
+        case Measure():
+            rows = [held for held in step.reads.values() if isinstance(held, RowsType)]
+            if any(held.width != 1 for held in rows):
+                return "of rows, that of one node is measured"
         case Place():
             return _place(op, step)
         case Relabel():

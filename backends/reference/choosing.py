@@ -12,8 +12,14 @@ from torch import Tensor
 
 from specplan.backends.reference.lengthening import tip_and_below
 from specplan.backends.reference.values import Nodes, Tree, per_request
-from specplan.ir.ops import Pick
+from specplan.ir.ops import Measure, Op, Pick
 from specplan.ir.types import ROOT
+
+
+def reads_scores(op: Op) -> bool:
+    """Whether an op asks for the path scores of nodes."""
+    chosen = isinstance(op, Pick) and op.best is not None
+    return chosen or (isinstance(op, Measure) and op.kind.name == "value")
 
 
 def pick(op: Pick, tree: Tree, at: Nodes | None = None) -> Nodes:

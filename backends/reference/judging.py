@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
@@ -50,7 +51,9 @@ def judge(
     )
     declared = BUILTIN.find("rule", op.rule.name)
     assert declared is not None
-    drawn = by if by is None else by[:, : tree.size + 1]
+    drawn = by  # the bonus reads the last number, however many nodes there came to be
+    if by is not None and by.shape[1] > tree.size + 1:
+        drawn = torch.cat([by[:, : tree.size], by[:, -1:]], 1)
     accept = rule.accept_vectorised if traced else rule.accept
     judged = accept(drafted, rows, drawn, **declared.arguments(op.rule))
     assert isinstance(judged, Judged)

@@ -7,15 +7,44 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.values import Path, Tree, live_mask
+from specplan.backends.reference.values import Path, Rows, Tree, live_mask
 from specplan.ir.formula import evaluate, is_condition
+from specplan.ir.tables import BUILTIN
+from specplan.ir.values import Entry
 
 
-def measure(operand: Tree | Path) -> Tensor:
-    """Live nodes of a tree, or accepted nodes of a path, float64 `[B]`."""
+def measure(operand: Tree | Path | Rows | Tensor, kind: Entry) -> Tensor:
+    """A number for each request, float64 `[B]` on the host.
+
+    Accepted nodes of a path; `count`, live nodes of a tree, and `value`, the sum of the largest
+    path probabilities of its live nodes; of the row of one node, at temperature 1, the largest
+    probability `top1`, its `margin` over the next, and the `entropy` in nats; of uniforms `[B, N]`
+    the first.
+    """
+    if isinstance(operand, Tensor):
+        return operand[:, 0].to("cpu", torch.float64)
+    if isinstance(operand, Path):
+        return torch.tensor([len(nodes) for nodes in operand.nodes], dtype=torch.float64)
     if isinstance(operand, Tree):
-        return live_mask(operand).sum(1).to("cpu", torch.float64)
-    return torch.tensor([len(nodes) for nodes in operand.nodes], dtype=torch.float64)
+        found = live_mask(operand).sum(1)
+        if kind.name == "value":
+            declared = BUILTIN.find("measure", kind.name)
+            assert declared is not None
+            found = _value(operand, int(declared.arguments(kind)["best"]))
+        return found.to("cpu", torch.float64)
+    law = operand.logits[:, 0].double().softmax(-1)
+    if kind.name == "entropy":
+        entropy: Tensor = torch.special.entr(law).sum(-1)
+        return entropy.cpu()
+    best = law.topk(1 if kind.name == "top1" else 2).values
+    return (best[:, 0] if kind.name == "top1" else best[:, 0] - best[:, 1]).cpu()
+
+
+def _value(tree: Tree, best: int) -> Tensor:
+    if tree.scores is None:  # no node yet
+        return torch.zeros(len(tree.tokens), dtype=torch.float64)
+    chances = tree.scores.double().exp() * live_mask(tree)
+    return chances.topk(min(best, tree.size), dim=1).values.sum(1)
 
 
 def compute(formula: str, operands: Mapping[str, Tensor], batch: int) -> Tensor:

@@ -10,13 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import choosing, growing, joining, judging, lengthening, looking
+from specplan.backends.reference import (
+    choosing,
+    growing,
+    joining,
+    judging,
+    lengthening,
+    looking,
+    stopping,
+)
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.carried_ops import CARRIED
 from specplan.backends.reference.carrying import numbered_from
 from specplan.backends.reference.forward import run_forward
 from specplan.backends.reference.one_pass import pending_of, stretch_of
-from specplan.backends.reference.values import Held, Path, Rows, Scope, Tree, held_as, nodes_as
+from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
 from specplan.ir.ops import (
     Accept,
     Adopt,
@@ -69,12 +77,13 @@ class ReferenceSession:
         capacity: int | None,
     ) -> None:
         self.plan = plan
-        self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
+        self.scored = any(map(choosing.reads_scores, walk_plan(plan)))
         sources = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
         self.batch = Batch(requests, models, plan.states, sources, speculative, capacity)
         self.emitted: Path | None = None
         self.trip = 0
         self.families = 0
+        self.trips: list[Tensor] = []
         self.observer: Observer | None = None
         self.observed = Observed()
 
@@ -122,13 +131,15 @@ class ReferenceSession:
         self.batch.begin_round()
         self.emitted = None
         self.families = 0
+        self.trips = []
         self.run(self.plan.round(round_name).ops, {})
         nothing: list[list[int]] = [[]] * self.batch.size
         kept = self.emitted.tokens if self.emitted is not None else nothing
         counts = [len(row) for row in kept]
         width = max(1, *counts)
         tokens = torch.tensor([row + [-1] * (width - len(row)) for row in kept])
-        return StepResult(tokens=tokens, counts=torch.tensor(counts))
+        trips = torch.stack(self.trips, 1) if self.trips else None
+        return StepResult(tokens=tokens, counts=torch.tensor(counts), trips=trips)
 
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results."""
@@ -240,27 +251,14 @@ class ReferenceSession:
         else:
             judging.commit(self.batch.caches[op.state], path)
 
-    def worked(self, nodes: int) -> None:
-        """Tell the observer how many nodes an op works on."""
-        self.observed = Observed(width=nodes)
+    def worked(self, nodes: int, variant: str = "") -> None:
+        """Tell the observer how many nodes an op works on, and of which kind it is."""
+        self.observed = Observed(variant, width=nodes)
 
     def apart(self, tree: Tree) -> Tree:
         """The tree with numbers of its own; those of the round's first tree begin at 0."""
         self.families += 1
         return numbered_from(tree, self.families - 1)
-
-    def repeat(self, op: Repeat, scope: Scope) -> None:
-        """A fixed number of trips."""
-        carried: list[Held] = [scope[initial] for _, initial in op.carried]
-        outer = self.trip
-        for index in range(op.count):
-            self.trip = outer * op.count + index
-            inner = dict(scope)
-            inner.update({p: held for (p, _), held in zip(op.carried, carried, strict=True)})
-            self.run(op.body.ops, inner)
-            carried = [inner[name] for name in op.body.yields]
-        self.trip = outer
-        scope.update(zip(op.results, carried, strict=True))
 
     def segment(self, op: Segment, scope: Scope) -> None:
         """Ops one after another: here a segment has no meaning of its own."""
@@ -284,7 +282,7 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Adopt: ReferenceSession.adopt,
     Emit: ReferenceSession.emit,
     Commit: ReferenceSession.commit,
-    Repeat: ReferenceSession.repeat,
+    Repeat: stopping.repeat,
     Segment: ReferenceSession.segment,
     **CARRIED,
 }

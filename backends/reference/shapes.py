@@ -10,6 +10,7 @@ from specplan.backends.reference.carried_shapes import carried_reason, condition
 from specplan.backends.reference.chain_shapes import ChainStages
 from specplan.backends.reference.node_runs import NodeRuns
 from specplan.backends.reference.source_shapes import lookup_reason, update_reason
+from specplan.backends.reference.stop_shapes import EndedLoops
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_models import continues_stack, is_reduced
@@ -46,12 +47,13 @@ def shape_refusals(plan: Plan) -> Iterator[Refusal]:
     """
     for item in plan.rounds:
         walk, types = _Walk(plan), infer_round(plan, item)
-        for op in conditions(item):
-            reason = joined_reason(op, types)
+        ended = EndedLoops(item, types)
+        joined = ((op, joined_reason(op, types)) for op in conditions(item))
+        for op, reason in (*ended.reasons(), *joined):
             if reason is not None:
                 yield Refusal("reference", print_op(op).splitlines()[0].removesuffix(" {"), reason)
         for step in types.steps:
-            reason = carried_reason(plan, step) or walk.reason(step)
+            reason = carried_reason(plan, step) or ended.reason(step) or walk.reason(step)
             if reason is not None:
                 yield Refusal("reference", print_op(step.op), reason)
 

@@ -6,9 +6,11 @@ temperature or rule is another profile (Sequoia's and SpecInfer's vectors for on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +22,7 @@ from specplan.cost_models.acceptance.mixture import BetaMixture, MixtureLaw
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile_json import (
     checked_rows,
+    checked_trips,
     checked_whole,
     profile_from_json,
     read_profile_json,
@@ -44,6 +47,8 @@ class AcceptanceProfile:
             proposer's child that is accepted there, -1 for none.
         lengths: per prompt, for every position, how many tokens of a chain are accepted
             when a round starts there.
+        trips: beside `lengths`, how many trips the loop of a round took that began there, -1 where
+            none began; None where no round has a loop that may end early.
         hazards: P(child accepted | parent accepted) by depth (first row depth 1) and rank; the
             last row holds for all deeper ones.
         mixture: acceptance that varies between contexts.
@@ -59,6 +64,7 @@ class AcceptanceProfile:
     key: AcceptanceKey
     ranks: tuple[tuple[int, ...], ...] | None = None
     lengths: tuple[tuple[int, ...], ...] | None = None
+    trips: tuple[tuple[int, ...], ...] | None = None
     hazards: tuple[tuple[float, ...], ...] | None = None
     mixture: BetaMixture | None = None
     pools: Pools | None = None
@@ -74,6 +80,7 @@ class AcceptanceProfile:
             checked_whole(self.key.proposer, whole, self.trials, self.measured_depth)
         else:
             checked_rows(self.key.proposer, kinds, self.trials, self.measured_depth)
+        checked_trips(self.key.proposer, self.trips, self.lengths)
 
     @classmethod
     def from_hazards(
@@ -135,6 +142,13 @@ class AcceptanceProfile:
     def prompts(self) -> int:
         """Prompts measured; 0 where the evidence is no trace."""
         return sum(bool(row) for row in self.traces)
+
+    @property
+    def stopped(self) -> tuple[float, ...]:
+        """Share of rounds whose loop took at most 0, 1, 2, ... trips; empty where not told."""
+        counts = Counter(trips for row in self.trips or () for trips in row if trips >= 0)
+        within = accumulate(counts[trips] for trips in range(max(counts, default=-1) + 1))
+        return tuple(ended / counts.total() for ended in within)
 
     @property
     def source(self) -> str:

@@ -54,7 +54,7 @@ def profile_from_json(
             for name, value in document.items()
             if name not in ("schema_version", "kind", "key")
         }
-        for name in ("ranks", "lengths", "hazards"):
+        for name in ("ranks", "lengths", "trips", "hazards"):
             if fields.get(name) is not None:
                 fields[name] = tuple(tuple(row) for row in fields[name])
         if isinstance(fields.get("trials"), list):
@@ -119,6 +119,28 @@ def checked_rows(
     if table and (len({len(row) for row in rows}) != 1 or any(sum(row) > 1 + 1e-9 for row in rows)):
         raise UsageError("rows of hazards must be of one length and sum to at most 1", where=where)
     _check_trials(where, rows, trials, measured_depth)
+
+
+def checked_trips(
+    proposer: str,
+    trips: Sequence[Sequence[int]] | None,
+    lengths: Sequence[Sequence[int]] | None,
+) -> None:
+    """Check how many trips rounds took, which stand beside the lengths of their drafts.
+
+    Raises:
+        UsageError: there are no lengths, or not as many; trips are out of range; no round began.
+    """
+    if trips is None:
+        return
+    where = f"acceptance profile of {proposer!r}"
+    if lengths is None or list(map(len, trips)) != list(map(len, lengths)):
+        raise UsageError("trips stand beside lengths, one for each", where=where, remedy=_REMEDY)
+    for value in (value for row in trips for value in row):
+        if type(value) is not int or not -1 <= value < 1 << 20:
+            raise UsageError(f"{value!r} trips are out of range", where=where)
+    if not any(value >= 0 for row in trips for value in row):
+        raise UsageError("trips tell of no round", where=where, remedy=_REMEDY)
 
 
 def _check_trials(

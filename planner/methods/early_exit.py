@@ -18,10 +18,8 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.proposer import Proposer
+from specplan.planner.proposer import Proposer, exit_layers
 
-EXITS = (1 / 16, 1 / 8, 1 / 4)
-"""Parts of the stack after which is drafted; LayerSkip's own are 1/8 (70B), 1/4 (7B), 3/8 (13B)."""
 LENGTHS = tuple(range(1, 9))
 
 
@@ -93,12 +91,6 @@ commit {track} %e"""
     def proposer(self, options: EarlyExitOptions) -> str | None:
         """The layers below the exit."""
         return Proposer("target", layers=options.exit_layer).name
-
-
-def exit_layers(target: ModelShape) -> tuple[int, ...]:
-    """The layers after which is drafted, in rising order."""
-    layers = {max(1, round(part * target.num_layers)) for part in EXITS}
-    return tuple(sorted(layer for layer in layers if layer < target.num_layers))
 
 
 def _family(facts: ProblemFacts, layer: int) -> Family[EarlyExitOptions] | Refusal:

@@ -47,12 +47,12 @@ def every_kind(
 def further_kinds(
     folder: Path, temperature: float, per_family: int, most: int = 16
 ) -> Iterator[tuple[str, Plan]]:
-    """The same of other methods that draft from models and the text: plans of `most` nodes."""
+    """The same of other lossless methods that draft from models and the text: of `most` nodes."""
     target = SEVEN_BILLION | {"num_hidden_layers": 3}
     named = [
         name
         for name, method in discover_methods().items()
-        if name not in EVERY_WAY and not set(method.sources) - {"prompt_lookup"}
+        if name not in EVERY_WAY and not set(method.sources) - {"prompt_lookup"} and method.lossless
     ]
     facts = example_facts(folder, temperature=temperature, target=target, methods=named)
     small = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in SMALL_CACHES}

@@ -18,15 +18,15 @@ PLANS = Path(__file__).parent.parent / "ir" / "plans"
 RUNNABLE = {
     "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
     "early_exit_verified", "token_recycling", "staged",
-    "jacobi_blocks", "lookahead", "self_draft_view", "merged_trees",
+    "jacobi_blocks", "lookahead", "self_draft_view", "merged_trees", "fallback_rollback",
+    "skipped_layers",
 }  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",
-    "growing_tree": "loops that stop early",
+    "growing_tree": "keep may only be",
     "early_exit_confident": "kind may only be",
     "sparse_cache_hierarchy": "by sink_recent only",
     "prompt_chunks": "it runs one row group only",
-    "skipped_layers": "loops that stop early",
 }
 
 

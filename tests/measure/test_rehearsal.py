@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ pytest.importorskip("transformers")
 
 from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
 from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
+from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.continuations import request_of  # noqa: E402
@@ -29,6 +32,7 @@ from specplan.planner import (  # noqa: E402
 )
 from specplan.planner.rehearsed import Rehearsed  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
+from tests.backends.pairs import save_pair  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
@@ -94,7 +98,7 @@ def test_a_place_tells_what_was_left_of_its_round(temperature: float, tmp_path: 
     assert plan is not None and rehearsal_of(facts, "target+unknown9") is None
     request = request_of(bench, bench.prompts(PROFILE)[0], 0)
     executable = bench.compile(plan)
-    lengths = rehearse(executable, request)
+    lengths = [accepted for accepted, _ in rehearse(executable, request)]
     result = generate(executable, [request])
     assert len(lengths) == result.emitted > 0
     place = rounds = 0
@@ -142,3 +146,47 @@ def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
         ]
         expected = drafting.rounds(bench.output_tokens, 1)
         assert sum(ran) / len(ran) == pytest.approx(expected.mean), options
+
+
+def _note_passes(seen: list[str | None], op: str, model: str | None, *sizes: float) -> None:
+    if op.startswith("forward"):
+        seen.append(model)
+
+
+STOPPING = ("adaptive_length", "adaptive_bar", "opt_tree", "bild", "thompson")
+
+
+@pytest.mark.parametrize("method", STOPPING)
+def test_rounds_that_end_by_request_are_priced_as_they_ran(method: str, tmp_path: Path) -> None:
+    """Rounds, tokens and passes of the draft model, counted while the plans run."""
+    path = write_problem(tmp_path, prompts=2, output_tokens=16)
+    path.write_text(path.read_text().replace("{", f'{{"methods": ["{method}"], ', 1))
+    words = json.loads((tmp_path / "target/config.json").read_text())["vocab_size"]
+    save_pair(tmp_path, words, scale=1.0)  # models that are sure of some tokens
+    bench = Workbench(load_problem(path))
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    names = [name for name in proposers(bench.problem, facts.shapes) if rehearsal_of(facts, name)]
+    wanted = dict.fromkeys((*names[:: len(names) // 3], names[-1]))
+    profiles = measure_acceptance(bench, facts, wanted=[*wanted])
+    again = measure_acceptance(bench, facts, wanted=[*profiles])
+    assert again == profiles  # what is stored reads back
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
+    (family,) = discover_methods()[method].choices(facts)
+    assert isinstance(family, Family) and len(family.settings) == len(profiles)
+    stopped_early = False
+    for options in family.settings:
+        proposer = discover_methods()[method].proposer(options) or ""
+        plan, profile = discover_methods()[method].plan(facts, options), profiles[proposer]
+        found = Pricer(facts.device, facts.shapes, 1, 40, 16).estimate(plan, profile)
+        assert isinstance(found, Estimate)
+        passes: list[str | None] = []
+        executable, rounds = bench.compile(plan), 0
+        for index, prompt in enumerate(bench.prompts(PROFILE)):
+            request = request_of(bench, prompt, index)
+            watch = partial(_note_passes, passes)
+            rounds += generate(executable, [request], observer=watch).rounds
+        drafter = "draft" if "draft" in plan.models_run else "target"
+        priced = sum(part.times for part in found.breakdown if part.model == drafter)
+        assert passes.count(drafter) / rounds == pytest.approx(priced), options
+        stopped_early = stopped_early or len(set(profile.stopped)) > 2
+    assert stopped_early

@@ -107,7 +107,7 @@ def _time(entry: Mapping[str, Any]) -> dict[str, Any]:
         "parts": [
             {
                 "name": " ".join(filter(None, (part["op"], part["model"]))),
-                "times": part["times"],
+                "times": round(part["times"], 2),
                 "width": part["width"],
                 "seconds": about(part["seconds"], seconds_words),
                 "share": part["seconds"]["mean"] / whole if whole else 0.0,

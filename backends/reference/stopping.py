@@ -1,0 +1,97 @@
+"""Loops, and those that end by request: who goes on, and what those keep that have stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specplan.backends.reference.values import Held, Rows, Scope, Tree, held_as, live_mask
+from specplan.ir.ops import Repeat
+
+if TYPE_CHECKING:
+    from specplan.backends.reference.session import ReferenceSession
+
+
+def repeat(session: ReferenceSession, op: Repeat, scope: Scope) -> None:
+    """A number of trips; fewer where every request has asked for no more of them."""
+    carried: list[Held] = [scope[initial] for _, initial in op.carried]
+    outer, until = session.trip, op.body.until
+    stops = None
+    if until is not None:
+        only = None if op.only is None else held_as(scope, op.only, Tensor)
+        stops = Stops(session.batch.done, only)
+    for index in range(op.count):
+        if stops is not None and stops.over:
+            break
+        session.trip = outer * op.count + index
+        inner = dict(scope)
+        inner.update({p: held for (p, _), held in zip(op.carried, carried, strict=True)})
+        session.run(op.body.ops, inner)
+        following = [inner[name] for name in op.body.yields]
+        if stops is not None and until is not None:
+            following = stops.passed(carried, following, held_as(inner, until, Tensor))
+        carried = following
+    session.trip = outer
+    session.trips += [] if stops is None else [stops.trips]
+    scope.update(zip(op.results, carried, strict=True))
+
+
+class Stops:
+    """The requests of a batch in a loop that may end early.
+
+    Attributes:
+        running: bool `[B]`, on the host: the next trip counts for them.
+        trips: int64 `[B]`, trips that each request took so far.
+    """
+
+    def __init__(self, done: list[bool], only: Tensor | None = None) -> None:
+        self.running = ~torch.tensor(done, dtype=torch.bool)
+        if only is not None:
+            self.running &= only.to(self.running.device)
+        self.trips = torch.zeros_like(self.running, dtype=torch.int64)
+
+    @property
+    def over(self) -> bool:
+        """Whether every request has stopped."""
+        return not bool(self.running.any())
+
+    def passed(self, before: list[Held], after: list[Held], flag: Tensor) -> list[Held]:
+        """What is carried on from a trip; requests whose flag holds take no further one.
+
+        Args:
+            before: carried values as they entered the trip.
+            after: as it left them.
+            flag: bool `[B]`.
+        """
+        kept = [self._kept(old, new) for old, new in zip(before, after, strict=True)]
+        self.trips += self.running
+        self.running = self.running & ~flag.to(self.running.device)
+        return kept
+
+    def _kept(self, before: Held, after: Held) -> Held:
+        """What the trip made for requests that run, and what it found for the others."""
+        if bool(self.running.all()):
+            return after
+        match before, after:
+            case Tree(), Tree():
+                return self._grown(before, after)
+            case Rows(), Rows():
+                running = self.running.to(after.logits.device)[:, None, None]
+                return replace(after, logits=torch.where(running, after.logits, before.logits))
+            case Tensor(), Tensor():
+                return torch.where(self.running, after, before)
+        raise AssertionError("what else a loop carries is refused before a plan runs")
+
+    def _grown(self, before: Tree, after: Tree) -> Tree:
+        """The tree whose new nodes are dead for requests that have stopped, and score worst."""
+        live = live_mask(after).clone()
+        running = self.running.to(live.device)[:, None]
+        live[:, before.size :] &= running
+        if after.scores is None:
+            return replace(after, live=live)
+        scores = after.scores.clone()
+        scores[:, before.size :].masked_fill_(~running, -torch.inf)
+        return replace(after, live=live, scores=scores)

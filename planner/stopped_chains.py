@@ -1,0 +1,122 @@
+"""Chains that end where the drafter is no longer sure of itself: a stop rule, and its ops.
+
+Who drafts does not matter to a rule: it reads the row that a token is drafted from, and numbers. A
+token that was drafted is kept and verified, so that drawn drafts keep the target's law. A draft
+model stops after the token of which it was not sure; the target's first layers, which run every
+drafted token anyway for the others to go on from, stop before it, but draft one token at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import indent
+
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.proposer import Proposer
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When a chain ends.
+
+    Attributes:
+        condition: a formula of `m`, what is measured, and of `operands`; where it holds the chain
+            ends.
+        measure: of the row that a token is drafted from; `uniform` for a number by chance.
+        product: `m` is the product of what was measured of all tokens so far.
+        operands: further ones of the formula, `b=%b`.
+        before: ops that define them.
+        after: ops at the end of the round.
+        states: declarations that these need.
+    """
+
+    condition: str
+    measure: str = "top1"
+    product: bool = False
+    operands: str = ""
+    before: str = ""
+    after: str = ""
+    states: tuple[str, ...] = ()
+
+    def ops(self, rows: str) -> str:
+        """What stands in the loop: `%stop`, and with a product `%r`, from rows."""
+        measured, read = f"%m = measure {rows} {self.measure}", "%m"
+        if self.measure == "uniform":
+            measured = "%z = uniform 1 stream=stop\n%m = measure %z uniform"
+        if self.product:
+            measured, read = f'{measured}\n%r = compute "p*m" p=%p m=%m', "%r"
+        given = " ".join(word for word in (f"m={read}", self.operands) if word)
+        return f'{measured}\n%stop = compute "{self.condition}" {given}'
+
+
+def stopped_plan(facts: ProblemFacts, name: str, drafter: str, length: int, stop: StopRule) -> Plan:
+    """A plan whose chain ends by a rule.
+
+    Args:
+        facts: the problem.
+        name: the plan's name.
+        drafter: a draft model, or the target's first layers (`target@2`).
+        length: drafted tokens at most.
+        stop: when it ends earlier.
+    """
+    found, rule = Proposer.read(drafter), None if facts.greedy else "token"
+    if found.layers is None:
+        body = f"""{_by_model(drafter, length, stop, drawn=not facts.greedy)}
+{judge("%c", length, rule=rule)}
+commit {cache_of(drafter)} %e"""
+        models: Sequence[str] = (drafter,)
+        states = stop.states
+    else:
+        track = f"@after_{found.layers}"
+        upper = f"layers=[{found.layers}:{facts.target.num_layers}] features={track}"
+        lower = f"target {{}} cache=@kv {{}}layers=[0:{found.layers}] keep={track}"
+        body = f"""{_by_layers(lower, length, stop, drawn=not facts.greedy)}
+{judge("%c", length, rule=rule, forward=upper)}
+commit {track} %e"""
+        models = ()
+        states = (*stop.states, f"{track} = track target layer={found.layers}")
+    body = "\n".join(part for part in (stop.before, body, stop.after) if part)
+    return single_round_plan(facts, name, models, body, states=states)
+
+
+def _by_model(draft: str, length: int, stop: StopRule, *, drawn: bool) -> str:
+    """A row drafts a token and says whether it was the last one."""
+    first = '%p0 = compute "1.0"\n' if stop.product else ""
+    body = f"""%f = pick %t of=newest
+%q = forward {draft} %f cache={cache_of(draft)} pending=2
+{_grow("%q", drawn=drawn)}
+{stop.ops("%q")}"""
+    return f"%t0 = root\n{first}{_loop(length, body, stop.product)}"
+
+
+def _by_layers(lower: str, length: int, stop: StopRule, *, drawn: bool) -> str:
+    """The row of a drafted token says whether the next one is drafted."""
+    first = f"\n%p0 = measure %q0 {stop.measure}" if stop.product else ""
+    body = f"""%f = pick %t of=newest
+{_grow("%q", drawn=drawn)}
+%g = pick %n of=newest
+%s = forward {lower.format("%g", "")}
+{stop.ops("%s")}"""
+    return f"""%t0 = root
+%q0 = forward {lower.format("%t0", "pending=1 ")}{first}
+{_loop(length, body, stop.product, rows=True)}"""
+
+
+def _grow(rows: str, *, drawn: bool) -> str:
+    if not drawn:
+        return f"%n = grow %t at=%f rows={rows}"
+    return f"%u = uniform 1 stream=draft\n%n = grow %t at=%f rows={rows} how=draw by=%u"
+
+
+def _loop(length: int, body: str, product: bool, *, rows: bool = False) -> str:
+    """The chain `%c`; carries rows to the next trip, and a product."""
+    results, carried, yields = ["%c"], ["%t = %t0"], ["%n"]
+    if rows:
+        results, carried, yields = [*results, "%x"], [*carried, "%q = %q0"], [*yields, "%s"]
+    if product:
+        results, carried, yields = [*results, "%y"], [*carried, "%p = %p0"], [*yields, "%r"]
+    head = f"{', '.join(results)} = repeat {length} ({', '.join(carried)}) {{"
+    return f"{head}\n{indent(body, '    ')}\n    yield {', '.join(yields)} until=%stop\n}}"

@@ -1,0 +1,130 @@
+"""Loops that end by request, priced by the trips that were told: against sums done by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.clock import Clock
+from specplan.cost_models.drafting import Drafting, read_drafting
+from specplan.cost_models.estimate import Estimate, Pricer
+from specplan.cost_models.pricing import RoundPrice, price_round, round_seconds
+from specplan.cost_models.speed import Speed, price_speed
+from specplan.cost_models.stopping import shares_of_batch
+from specplan.cost_models.timing.device import load_device
+from specplan.ir.errors import UsageError
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from tests.cost_models.test_pricing import SHAPES, greedy_chain
+
+KEY = AcceptanceKey("draft+until", how="run")
+LENGTHS = ((1, 0, 3, 2, 1, 0, 0, 0),)
+TRIPS = ((1, -1, 3, -1, -1, -1, 1, 2),)
+"""Of four rounds two took one trip, one two and one three."""
+SHARES = (0.5, 0.25, 0.25)
+
+
+def stopping(length: int) -> Plan:
+    """A chain that ends where a draft token is not sure."""
+    chain = greedy_chain(length)
+    from specplan.ir.printer import print_plan
+
+    text = print_plan(chain)
+    assert text.count("    yield %n") == 1
+    body = '    %m = measure %q top1\n    %stop = compute "m < 0.5" m=%m\n    yield %n until=%stop'
+    return parse_plan(text.replace("    yield %n", body))
+
+
+PROFILE = AcceptanceProfile(KEY, lengths=LENGTHS, trips=TRIPS)
+
+
+def drafting_of(plan: Plan, profile: AcceptanceProfile = PROFILE) -> Drafting:
+    found = read_drafting(plan, plan.rounds[0], profile)
+    assert isinstance(found, Drafting), found
+    return found
+
+
+def seconds(plan: Plan, batch: int) -> float:
+    """Of a round in which all trips run."""
+    drafting = drafting_of(plan, AcceptanceProfile(KEY, lengths=LENGTHS))
+    clock = Clock(load_device("h200"), SHAPES, batch, 100)
+    found = round_seconds(drafting.demands, clock, {})
+    assert not isinstance(found, str)
+    return float(found.median)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 8])
+def test_a_round_takes_what_its_longest_request_takes(batch: int) -> None:
+    """The mean over the last trip of a batch, each a round with a shorter loop."""
+    plan = stopping(6)
+    within = np.cumsum([0.0, *SHARES])
+    weights = np.diff(within**batch)
+    expected = sum(w * seconds(stopping(n), batch) for n, w in enumerate(weights, start=1))
+    drafting = drafting_of(plan)
+    assert shares_of_batch(drafting.demands, batch) == pytest.approx([0.0, *weights])
+    clock = Clock(load_device("h200"), SHAPES, batch, 100)
+    price = price_round(drafting.demands, clock, drafting.lag(batch))
+    assert isinstance(price, RoundPrice)
+    assert price.seconds.median == pytest.approx(expected)
+    assert sum(float(part.seconds.median) for part in price.breakdown) == pytest.approx(expected)
+    drafts = sum(part.times for part in price.breakdown if part.model == "draft")
+    assert drafts == pytest.approx(sum(n * w for n, w in enumerate(weights, start=1)))
+    verified = [part for part in price.breakdown if part.model == "target"]
+    assert {part.width: part.times for part in verified} == pytest.approx(
+        {n + 1: w for n, w in enumerate(weights, start=1)}
+    )
+
+
+def test_many_loads_are_priced_as_each_of_them() -> None:
+    plan, device = stopping(6), load_device("h200")
+    batches = np.array([1, 4, 16])
+    every = Pricer(device, SHAPES, batches, np.array([40, 40, 400]), 32).estimate(plan, PROFILE)
+    assert isinstance(every, Estimate)
+    for cell, batch, prompt in zip(every.cells(), (1, 4, 16), (40, 40, 400), strict=True):
+        alone = Pricer(device, SHAPES, batch, prompt, 32).estimate(plan, PROFILE)
+        assert isinstance(alone, Estimate)
+        assert cell.seconds_per_round.median == pytest.approx(alone.seconds_per_round.median)
+        assert "loops" not in " ".join(cell.assumptions)
+    speed = price_speed(plan, plan.rounds[0], Clock(device, SHAPES, batches[:, None], 56), PROFILE)
+    assert isinstance(speed, Speed)
+    first = float(np.ravel(speed.seconds_per_round.median)[0])
+    assert first == pytest.approx(every.cells()[0].seconds_per_round.median)
+
+
+def test_what_no_profile_tells_runs_all_its_trips() -> None:
+    plan, untold = stopping(4), AcceptanceProfile(KEY, lengths=LENGTHS)
+    clock = Clock(load_device("h200"), SHAPES, 1, 100)
+    price = price_round(drafting_of(plan, untold).demands, clock, {})
+    assert isinstance(price, RoundPrice)
+    assert "loops that may stop early run all their trips" in price.assumptions
+    assert sum(part.times for part in price.breakdown if part.model == "draft") == 4
+
+
+def test_a_loop_shorter_than_what_was_told_ends_with_it() -> None:
+    drafting = drafting_of(stopping(2))
+    assert shares_of_batch(drafting.demands, 1) == pytest.approx([0.0, 0.5, 0.5])
+    assert drafting.tokens_per_round.mean == drafting_of(stopping(2)).tokens_per_round.mean
+
+
+def test_profiles_keep_their_trips(tmp_path: Path) -> None:
+    PROFILE.save(tmp_path / "p.json")
+    read = AcceptanceProfile.load(tmp_path / "p.json")
+    assert read == PROFILE and read.stopped == (0.0, 0.5, 0.75, 1.0)
+    assert AcceptanceProfile(KEY, lengths=LENGTHS).stopped == ()
+
+
+@pytest.mark.parametrize(
+    ("trips", "says"),
+    [
+        (((1, 2),), "one for each"),
+        (((-1,) * 8,), "tell of no round"),
+        (((-2, *(1,) * 7),), "out of range"),
+        (((0.5, *(1,) * 7),), "out of range"),
+    ],
+)
+def test_broken_trips_are_refused(trips: tuple[tuple[int, ...], ...], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        AcceptanceProfile(KEY, lengths=LENGTHS, trips=trips)
