@@ -90,7 +90,7 @@ def _scores(tree: Tree, at: Nodes, logits: Tensor, ranked: Tensor) -> Tensor | N
     # a logsumexp is never below a logit, so that no child scores better than its parent
     own = logits.gather(2, ranked) - logits.logsumexp(2, keepdim=True)
     parents = per_request(at.indices, tree.tokens)
-    above = torch.zeros_like(own[:, :1, 0])
+    above = torch.zeros_like(logits[:, :1, 0])
     if tree.scores is not None:
         above = torch.cat([above, tree.scores], 1)
     return own + above.gather(1, parents + 1)[:, :, None]

@@ -219,6 +219,8 @@ class _Walk:
         self.runs.prune()
         if not self._is_scored(tree):
             return "only trees of ranked nodes are pruned"
+        if to.indices is not None and tree.parents is None:
+            return "the nodes that are left of a tree of each request's own shape are the best ones"
         if not to.closed and (to.indices is None or tree.parents is None):
             return "how many ancestors they have is not known before it runs; pick of=all best="
         return None

@@ -1,9 +1,9 @@
 """Several independent chains of a draft model, judged together at the root.
 
 SpecTr (Sun et al. 2023, arXiv 2310.15141): k chains are drawn independently from the draft model's
-law, and K-SEQ scans their first tokens under one level of acceptance. Chains that begin alike are
-kept apart, so that the first accepted one alone goes on, judged token by token; the paper lets all
-chains with the accepted tokens go on. At temperature 0 the chains begin with the best ranks.
+law, and K-SEQ scans their first tokens under one level of acceptance; all chains that begin with
+the accepted one go on, and their next tokens are scanned in the same way. At temperature 0 the
+chains begin with the best ranks.
 """
 
 from __future__ import annotations
@@ -96,12 +96,16 @@ class SpecTr(Rehearsed[SpecTrOptions]):
     yield %n
 }}
 """
-        body += judge("%c", options.nodes, rule=None if facts.greedy else "k_seq")
+        tree = "%c"
+        if options.length > 1 and not facts.greedy:
+            body += "%k = graft %c same=merge\n"
+            tree = "%k"
+        body += judge(tree, options.nodes, rule=None if facts.greedy else "k_seq")
         return single_round_plan(facts, self.name, (draft,), f"{body}\ncommit {cache} %e")
 
     def proposer(self, options: SpecTrOptions) -> str:
         """The draft model with so many chains."""
-        way = f"kseq{options.chains}x{options.length}"
+        way = f"spectr{options.chains}x{options.length}"
         return Proposer(options.draft, way=way).name
 
 

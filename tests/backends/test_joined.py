@@ -119,7 +119,7 @@ def test_greedy_output_is_that_of_plain_decoding(name: str, three: dict[str, Cau
         plan = joined_plan(**PLANS[name], greedy=greedy)
         assert not verify_plan(plan) and not refusals(plan, CAPABILITIES)
         assert not refusals(plan, INDUCTOR)
-        for batch in (1, 4):
+        for batch in (1, 4) if greedy else (4,):
             assert in_batches(plan, three, requests, batch) == expected, (greedy, batch)
 
 
@@ -152,7 +152,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
     return _load(tmp_path_factory.mktemp("small"), VOCABULARY, 0.15)
 
 
-@pytest.mark.parametrize(("same", "seeds"), [("merge", 2500), ("keep", 1000)])
+@pytest.mark.parametrize(("same", "seeds"), [("merge", 1500), ("keep", 500)])
 def test_drawn_chains_have_the_targets_law(
     same: str, seeds: int, small: dict[str, CausalModel]
 ) -> None:
@@ -236,6 +236,10 @@ REFUSED = {
         {"  %l = forward": "  %g = pick %c of=all nodes=[0]\n  %k = lookup @text %c at=%g\n"
          "  %l = forward"},
         "a tree that was joined does not grow"),
+    "known nodes of a merged tree": (
+        {"  %l = forward target %c": "  %x = prune %c to=%d0\n  %l = forward target %x",
+         "accept %c": "accept %x"},
+        "each request's own shape are the best ones"),
     "joined twice": (
         {"graft %d0 %d1 %d2 same=merge": "graft %d0 %d1\n  %x = graft %c %d2"},
         "trees are joined once"),
