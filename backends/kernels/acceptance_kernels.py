@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from specplan.backends.kernels.law_kernels import draw_from, mass_of
+from specplan.backends.kernels.node_kernels import drafted_nodes, parents_of, tell
 
 
 @triton.jit
@@ -48,12 +49,8 @@ def accept_greedy_kernel(
         BLOCK_NODES: a power of two.
         BLOCK_V: entries read at a time.
     """
-    row = tl.program_id(0).to(tl.int64)
-    node = tl.arange(0, BLOCK_NODES)
-    inside = node < nodes
-    token = tl.load(tokens + row * nodes + node, mask=inside, other=-1).to(tl.int32)
-    parent = tl.load(parents + row * parents_row + node, mask=inside, other=-2).to(tl.int32)
-    alive = tl.load(live + row * nodes + node, mask=inside, other=0) != 0
+    row, node, token, alive = drafted_nodes(tokens, live, nodes, BLOCK_NODES)
+    parent = parents_of(parents, row, node, nodes, parents_row)
     laws = target + row * (nodes + 1) * vocabulary
     steps = tl.full([BLOCK_NODES], -1, tl.int32)
     count = nodes * 0
@@ -71,9 +68,7 @@ def accept_greedy_kernel(
             law = laws + (here + 1).to(tl.int64) * vocabulary
             wanted = _first_choice(law, vocabulary, BLOCK_V)
             going = count < levels
-    tl.store(path + row * levels + node, steps.to(tl.int64), mask=node < levels)
-    tl.store(accepted + row, count.to(tl.int64))
-    tl.store(bonus + row, wanted.to(tl.int64))
+    tell(path, accepted, bonus, row, node, levels, steps, count, wanted)
 
 
 @triton.jit(do_not_specialize=("nodes",))
@@ -103,11 +98,8 @@ def accept_token_kernel(
         BLOCK_NODES: a power of two.
         BLOCK_V: entries read at a time.
     """
-    row = tl.program_id(0).to(tl.int64)
-    node = tl.arange(0, BLOCK_NODES)
+    row, node, token, alive = drafted_nodes(tokens, live, nodes, BLOCK_NODES)
     inside = node < nodes
-    token = tl.load(tokens + row * nodes + node, mask=inside, other=0)
-    alive = tl.load(live + row * nodes + node, mask=inside, other=0) != 0
     number = tl.load(uniforms + row * (nodes + 1) + node, mask=inside, other=1.0)
     targets = target + row * (nodes + 1) * vocabulary
     mass = tl.load(targets + node.to(tl.int64) * vocabulary + token, mask=inside, other=0.0)
@@ -132,13 +124,12 @@ def accept_token_kernel(
         if drawn_from >= 0:
             stop = vocabulary
         else:
-            refused = tl.sum(tl.where(at_last, token, 0), 0).to(tl.int32)
+            refused = tl.sum(tl.where(at_last, token, 0), 0)
     total = mass_of(law, proposal, refused, stop, vocabulary, BLOCK_V)
     if total == 0.0:  # rejection had probability 0 up to rounding: the law itself stands
         refused, stop = count * 0 - 1, vocabulary * 0
         total = mass_of(law, proposal, refused, stop, vocabulary, BLOCK_V)
     number = tl.load(uniforms + row * (nodes + 1) + nodes)
     drawn_token = draw_from(law, proposal, refused, stop, number * total, vocabulary, BLOCK_V)
-    tl.store(path + row * nodes + node, tl.where(node < count, node, -1).to(tl.int64), mask=inside)
-    tl.store(accepted + row, count.to(tl.int64))
-    tl.store(bonus + row, drawn_token.to(tl.int64))
+    steps = tl.where(node < count, node, -1)
+    tell(path, accepted, bonus, row, node, nodes, steps, count, drawn_token)

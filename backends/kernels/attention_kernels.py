@@ -31,7 +31,7 @@ def tree_attention_split(
         keys: `[B, H_kv, slots, HEAD_DIM]`, or pages of it `[P, H_kv, PAGE, HEAD_DIM]`, by strides.
         values: as `keys`.
         pages: int32 `[B, pages]`; unused when PAGE is 0.
-        prefix: int64 `[B]`, slots that all queries see.
+        prefix: int64 `[B]`, slots that all queries see; negative where `seen` begins before them.
         seen: uint8 `[B or 1, tokens, window]`, which of the slots from there on each one sees.
         out: the result, by strides, where WHOLE; else float32 `[B * H_kv, splits, T * group, D]`.
         sums: the log2-sum-exp2 of each row of `out`, float32; not touched where WHOLE.

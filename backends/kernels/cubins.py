@@ -23,12 +23,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from specplan.backends.kernels.variants import ARCHITECTURES, Variant
+from specplan.backends.kernels.variants import ARCHITECTURES, INDEX, Variant
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.folders import check_destination, staged
 
-INDEX = "kernels.json"
 SCHEMA_VERSION = 1
 Progress = Callable[[str, int, int], None]
 
@@ -179,7 +178,7 @@ def _compile(job: tuple[Variant, str]) -> Built:
         "num_stages": variant.num_stages,
         "enable_fp_fusion": variant.module == "attention_kernels",
     }
-    with _no_cache():
+    with _own_settings():
         made: Any = triton.compile(source, GPUTarget("cuda", int(arch[3:]), 32), options)
     cubin: bytes = made.asm["cubin"]
     return Built(
@@ -200,30 +199,40 @@ def _compile(job: tuple[Variant, str]) -> Built:
 
 
 @contextmanager
-def _no_cache() -> Iterator[None]:
-    """Triton's cache in a folder of its own: what is built is built here and now."""
-    before = os.environ.get("TRITON_CACHE_DIR")
+def _own_settings() -> Iterator[None]:
+    """Triton's cache in a folder of its own, so that what is built is built here and now.
+
+    No line numbers of the source either: they are half of a cubin and a good part of ptxas' time.
+    """
     with tempfile.TemporaryDirectory(prefix="specplan-triton-") as folder:
-        os.environ["TRITON_CACHE_DIR"] = folder
+        wanted = {"TRITON_CACHE_DIR": folder, "TRITON_DISABLE_LINE_INFO": "1"}
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
         try:
             yield
         finally:
-            if before is None:
-                del os.environ["TRITON_CACHE_DIR"]
-            else:
-                os.environ["TRITON_CACHE_DIR"] = before
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def read_kernels(folder: Path, arch: str) -> dict[str, Built]:
     """The kernels of a folder for one architecture, by name; every byte is checked.
+
+    Code for sm_80 also runs on later devices of its generation (CUDA programming guide, binary
+    compatibility); code for sm_90 and later is built with features of that architecture alone.
 
     Raises:
         UsageError: the folder is not as it was written; names the file.
         MissingCapabilityError: it holds nothing for the architecture.
     """
     folder = Path(folder)
-    index = _read_index(folder)
+    index = read_index(folder)
     there = sorted({kernel.arch for kernel in index.kernels})
+    if arch not in there and arch.startswith("sm_8"):
+        arch = max((known for known in there if "sm_80" <= known < arch), default=arch)
     if arch not in there:
         raise MissingCapabilityError(
             f"these kernels are for {', '.join(there) or 'nothing'}, not for {arch}",
@@ -237,7 +246,12 @@ def read_kernels(folder: Path, arch: str) -> dict[str, Built]:
     }
 
 
-def _read_index(folder: Path) -> KernelIndex:
+def read_index(folder: Path) -> KernelIndex:
+    """What a folder of kernels holds.
+
+    Raises:
+        UsageError: its list of kernels is not as it was written.
+    """
     data = read_json(folder / INDEX, "list of kernels")
     where = str(folder / INDEX)
     remedy = "Build them anew: specplan kernels build --out FOLDER"

@@ -1,4 +1,4 @@
-"""Launching of the Triton kernels. Imports triton: load it only where a kernel is wanted.
+"""What each op launches, with which sizes.
 
 Under TRITON_INTERPRET=1, set before triton is imported, all of it runs on CPU tensors.
 """
@@ -11,16 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from triton.runtime.jit import JITFunction
 
 from specplan.backends.kernels import tiles
-from specplan.backends.kernels.acceptance_kernels import accept_greedy_kernel, accept_token_kernel
-from specplan.backends.kernels.attention_kernels import (
-    tree_attention_combine,
-    tree_attention_split,
-)
-from specplan.backends.kernels.cache_kernels import move_slots_kernel
-from specplan.backends.kernels.recursion_kernels import accept_recursive_kernel
+from specplan.backends.kernels.launching import launch, loaded
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.acceptance import DraftedTree, Judged
 
@@ -57,22 +50,25 @@ def tree_attention(
     seen = seen.contiguous().view(torch.uint8)
     out = torch.empty_like(query)
     parts = sums = out
-    if splits > 1:
+    whole = splits == 1 and not loaded()  # kernels built ahead of time write parts
+    if not whole:
         shape = (batch * kv_heads, splits, lines)
         parts = query.new_empty(*shape, head_dim, dtype=torch.float32)
         sums = query.new_empty(shape, dtype=torch.float32)
-    _wrapped(tree_attention_split)[(count, splits, batch * kv_heads)](
+    launch(
+        "tree_attention_split", (count, splits, batch * kv_heads),
         query, keys, values, prefix if pages is None else pages, prefix, seen, parts, sums,
         scale * LOG2_E, tokens, seen.shape[2], slots, kv_heads, group,
         *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3],
         0 if pages is None else pages.stride(0), seen.stride(0) if seen.shape[0] > 1 else 0,
         *out.stride()[:3],
-        HEAD_DIM=head_dim, PAGE=0 if pages is None else page, WHOLE=splits == 1,
+        HEAD_DIM=head_dim, PAGE=0 if pages is None else page, WHOLE=whole,
         BLOCK_M=tile.block_m, BLOCK_N=tile.block_n,
         num_warps=tile.num_warps, num_stages=tile.num_stages,
     )  # fmt: skip
-    if splits > 1:
-        _wrapped(tree_attention_combine)[(lines, batch * kv_heads)](
+    if not whole:
+        launch(
+            "tree_attention_combine", (lines, batch * kv_heads),
             parts, sums, out, tokens, kv_heads, group, splits, *out.stride()[:3],
             HEAD_DIM=head_dim, BLOCK_SPLITS=tiles.power_of_two(splits), num_warps=4,
         )  # fmt: skip
@@ -101,7 +97,8 @@ def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None
     )
     if rule == "greedy":
         parents, parents_row = _per_row(tree.parents, tokens)
-        _wrapped(accept_greedy_kernel)[(batch,)](
+        launch(
+            "accept_greedy_kernel", (batch,),
             target, tokens, parents, live, path, accepted, bonus,
             nodes, levels, vocabulary, parents_row, **sizes,
         )  # fmt: skip
@@ -115,13 +112,15 @@ def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None
         index, index_row = _per_row(numbers, tokens)
     has_laws = tree.laws is not None
     if rule == "token":
-        _wrapped(accept_token_kernel)[(batch,)](
+        launch(
+            "accept_token_kernel", (batch,),
             target, tokens, live, laws, index, uniforms, path, accepted, bonus,
             nodes, vocabulary, law_rows, index_row, HAS_LAWS=has_laws, **sizes,
         )  # fmt: skip
         return Judged(path, accepted, bonus)
     parents, parents_row = _per_row(tree.parents, tokens)
-    _wrapped(accept_recursive_kernel)[(batch,)](
+    launch(
+        "accept_recursive_kernel", (batch,),
         target, tokens, parents, live, laws, index, uniforms, torch.empty_like(target[:, 0]),
         path, accepted, bonus,
         nodes, levels, vocabulary, parents_row, law_rows, index_row,
@@ -148,18 +147,14 @@ def move_slots(
             remedy="There are kernels for powers of two; KVCache.move moves any.",
         )
     addresses = _addresses(tuple(cache.data_ptr() for cache in words), first.device)
-    _wrapped(move_slots_kernel)[(batch * heads, len(words))](
+    launch(
+        "move_slots_kernel", (batch * heads, len(words)),
         addresses, source if pages is None else pages, source.contiguous(),
         destination.contiguous(), live.contiguous().view(torch.uint8),
         moves, heads, *first.stride()[:3], 0 if pages is None else pages.stride(0),
         WORDS=first.shape[3], PAGE=0 if pages is None else page,
         BLOCK_MOVES=tiles.power_of_two(moves), num_warps=4,
     )  # fmt: skip
-
-
-def _wrapped(kernel: Any) -> Any:
-    """A kernel that tracers see; interpreted ones are launched as they are."""
-    return torch.library.wrap_triton(kernel) if isinstance(kernel, JITFunction) else kernel
 
 
 def _rows_together(tensor: Tensor) -> Tensor:

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from specplan.backends.kernels import plain
+from specplan.backends.kernels.variants import RULES
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.acceptance import DraftedTree, Judged
-
-RULES = ("greedy", "token", "recursive")
-"""Acceptance rules that have a kernel."""
 
 
 @torch.library.triton_op("specplan::tree_attention", mutates_args=())
@@ -33,7 +31,7 @@ def tree_attention(
         query: `[B, H, T, D]`; head h reads key/value head h // (H / H_kv).
         keys: `[B, H_kv, S, D]`, or `[P, H_kv, page, D]` with `pages`.
         values: as `keys`.
-        prefix: int64 `[B]`, at most S: every query sees the slots below it.
+        prefix: int64 `[B]`, at most S: every query sees the slots below it; may be negative.
         seen: bool `[B or 1, T, W]`: whether query t sees slot prefix + w; slots beyond see none.
         pages: int32 `[B, n]`, where slots `i * page ...` of each row lie; None for rows as such.
         scale: factor of the scores.
@@ -50,7 +48,6 @@ def tree_attention(
     _check(query, keys, values, seen, pages)
     if query.device.type != "cuda":
         return plain.tree_attention(query, keys, values, prefix, seen, pages, scale)
-    _require_triton("tree attention")
     from specplan.backends.kernels import launch
 
     return launch.tree_attention(query, keys, values, prefix, seen, pages, scale, splits)
@@ -92,7 +89,6 @@ def accept_tensors(
     if target.device.type != "cuda":
         judged = plain.accept(rule, tree, target, uniforms)
         return judged.path.clone(), judged.accepted.clone(), judged.bonus.clone()
-    _require_triton(f"the acceptance rule '{rule}'")
     from specplan.backends.kernels import launch
 
     judged = launch.accept(rule, tree, target, uniforms)
@@ -120,7 +116,6 @@ def move_slots(
     if caches[0].device.type != "cuda":
         plain.move_slots(caches, source, destination, live, pages)
         return
-    _require_triton("moves within a cache")
     from specplan.backends.kernels import launch
 
     launch.move_slots(caches, source, destination, live, pages)
@@ -179,13 +174,3 @@ def _check(query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Ten
     else:
         return
     raise UsageError(problem, where=where, remedy="See the shapes in its documentation.")
-
-
-def _require_triton(what: str) -> None:
-    try:
-        import triton  # noqa: F401
-    except ImportError as error:
-        raise MissingCapabilityError(
-            f"{what} on a CUDA device needs triton, which is not installed",
-            remedy="Install it with: pip install 'specplan[triton]'",
-        ) from error

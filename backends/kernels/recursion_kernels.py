@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from specplan.backends.kernels.law_kernels import draw_from, mass_of
+from specplan.backends.kernels.node_kernels import drafted_nodes, parents_of, tell
 
 
 @triton.jit
@@ -155,15 +156,13 @@ def accept_recursive_kernel(
         BLOCK_NODES: a power of two.
         BLOCK_V: entries read at a time.
     """
-    row = tl.program_id(0).to(tl.int64)
-    node = tl.arange(0, BLOCK_NODES)
-    inside = node < nodes
-    token = tl.load(tokens + row * nodes + node, mask=inside, other=-1).to(tl.int32)
-    parent = tl.load(parents + row * parents_row + node, mask=inside, other=-2).to(tl.int32)
-    alive = tl.load(live + row * nodes + node, mask=inside, other=0).to(tl.int32)
+    row, node, token, alive = drafted_nodes(tokens, live, nodes, BLOCK_NODES)
+    alive = alive.to(tl.int32)
+    parent = parents_of(parents, row, node, nodes, parents_row)
     index = tl.full([BLOCK_NODES], -1, tl.int32)
     if HAS_LAWS:
-        index = tl.load(law_index + row * index_row + node, mask=inside, other=-1).to(tl.int32)
+        drawn_from = law_index + row * index_row + node
+        index = tl.load(drawn_from, mask=node < nodes, other=-1).to(tl.int32)
     targets = target + row * (nodes + 1) * vocabulary
     residual += row * vocabulary
     uniforms += row * (nodes + 1)
@@ -205,6 +204,4 @@ def accept_recursive_kernel(
     else:
         total = mass_of(residual, law, none, 0, vocabulary, BLOCK_V)
         drawn = draw_from(residual, law, none, 0, number * total, vocabulary, BLOCK_V)
-    tl.store(path + row * levels + node, steps.to(tl.int64), mask=node < levels)
-    tl.store(accepted + row, count.to(tl.int64))
-    tl.store(bonus + row, drawn.to(tl.int64))
+    tell(path, accepted, bonus, row, node, levels, steps, count, drawn)

@@ -6,7 +6,7 @@ heads stay free, so that a few variants serve every model with the same head siz
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from specplan.backends.kernels import tiles
@@ -15,6 +15,13 @@ from specplan.ir.errors import UsageError
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 DTYPES = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Number types of queries and caches, and their bytes."""
+INDEX = "kernels.json"
+"""The file that tells what a folder of built kernels holds."""
+NUMBER_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+"""From torch's words for them to Triton's."""
+_NODES, _MOVES, _LINES = 128, 16, (16, 64)
+RULES = ("greedy", "token", "recursive")
+"""Acceptance rules that have a kernel."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Variant:
 def variants(
     dtypes: Sequence[str] = ("bf16",), head_dims: Sequence[int] = tiles.HEAD_DIMS, page: int = 0
 ) -> list[Variant]:
-    """All kernels for some models.
+    """Kernels for all plans of some models: trees of up to 128 nodes, 16 levels.
 
     Args:
         dtypes: number types of queries and caches, of `DTYPES`.
@@ -60,10 +67,10 @@ def variants(
     found: list[Variant] = []
     for dtype in dtypes:
         for head_dim in head_dims:
-            found += _attention(dtype, head_dim, page)
+            found += attention(dtype, head_dim, _LINES, page)
     row_bytes = {head_dim * DTYPES[dtype] for dtype in dtypes for head_dim in head_dims}
-    found += [_moves(size, page) for size in sorted(row_bytes)]
-    return [*found, *_acceptance()]
+    found += [moves(size, _MOVES, page) for size in sorted(row_bytes)]
+    return [*found, *(acceptance(rule, _NODES) for rule in RULES)]
 
 
 def _check(what: str, given: Sequence[object], known: tuple[object, ...]) -> None:
@@ -75,7 +82,15 @@ def _check(what: str, given: Sequence[object], known: tuple[object, ...]) -> Non
             )
 
 
-def _attention(dtype: str, head_dim: int, page: int) -> Iterator[Variant]:
+def attention(dtype: str, head_dim: int, lines: Iterable[int], page: int = 0) -> Iterator[Variant]:
+    """Attention to trees, one kernel for each tile, and the one that combines splits.
+
+    Args:
+        dtype: of `DTYPES`.
+        head_dim: of `tiles.HEAD_DIMS`.
+        lines: queries times query heads of a key/value head, of every pass.
+        page: see `variants`.
+    """
     strides = [
         f"{what}_{axis}"
         for what, axes in (
@@ -88,14 +103,15 @@ def _attention(dtype: str, head_dim: int, page: int) -> Iterator[Variant]:
     out = ["out_row", "out_head", "out_token"]
     signature = {
         **dict.fromkeys(("query", "keys", "values"), f"*{dtype}"),
-        "pages": "*i32", "prefix": "*i64", "seen": "*u8", "out": "*fp32", "sums": "*fp32",
+        "pages": _pages(page), "prefix": "*i64", "seen": "*u8", "out": "*fp32", "sums": "*fp32",
         "scale": "fp32",
         **dict.fromkeys(("tokens", "window", "slots", "kv_heads", "group"), "i32"),
         **dict.fromkeys((*strides, "pages_row", "seen_row", *out), "i32"),
     }  # fmt: skip
     aligned = ("query", "keys", "values", "out", "sums", *strides)
     kind = f"paged{page}" if page else "contiguous"
-    for tile in _tiles(dtype, head_dim):
+    element = DTYPES[dtype]
+    for tile in sorted({tiles.attention_tile(count, head_dim, element) for count in lines}):
         yield Variant(
             f"tree_attention_{dtype}_d{head_dim}_m{tile.block_m}_{kind}",
             "attention_kernels",
@@ -124,57 +140,78 @@ def _attention(dtype: str, head_dim: int, page: int) -> Iterator[Variant]:
     )  # fmt: skip
 
 
-def _tiles(dtype: str, head_dim: int) -> list[tiles.AttentionTile]:
-    sizes = (16, 64)
-    return sorted({tiles.attention_tile(lines, head_dim, DTYPES[dtype]) for lines in sizes})
+def _pages(page: int) -> str:
+    """The type of `pages`; where there are none, launches pass int64 that is not read."""
+    return "*i32" if page else "*i64"
 
 
-def _moves(row_bytes: int, page: int) -> Variant:
+def moves(row_bytes: int, most: int, page: int = 0) -> Variant:
+    """Moves within a cache.
+
+    Args:
+        row_bytes: of one slot of one head; a power of two.
+        most: slots that are moved at once, per row.
+        page: see `variants`.
+    """
     strides = ("page_words", "head_words", "slot_words")
+    block = tiles.power_of_two(most)
     return Variant(
-        f"move_slots_{row_bytes}bytes_{f'paged{page}' if page else 'contiguous'}",
+        f"move_slots_{row_bytes}bytes_m{block}_{f'paged{page}' if page else 'contiguous'}",
         "cache_kernels",
         "move_slots_kernel",
         {
-            "addresses": "*i64", "pages": "*i32", "source": "*i64", "destination": "*i64",
+            "addresses": "*i64", "pages": _pages(page), "source": "*i64", "destination": "*i64",
             "live": "*u8", **dict.fromkeys(("moves", "heads", *strides, "pages_row"), "i32"),
         },
-        {"WORDS": row_bytes // 4, "PAGE": page, "BLOCK_MOVES": 16},
+        {"WORDS": row_bytes // 4, "PAGE": page, "BLOCK_MOVES": block},
         strides,
         4,
         1,
     )  # fmt: skip
 
 
-def _acceptance() -> Iterator[Variant]:
-    sizes = {"BLOCK_NODES": 128, "BLOCK_V": tiles.BLOCK_VOCABULARY}
+def acceptance(rule: str, nodes: int, drawn: bool = True, distinct: bool = True) -> Variant:
+    """An acceptance rule.
+
+    Args:
+        rule: of `RULES`.
+        nodes: of a tree, at most.
+        drawn: some nodes were drawn from laws.
+        distinct: siblings were drawn without replacement.
+    """
+    block = tiles.power_of_two(nodes)
+    sizes = {"BLOCK_NODES": block, "BLOCK_V": tiles.BLOCK_VOCABULARY}
     tree = {"tokens": "*i64", "parents": "*i64", "live": "*u8"}
     told = {"path": "*i64", "accepted": "*i64", "bonus": "*i64"}
     drafts = {"laws": "*fp32", "law_index": "*i64", "uniforms": "*fp64"}
     warps = tiles.ACCEPTING_WARPS
-    yield Variant(
-        "accept_greedy", "acceptance_kernels", "accept_greedy_kernel",
-        {
-            "target": "*fp32", **tree, **told,
-            **dict.fromkeys(("nodes", "levels", "vocabulary", "parents_row"), "i32"),
-        },
-        sizes, ("target",), warps, 1,
-    )  # fmt: skip
-    yield Variant(
-        "accept_token", "acceptance_kernels", "accept_token_kernel",
-        {
-            "target": "*fp32", "tokens": "*i64", "live": "*u8", **drafts, **told,
-            **dict.fromkeys(("nodes", "vocabulary", "law_rows", "index_row"), "i32"),
-        },
-        {"HAS_LAWS": True, **sizes}, ("target", "laws"), warps, 1,
-    )  # fmt: skip
+    if rule == "greedy":
+        return Variant(
+            f"accept_greedy_n{block}", "acceptance_kernels", "accept_greedy_kernel",
+            {
+                "target": "*fp32", **tree, **told,
+                **dict.fromkeys(("nodes", "levels", "vocabulary", "parents_row"), "i32"),
+            },
+            sizes, (), warps, 1,
+        )  # fmt: skip
+    kind = f"{'drawn' if drawn else 'points'}_n{block}"
+    if rule == "token":
+        return Variant(
+            f"accept_token_{kind}", "acceptance_kernels", "accept_token_kernel",
+            {
+                "target": "*fp32", "tokens": "*i64", "live": "*u8", **drafts, **told,
+                **dict.fromkeys(("nodes", "vocabulary", "law_rows", "index_row"), "i32"),
+            },
+            {"HAS_LAWS": drawn, **sizes}, (), warps, 1,
+        )  # fmt: skip
     numbers = ("nodes", "levels", "vocabulary", "parents_row", "law_rows", "index_row")
-    yield Variant(
-        "accept_recursive", "recursion_kernels", "accept_recursive_kernel",
+    kind = f"distinct_n{block}" if drawn and distinct else kind
+    return Variant(
+        f"accept_recursive_{kind}", "recursion_kernels", "accept_recursive_kernel",
         {
             "target": "*fp32", **tree, **drafts, "residual": "*fp32", **told,
             **dict.fromkeys(numbers, "i32"),
         },
-        {"HAS_LAWS": True, "DISTINCT": True, **sizes},
-        ("target", "laws", "residual"), warps, 1,
+        {"HAS_LAWS": drawn, "DISTINCT": drawn and distinct, **sizes},
+        (), warps, 1,
     )  # fmt: skip

@@ -30,7 +30,7 @@ def attention_case(
         shape = (batch * count + 2, kv_heads, page, head_dim)
         pages = torch.randperm(shape[0], generator=random)[: batch * count].view(batch, count).int()
     keys, values = (torch.randn(shape, generator=random).to(dtype) for _ in range(2))
-    prefix = torch.randint(0, slots - window + 1, (batch,), generator=random)
+    prefix = torch.randint(1 - window, slots - window + 1, (batch,), generator=random)
     seen = torch.rand(batch, tokens, window, generator=random) < 0.5
     return query.to(dtype).transpose(1, 2), keys, values, prefix, seen, pages, head_dim**-0.5
 

@@ -73,7 +73,7 @@ def test_moves_read_all_before_they_write(folders: dict[str, Path]) -> None:
     done = subprocess.run(
         [
             str(tool("nvdisasm")),
-            str(folders["sm_90"] / "sm_90/move_slots_256bytes_contiguous.cubin"),
+            str(folders["sm_90"] / "sm_90/move_slots_256bytes_m16_contiguous.cubin"),
         ],
         capture_output=True,
         text=True,
@@ -104,7 +104,7 @@ def test_another_architecture_is_refused(folder: Path) -> None:
     ],
 )
 def test_damaged_code_is_refused(folder: Path, damage: str, message: str) -> None:
-    path = folder / "sm_90/accept_greedy.cubin"
+    path = folder / "sm_90/accept_greedy_n128.cubin"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     if damage == "remove":
@@ -187,12 +187,11 @@ def test_the_table_is_whole_and_fits_the_devices(repository: Path) -> None:
 
 
 def test_more_spilled_bytes_are_seen(tmp_path: Path) -> None:
-    """The same kernel with too few warps for its tile spills, and the figures say so."""
+    """The same kernel with too few threads for its tile spills, and the figures say so."""
     from specplan.backends.kernels.resources import figures_of
 
-    (good,) = [item for item in variants(head_dims=[128]) if "m64" in item.name]
-    constants = good.constants | {"BLOCK_N": 128}
-    crowded = replace(good, num_warps=4, num_stages=1, constants=constants)
+    (good,) = [item for item in variants(head_dims=[128]) if "combine" in item.name]
+    crowded = replace(good, num_warps=1)
     build_kernels(tmp_path / "out", [crowded], ["sm_90"])
     (built,) = read_kernels(tmp_path / "out", "sm_90").values()
     assert figures_of(Built(*built))["spilled_bytes"] > 0
