@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,12 +14,33 @@ from transformers import AttentionInterface
 ATTENTION_NAME = "specplan_grouped"
 
 
+@dataclass(frozen=True)
+class PrefixMask:
+    """Who attends to what, for a kernel that reads whole caches: a prefix, and slots after it.
+
+    Attributes:
+        prefix: int64 `[B]`: every query sees the slots below it; negative where a text is shorter
+            than the columns of a pass.
+        seen: bool `[B or 1, T, W]`, whether query t sees slot prefix + w; slots beyond see none.
+        attend: from queries `[B, H, T, D]`, keys and values `[B, H_kv, S, D]`, `prefix`, `seen` and
+            the factor of the scores to `[B, H, T, D]`.
+    """
+
+    prefix: Tensor
+    seen: Tensor
+    attend: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], Tensor]
+
+
+AttentionMask: TypeAlias = Tensor | PrefixMask
+"""What layers are given: additive, as made by `additive_mask`, or for a kernel."""
+
+
 def grouped_attention(
     module: Any,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor,
+    attention_mask: AttentionMask,
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
@@ -32,7 +55,7 @@ def grouped_attention(
         key: `[B, H_kv, U, head_dim]`.
         value: `[B, H_kv, U, head_dim]`.
         attention_mask: additive, in the query's dtype, `[B, 1, (H / H_kv) T, U]` as made by
-            `additive_mask`.
+            `additive_mask`; or a `PrefixMask`, with U all slots of the cache.
         scaling: factor of the scores; None is `head_dim ** -0.5`.
 
     Returns:
@@ -40,6 +63,10 @@ def grouped_attention(
     """
     batch, heads, tokens, head_dim = query.shape
     kv_heads = key.shape[1]
+    if isinstance(attention_mask, PrefixMask):
+        mask, scale = attention_mask, head_dim**-0.5 if scaling is None else scaling
+        mixed = mask.attend(query, key, value, mask.prefix, mask.seen, scale)
+        return mixed.transpose(1, 2), None
     if heads != kv_heads:
         query = query.reshape(batch, kv_heads, -1, head_dim)
     output = functional.scaled_dot_product_attention(

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.runtime.attention import AttentionMask
 from specplan.runtime.kv_cache import CacheWriter
 from specplan.runtime.rotary_layers import RotaryLayer, norm_of, rms_norm
 
-LayerMasks = Callable[[int | None], Tensor]
-"""From a layer's window (None: whole context) to its additive mask."""
+LayerMasks = Callable[[int | None], AttentionMask]
+"""From a layer's window (None: whole context) to its mask."""
 
 
 class Family(Protocol):
@@ -189,7 +190,7 @@ class OptFamily:
 
 
 def _part_of_opt(
-    layer: Any, hidden: Tensor, mask: Tensor, writer: CacheWriter, index: int, skips: Skips
+    layer: Any, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, index: int, skips: Skips
 ) -> Tensor:
     """A stock OPT layer without its attention, its MLP or both; norms after a block are kept."""
     before: bool = layer.do_layer_norm_before

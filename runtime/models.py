@@ -11,7 +11,13 @@ from torch import Tensor
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import model_digest, read_json
-from specplan.runtime.attention import ATTENTION_NAME, additive_mask, grouped_attention
+from specplan.runtime.attention import (
+    ATTENTION_NAME,
+    AttentionMask,
+    PrefixMask,
+    additive_mask,
+    grouped_attention,
+)
 from specplan.runtime.families import FAMILIES, LEARNED_POSITIONS, Family
 from specplan.runtime.kv_cache import KVCache
 
@@ -98,7 +104,7 @@ class CausalModel:
         tokens: Tensor,
         positions: Tensor,
         slots: Tensor,
-        mask: Tensor,
+        mask: Tensor | PrefixMask,
         cache: KVCache,
         layers: tuple[int, int] | None = None,
         features: Tensor | None = None,
@@ -115,7 +121,8 @@ class CausalModel:
             slots: int64 `[B, T]`; distinct within a row, the trash slot excepted.
             mask: bool `[B, T, U]`, which of the first U slots each token attends to, itself
                 included; U may be less than the slots of the cache, and the cost of attention is
-                that of U. Sliding windows are applied here, by position, not by the caller.
+                that of U. Sliding windows are applied here, by position, not by the caller. Or what
+                a kernel needs to know of it, for models without sliding windows.
             cache: as made by `new_cache`.
             layers: half-open span of layers that run; all when None.
             features: hidden states `[B, T, hidden]` that enter the first of these layers, which
@@ -127,10 +134,14 @@ class CausalModel:
         """
         last = self.max_positions - 1
         positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
-        writer = cache.writer(positions, slots, mask.shape[2])
+        used = cache.capacity + 1 if isinstance(mask, PrefixMask) else mask.shape[2]
+        writer = cache.writer(positions, slots, used)
         made: dict[int | None, Tensor] = {}
 
-        def masks(window: int | None) -> Tensor:
+        def masks(window: int | None) -> AttentionMask:
+            if isinstance(mask, PrefixMask):
+                assert window is None, "kernels know no sliding window"
+                return mask
             if window not in made:
                 allowed = mask if window is None else mask & _near(positions, cache, writer, window)
                 made[window] = additive_mask(allowed, self._groups, self.dtype)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.runtime.attention import AttentionMask, grouped_attention
 from specplan.runtime.kv_cache import CacheWriter
 
 
@@ -54,7 +55,7 @@ class RotaryLayer:
     def __call__(
         self,
         hidden: Tensor,
-        mask: Tensor,
+        mask: AttentionMask,
         cos: Tensor,
         sin: Tensor,
         writer: CacheWriter,
@@ -64,7 +65,7 @@ class RotaryLayer:
 
         Args:
             hidden: `[B * T, hidden]`; changed in place.
-            mask: additive, `[B, 1, groups * T, U]` as made by `additive_mask`.
+            mask: see `grouped_attention`.
             cos: `[B, T, 1, head_dim]`.
             sin: `[B, T, 1, head_dim]`, its first half negated.
             writer: where keys and values go and come from.
@@ -84,7 +85,7 @@ class RotaryLayer:
         return hidden
 
     def _attention(
-        self, normed: Tensor, mask: Tensor, cos: Tensor, sin: Tensor, writer: CacheWriter
+        self, normed: Tensor, mask: AttentionMask, cos: Tensor, sin: Tensor, writer: CacheWriter
     ) -> Tensor:
         batch, tokens = cos.shape[:2]
         heads, kv_heads, head_dim = self.heads, self.kv_heads, self.head_dim
@@ -101,11 +102,8 @@ class RotaryLayer:
             joined[:, :, heads + kv_heads :].transpose(1, 2),
             self.index,
         )
-        query = turned[:, :, :heads].transpose(1, 2).reshape(batch, kv_heads, -1, head_dim)
-        mixed = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=self.scaling
-        )
-        mixed = mixed.view(batch, heads, tokens, head_dim).transpose(1, 2)
+        query = turned[:, :, :heads].transpose(1, 2)
+        mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
         return mixed.reshape(batch * tokens, heads * head_dim)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -19,9 +19,16 @@ from specplan.runtime.models import CausalModel
 
 
 class InductorBackend(RoundBackend):
-    """Compiles rounds to native code (AOTInductor)."""
+    """Compiles rounds to native code (AOTInductor).
+
+    Args:
+        fused_on: see `RoundBackend`.
+    """
 
     capabilities = CAPABILITIES
+
+    def __init__(self, fused_on: Collection[str] = ("cuda",)) -> None:
+        self.fused_on = frozenset(fused_on)
 
     def available(self) -> str | None:
         """None when torch, transformers and a C++ compiler are here, else what is missing."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.export import ExportedProgram, export
 from torch.fx.traceback import preserve_node_meta
 
-from specplan.backends.onnxruntime.translations import translations
+from specplan.backends.onnx_export.translations import translations
 from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import PLAN_OP, RoundGraph
 from specplan.backends.static.interface import free_sizes
@@ -121,7 +121,7 @@ def _refusal(program: ExportedProgram, error: Exception) -> MissingCapabilityErr
         if node is not None:
             source = node.meta.get("custom", {}).get(PLAN_OP) or _innermost(node.stack_trace or "")
     return MissingCapabilityError(
-        f"backend onnxruntime: {what}", where=source, remedy="Choose another backend."
+        f"ONNX export: {what}", where=source, remedy="Choose another backend."
     )
 
 

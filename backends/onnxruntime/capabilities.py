@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specplan.backends.inductor.capabilities import CAPABILITIES as INDUCTOR
+from specplan.backends.static.capabilities import STATIC
 
-CAPABILITIES = replace(INDUCTOR, backend="onnxruntime")
-"""The rounds that make a graph, as with any backend that compiles one."""
+CAPABILITIES = replace(STATIC, backend="onnxruntime")
+"""Every round that makes a graph."""

@@ -8,8 +8,9 @@ so that all rounds share what is loaded and nothing of it is stored twice. (ONNX
 matrices into a form of its own as a session opens: that copy is one per session.)
 
 Texts, caches and tracks go in and come out. Where the order of the graph allows it (see
-`exporting`), output and input are bound to the same memory: the one or two scatters that write a
-cache then touch the new slots only. What comes out elsewhere is copied back.
+`specplan.backends.onnx_export.exporting`), output and input are bound to the same memory: the one
+or two scatters that write a cache then touch the new slots only. What comes out elsewhere is copied
+back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specplan.backends.onnxruntime.exporting import (
+from specplan.backends.onnx_export.exporting import (
     AFTER,
     TOLD,
     Exported,

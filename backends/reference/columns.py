@@ -79,6 +79,33 @@ def attention_mask(
     return torch.cat(parts, 1)
 
 
+def window_mask(
+    trees: Sequence[Nodes],
+    cached: NodeSlots,
+    offsets: Sequence[Tensor],
+    texts: int,
+    lengths: Tensor,
+) -> Tensor:
+    """Bool `[B or 1, T, W]`: the same of the slots from a pass's first text column on.
+
+    All tokens of a pass see what is before; so this is the mask of texts of that many columns. One
+    row serves all requests that run the same nodes.
+
+    Args:
+        trees: see `attention_mask`.
+        cached: see `attention_mask`.
+        offsets: slots of each tree's nodes, counted from the text's end, `[W]` or `[B, W]`.
+        texts: columns of text.
+        lengths: of the texts, int64 `[B, 1]`.
+    """
+    rows = len(lengths) if any(nodes.own for nodes in trees) else 1
+    ends = lengths.new_full((rows, 1), texts)
+    text = torch.arange(texts, device=lengths.device).expand(rows, -1)
+    columns = torch.cat([text, *(ends + places for places in offsets)], 1)
+    keys = torch.arange(texts + cached.taken, device=lengths.device)
+    return attention_mask(trees, cached, columns, texts, ends, keys)
+
+
 def rows_of_each(trees: Sequence[Nodes], with_root: bool, logits: Tensor) -> list[Rows]:
     """Rows of the nodes of each tree, from those of the drafted ones and perhaps the root."""
     if len(trees) == 1:

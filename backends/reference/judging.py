@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
@@ -15,6 +18,14 @@ from specplan.ir.types import ROOT
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
 from specplan.runtime.sampling import SamplingSettings, law
 
+Form: TypeAlias = Callable[[str], Callable[..., Judged]]
+"""From a rule's name to one of its forms: see `specplan.runtime.acceptance`."""
+
+
+def _eager(rule: str) -> Callable[..., Judged]:
+    """The fastest form for where it runs."""
+    return RULES[rule].accept  # type: ignore[no-any-return]
+
 
 def judge(
     settings: SamplingSettings,
@@ -22,8 +33,7 @@ def judge(
     tree: Tree,
     target: Rows,
     by: Tensor | None,
-    *,
-    traced: bool = False,
+    form: Form = _eager,
 ) -> Judged:
     """Judge a tree by a rule.
 
@@ -33,7 +43,7 @@ def judge(
         tree: what was drafted.
         target: logits of the root and of all nodes.
         by: at least `[B, N + 1]` uniforms for rules that draw.
-        traced: nothing is read on the host.
+        form: of the rule.
     """
     rule = RULES[op.rule.name]
     rows = target.of((ROOT, *range(tree.size)))
@@ -54,10 +64,7 @@ def judge(
     drawn = by  # the bonus reads the last number, however many nodes there came to be
     if by is not None and by.shape[1] > tree.size + 1:
         drawn = torch.cat([by[:, : tree.size], by[:, -1:]], 1)
-    accept = rule.accept_vectorised if traced else rule.accept
-    judged = accept(drafted, rows, drawn, **declared.arguments(op.rule))
-    assert isinstance(judged, Judged)
-    return judged
+    return form(op.rule.name)(drafted, rows, drawn, **declared.arguments(op.rule))
 
 
 def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None) -> Path:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.caches import TrackUse
-from specplan.backends.reference.columns import attention_mask, node_columns
+from specplan.backends.reference.columns import attention_mask, node_columns, window_mask
 from specplan.backends.reference.slots import Layers, NodeSlots
 from specplan.backends.reference.values import Nodes
 from specplan.ir.blocks import NO_SKIPS, Skips
@@ -45,6 +45,8 @@ class Pass:
         slots: int64 `[B, T]`, where keys and values go.
         mask: bool `[B, T, U]`, which of the first U slots each token attends to.
         gather: int64 `[B, R]`, which tokens get logits; None for all.
+        prefix: int64 `[B]`, see `PrefixMask`, with `mask` for what that sees `[B or 1, T, W]`; None
+            where the mask tells of all slots.
     """
 
     tokens: Tensor
@@ -52,6 +54,7 @@ class Pass:
     slots: Tensor
     mask: Tensor
     gather: Tensor | None
+    prefix: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def prepare_pass(
     stretch: Stretch,
     trash: int,
     shift: Tensor | int,
-    keys: Callable[[], Tensor],
+    keys: Callable[[], Tensor] | None,
 ) -> Pass:
     """A pass over pending text and nodes, which get their slots here.
 
@@ -116,7 +119,8 @@ def prepare_pass(
         stretch: which layers run.
         trash: the slot that dead lanes write to.
         shift: slots that text stands further to the front than its positions, int64 `[B, 1]`.
-        keys: the slots attended to, `0 .. U - 1`; asked once the nodes have slots.
+        keys: the slots attended to, `0 .. U - 1`; asked once the nodes have slots. None for the
+            mask of a prefix and what comes after it.
     """
     lengths = texts.lengths[:, None]
     written = lengths + torch.arange(-columns, 0, device=lengths.device)
@@ -132,10 +136,15 @@ def prepare_pass(
             columns - 1, columns + sum(nodes.width for nodes in trees), device=lengths.device
         )
         gather = last.expand(len(lengths), -1)
+    if keys is None:
+        mask = window_mask(trees, cached, [one[0] for one in placed], columns, lengths)
+    else:
+        mask = attention_mask(trees, cached, slots, columns, ends, keys())
     return Pass(
         tokens=torch.cat([text, *tokens], 1),
         positions=torch.cat([written, *(lengths - 1 + one[1] for one in placed)], 1),
         slots=slots,
-        mask=attention_mask(trees, cached, slots, columns, ends, keys()),
+        mask=mask,
         gather=gather,
+        prefix=(ends - columns)[:, 0] if keys is None else None,
     )

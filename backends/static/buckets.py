@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 
 SMALLEST_TEXT = 256
@@ -33,8 +34,19 @@ class Bucket:
         return f"b{self.batch}-t{self.text}"
 
 
-def bucket_for(batch: int, text: int, known: Sequence[Bucket] = ()) -> Bucket:
-    """The smallest known bucket that holds a batch; one of its own size when none does."""
+def bucket_for(
+    requests: Sequence[Request], capacity: int | None = None, known: Iterable[Bucket] = ()
+) -> Bucket:
+    """The smallest known bucket that holds a batch; one of its own size when none does.
+
+    Args:
+        requests: of the batch.
+        capacity: tokens of text per row to make room for, where the requests need less.
+        known: buckets.
+    """
+    batch = len(requests)
+    needed = max(len(item.prompt_tokens) + item.max_new_tokens for item in requests)
+    text = max(capacity or 0, needed)
     fitting = [bucket for bucket in known if bucket.holds(batch, text)]
     if fitting:
         return min(fitting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.batch import Batch
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
+from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession
 from specplan.cost_models.memory import speculative_slots
@@ -30,6 +31,7 @@ class StaticExecutable:
         models: by the names the plan gives them.
         compile_round: makes a program of a graph; None runs graphs eagerly.
         buckets: shapes to fit batches into; shapes are made as they are needed when none fits.
+        fused_on: kinds of device on which parts of a round are kernels of our own.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class StaticExecutable:
         models: Mapping[str, CausalModel],
         compile_round: Compile | None = None,
         buckets: Sequence[Bucket] = (),
+        fused_on: Collection[str] = (),
     ) -> None:
         self._interpreted = ReferenceBackend().compile(plan, models)
         self.plan = plan
@@ -45,6 +48,7 @@ class StaticExecutable:
         self.models = dict(models)
         self.speculative = speculative_slots(plan)
         self.buckets = list(buckets)
+        self.fused = fused_for(models, fused_on)
         self._compile = compile_round
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
@@ -60,8 +64,7 @@ class StaticExecutable:
             UsageError: names the request and what is wrong with it.
         """
         self._interpreted.check(requests)
-        needed = max(len(item.prompt_tokens) + item.max_new_tokens for item in requests)
-        bucket = bucket_for(len(requests), max(capacity or 0, needed), self.buckets)
+        bucket = bucket_for(requests, capacity, self.buckets)
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
         batch = Batch(filled, self.models, self.plan.states, {}, self.speculative, bucket.text)
@@ -72,7 +75,7 @@ class StaticExecutable:
         key = (name, sampling)
         if key not in self._graphs:
             item = self.lowered.round(name)
-            self._graphs[key] = RoundGraph(self.lowered, item, self.models, sampling)
+            self._graphs[key] = RoundGraph(self.lowered, item, self.models, sampling, self.fused)
         return self._graphs[key]
 
     def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.traceback import annotate
 
+from specplan.backends.kernels.fitting import NOTHING, Fused
 from specplan.backends.reference import choosing, growing, joining
 from specplan.backends.reference.caches import TrackUse
 from specplan.backends.reference.carrying import numbered_from
@@ -20,6 +21,7 @@ from specplan.backends.reference.slots import NodeSlots
 from specplan.backends.reference.values import Nodes, Rows, Tree, held_as, nodes_as
 from specplan.backends.static import judging
 from specplan.backends.static.buckets import Sampling
+from specplan.backends.static.fusing import FusedCache, form_by, kernel_mask
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors, packed
 from specplan.backends.static.judging import Path
 from specplan.backends.static.lookups import looked_up
@@ -38,7 +40,7 @@ from specplan.ir.ops import (
     Segment,
     Uniform,
 )
-from specplan.ir.plan import Plan, Round, walk_plan
+from specplan.ir.plan import CacheState, Plan, Round, walk, walk_plan
 from specplan.ir.printer import print_op
 from specplan.ir.values import State, Value
 from specplan.runtime.models import CausalModel
@@ -59,18 +61,30 @@ class RoundGraph(nn.Module):
         item: the round.
         models: by the names the plan gives them.
         sampling: of the batches.
+        fused: parts that are kernels of our own.
+
+    Attributes:
+        pending: caches, and how much text of theirs the round takes that no model has seen yet.
     """
 
     def __init__(
-        self, plan: Plan, item: Round, models: Mapping[str, CausalModel], sampling: Sampling
+        self,
+        plan: Plan,
+        item: Round,
+        models: Mapping[str, CausalModel],
+        sampling: Sampling,
+        fused: Fused = NOTHING,
     ) -> None:
         super().__init__()
         self.plan = plan
         self.item = item
         self.models = dict(models)
         self.sampling = sampling
+        self.fused = fused
+        self.form = form_by(fused)
         self.interface = Interface.of(plan, models)
         self.inputs = HostInputs.of(item)
+        self.pending = tuple(_pending(item))
         self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
 
     def forward(self, *tensors: Tensor) -> Tensor:
@@ -111,6 +125,15 @@ class _Run:
         )
         self.caches = {
             name: NodeSlots(num_layers=layers) for name, layers in graph.interface.caches
+        }
+        moved = {
+            state.name
+            for state in graph.plan.states
+            if isinstance(state, CacheState) and state.model in graph.fused.moves
+        }
+        self.stores = {
+            name: FusedCache(store) if name in moved else store
+            for name, store in given.stores.items()
         }
         self.resident = dict(given.resident)
         self.tracks = {name: TrackUse(store) for name, store in given.tracks.items()}
@@ -176,7 +199,7 @@ class _Run:
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes, and on as much text as may be pending."""
         name = op.cache or State("")
-        cached, store = self.caches[name], self.given.stores[name]
+        cached, store = self.caches[name], self.stores[name]
         stretch = stretch_of(op, cached.num_layers, self.tracks)
         nodes, model = nodes_as(scope, op.nodes[0]), self.graph.models[op.model]
         with_root = nodes.holds_root or stretch.layers not in cached.passes(stretch.scratch)
@@ -189,11 +212,12 @@ class _Run:
             stretch,
             store.trash,
             0,
-            lambda: self.given.keys,
+            None if op.model in self.graph.fused.attention else lambda: self.given.keys,
         )
+        mask = call.mask if call.prefix is None else kernel_mask(call.prefix, call.mask)
         features = None if stretch.features is None else stretch.features.read(call.slots)
         hidden = model.hidden(
-            call.tokens, call.positions, call.slots, call.mask, store,
+            call.tokens, call.positions, call.slots, mask, store,
             stretch.layers, features, stretch.skips,
         )  # fmt: skip
         if stretch.keep is not None and isinstance(nodes.drafted, tuple):
@@ -214,7 +238,7 @@ class _Run:
         tree = held_as(scope, op.tree, Tree)
         by = None if op.by is None else held_as(scope, op.by, Tensor)
         self.rows = rows = held_as(scope, op.target or Value(""), Rows)
-        scope[op.results[0]] = judging.accept(self.settings, op, tree, rows, by)
+        scope[op.results[0]] = judging.accept(self.settings, op, tree, rows, by, self.graph.form)
 
     def emit(self, op: Emit, scope: Scope) -> None:
         """Append to the texts."""
@@ -228,7 +252,7 @@ class _Run:
             judging.commit_track(self.tracks[name], self.given.lengths, path)
         else:
             self.resident[name] = judging.commit(
-                self.caches[name], self.given.stores[name], self.resident[name], path
+                self.caches[name], self.stores[name], self.resident[name], path
             )
 
     def segment(self, op: Segment, scope: Scope) -> None:
@@ -237,6 +261,15 @@ class _Run:
         self.run(op.body.ops, inner)
         yielded = (inner[name] for name in op.body.yields)
         scope.update(zip(op.results, yielded, strict=True))
+
+
+def _pending(item: Round) -> Iterator[tuple[str, int]]:
+    """Caches, and the most text that the first pass over each of them and its layers takes."""
+    seen = set()
+    for op in walk(item.ops):
+        if isinstance(op, Forward) and (op.cache, op.layers, op.write) not in seen:
+            seen.add((op.cache, op.layers, op.write))
+            yield op.cache or State(""), max(pending_of(op), 1)
 
 
 def _told_apart(op: Op) -> AbstractContextManager[None]:

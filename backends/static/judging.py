@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.caches import TrackUse
-from specplan.backends.reference.judging import judge
+from specplan.backends.reference.judging import Form, judge
 from specplan.backends.reference.slots import NodeSlots
 from specplan.backends.reference.values import Rows, Tree
 from specplan.backends.static.interface import RoundTensors
@@ -41,10 +41,10 @@ class Path:
 
 
 def accept(
-    settings: SamplingSettings, op: Accept, tree: Tree, target: Rows, by: Tensor | None
+    settings: SamplingSettings, op: Accept, tree: Tree, target: Rows, by: Tensor | None, form: Form
 ) -> Path:
     """What a rule accepts; arguments as of `specplan.backends.reference.judging.judge`."""
-    judged = judge(settings, op, tree, target, by, traced=True)
+    judged = judge(settings, op, tree, target, by, form)
     nodes = judged.path.clamp(min=0)
     place = torch.arange(nodes.shape[1] + 1, device=nodes.device)
     carried = tree.tokens.gather(1, nodes) if tree.size else tree.tokens

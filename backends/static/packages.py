@@ -26,9 +26,11 @@ class RoundBackend(ABC):
 
     Attributes:
         capabilities: what it can run.
+        fused_on: kinds of device on which what it compiles calls kernels of our own.
     """
 
     capabilities: Capabilities
+    fused_on: frozenset[str] = frozenset()
 
     @abstractmethod
     def available(self) -> str | None:
@@ -95,7 +97,7 @@ class RoundBackend(ABC):
         require_support(plan, self.capabilities)
         self.check(models, frozen=frozen)
         packages = Packages(self, models, folder, frozen=frozen)
-        return StaticExecutable(plan, models, packages, buckets)
+        return StaticExecutable(plan, models, packages, buckets, self.fused_on)
 
 
 class Packages:

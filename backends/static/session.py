@@ -10,14 +10,10 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
-from specplan.backends.reference.one_pass import pending_of
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.lookups import search
-from specplan.ir.ops import Forward
-from specplan.ir.plan import walk
-from specplan.ir.values import State
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.uniforms import numbers_of
 
@@ -102,12 +98,8 @@ class StaticSession:
 
     def _catch_up(self, graph: RoundGraph) -> None:
         """Run text that a schedule has left behind, so that a round finds no more than it takes."""
-        seen = set()
-        for op in walk(graph.item.ops):
-            if isinstance(op, Forward) and (op.cache, op.layers, op.write) not in seen:
-                seen.add((op.cache, op.layers, op.write))
-                cache = self.batch.caches[op.cache or State("")]
-                self.batch.catch_up(cache, max(pending_of(op), 1))
+        for name, pending in graph.pending:
+            self.batch.catch_up(self.batch.caches[name], pending)
 
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
         batch = self.batch

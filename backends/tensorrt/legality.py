@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.backends.onnxruntime.exporting import source_of
+from specplan.backends.onnx_export.exporting import source_of
 from specplan.backends.tensorrt.operators import OPERATORS, OPSETS, VERSION
 from specplan.ir.errors import MissingCapabilityError
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from specplan.backends.onnxruntime.exporting import export_round
+from specplan.backends.onnx_export.exporting import export_round
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph import RoundGraph

@@ -19,7 +19,14 @@ from specplan.runtime.requests import Request
 POSITIONS = 160
 
 
-def save_pair(folder: Path, vocabulary: int = 61, *, scale: float = 0.3, layers: int = 3) -> None:
+def save_pair(
+    folder: Path,
+    vocabulary: int = 61,
+    *,
+    scale: float = 0.3,
+    layers: int = 3,
+    head_dim: int = 8,
+) -> None:
     """Save `target` and `draft`: the draft is all layers of the target but the last."""
     config = transformers.LlamaConfig(
         vocab_size=vocabulary,
@@ -28,6 +35,7 @@ def save_pair(folder: Path, vocabulary: int = 61, *, scale: float = 0.3, layers:
         num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=head_dim,
         max_position_embeddings=POSITIONS,
         initializer_range=scale,
         bos_token_id=None,

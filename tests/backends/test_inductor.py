@@ -10,8 +10,8 @@ from specplan.backends.inductor.backend import InductorBackend
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
-from tests.backends.compiled_plans import PLANS, requests_of
-from tests.backends.pairs import load_pair, run
+from tests.backends.compiled_plans import FEWER, requests_of
+from tests.backends.pairs import load_pair, run, save_pair
 from tests.backends.source_plans import source_plans
 
 pytestmark = pytest.mark.skipif(
@@ -19,37 +19,36 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def models(pair_folder: Path) -> dict[str, CausalModel]:
-    return load_pair(pair_folder)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
-def test_tokens_are_those_of_the_interpreter(
-    name: str, models: dict[str, CausalModel], pair_folder: Path, tmp_path: Path
-) -> None:
-    plan, settings = PLANS[name]
-    requests = requests_of(**settings)
+@pytest.mark.parametrize("name", FEWER)
+def test_tokens_are_those_of_the_interpreter(name: str, tmp_path: Path) -> None:
+    plan, settings = FEWER[name]
+    fused = "spans" in name  # once with the ops of our kernels, in their plain form
+    save_pair(tmp_path, layers=2, head_dim=64 if fused else 8)
+    dtype = "float32" if fused else "float64"
+    models, requests, out = load_pair(tmp_path, dtype), requests_of(**settings), tmp_path / "out"
+    backend = InductorBackend(fused_on={"cpu"} if fused else ())
     expected = run(plan, models, requests)
-    executable = InductorBackend().compile(plan, models, tmp_path)
+    executable = backend.compile(plan, models, out)
+    assert len(executable.fused.attention) == (2 if fused else 0)
     found = generate(executable, requests)
     assert [item.tokens for item in found.completions] == expected
     # the package alone, with weights of models that are loaded anew
-    again = InductorBackend().compile(plan, load_pair(pair_folder), tmp_path)
-    written = sorted(tmp_path.rglob("*"))
+    again = backend.compile(plan, load_pair(tmp_path, dtype), out)
+    written = sorted(out.rglob("*"))
     assert [item.tokens for item in generate(again, requests).completions] == expected
-    assert sorted(tmp_path.rglob("*")) == written
+    assert sorted(out.rglob("*")) == written
 
 
-def test_weights_are_named_and_shared(models: dict[str, CausalModel]) -> None:
-    weights = models["target"].weights()
-    assert weights["family.layers.0.qkv"] is models["target"].family.layers[0].qkv  # type: ignore[attr-defined]
+def test_weights_are_named_and_shared(pair_folder: Path) -> None:
+    target: CausalModel = load_pair(pair_folder)["target"]
+    weights = target.weights()
+    assert weights["family.layers.0.qkv"] is target.family.layers[0].qkv  # type: ignore[attr-defined]
     elements = sum(weight.numel() for weight in weights.values())
     assert elements >= 3 * (64 * 32 + 32 * 32 + 3 * 32 * 48) + 61 * 32
 
 
-def test_a_plan_that_cannot_run_is_refused_by_name(models: dict[str, CausalModel]) -> None:
+def test_a_plan_that_cannot_run_is_refused_by_name(pair_folder: Path) -> None:
     plan = source_plans(greedy=True)["ngram"]
     with pytest.raises(MissingCapabilityError, match="backend inductor cannot run `state @past`"):
-        InductorBackend().compile(plan, models)
+        InductorBackend().compile(plan, load_pair(pair_folder))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.inductor.capabilities import CAPABILITIES
 from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.capabilities import STATIC
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
@@ -49,7 +49,7 @@ def decoded(
 def kinds_of(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
     """Plans that have no source which learns."""
     for name, plan in every_kind(folder, temperature, per_family):
-        if not CAPABILITIES.refusals(plan):
+        if not STATIC.refusals(plan):
             yield name, plan
 
 

@@ -72,8 +72,7 @@ def test_tokens_are_those_of_the_interpreter(
 ) -> None:
     plan, settings = PLANS[name]
     requests = requests_of(**settings)
-    needed = max(len(item.prompt_tokens) + item.max_new_tokens for item in requests)
-    bucket = bucket_for(len(requests), needed)
+    bucket = bucket_for(requests)
     (source,) = write_sources(plan, models, {bucket: requests}, tmp_path)
 
     def load(graph: RoundGraph, found: Bucket, _: Sequence[Tensor]) -> Session:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.inductor.capabilities import CAPABILITIES as COMPILED
 from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.static.capabilities import STATIC as COMPILED
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import ForwardDemand, round_demands

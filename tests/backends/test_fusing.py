@@ -1,0 +1,83 @@
+"""Rounds that call our kernels decode as the interpreter does; on a CPU the plain forms run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from specplan.backends.inductor.backend import InductorBackend
+from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
+from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.fusing import NOTHING, fused_for
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.interface import free_sizes
+from specplan.runtime.generate import generate
+from specplan.runtime.models import CausalModel
+from tests.backends.compiled_plans import PLANS, requests_of
+from tests.backends.dynamic_trees import dynamic_plan
+from tests.backends.pairs import load_pair, plain, run, save_pair
+
+ALL = {**PLANS, "drawn, no laws": (dynamic_plan(2, 2, 4, greedy=False), {"temperature": 0.7})}
+OPS = {"specplan.tree_attention.default", "specplan.accept.default", "specplan.move_slots.default"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pair with heads that the kernels know."""
+    folder = tmp_path_factory.mktemp("fusing")
+    save_pair(folder, head_dim=64)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> dict[str, CausalModel]:
+    return load_pair(folder, dtype="float32")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_tokens_are_those_of_the_interpreter(name: str, models: dict[str, CausalModel]) -> None:
+    plan, settings = ALL[name]
+    requests = requests_of(**settings)
+    executable = StaticExecutable(plan, models, fused_on={"cpu"})
+    found = [item.tokens for item in generate(executable, requests).completions]
+    assert found == run(plan, models, requests)
+
+
+@pytest.mark.parametrize("name", ["trees drawn without replacement", "layer spans and tracks"])
+def test_an_exported_round_calls_the_ops(name: str, models: dict[str, CausalModel]) -> None:
+    plan, settings = PLANS[name]
+    requests = requests_of(**settings)[:2]
+    called: set[str] = set()
+
+    def exported(graph: RoundGraph, _: object, tensors: Sequence[Tensor]) -> torch.nn.Module:
+        program = torch.export.export(
+            graph, tuple(tensors), dynamic_shapes=(free_sizes(tensors),), strict=False
+        )
+        called.update(str(node.target) for node in program.graph.nodes)
+        return program.module()
+
+    executable = StaticExecutable(plan, models, exported, fused_on={"cpu"})
+    found = [item.tokens for item in generate(executable, requests).completions]
+    assert called >= (OPS if "drawn" in name else OPS - {"specplan.move_slots.default"})
+    assert found == run(plan, models, requests)
+
+
+def test_what_is_fused_is_said_by_device_and_model(
+    models: dict[str, CausalModel], folder: Path, pair_folder: Path
+) -> None:
+    both, rules = {"target", "draft"}, {"greedy", "token", "recursive"}
+    found = fused_for(models, {"cpu"})
+    assert (found.attention, found.moves, found.rules) == (both, both, rules)
+    assert fused_for(models, {"cuda"}) == NOTHING
+    exact = fused_for(load_pair(folder, dtype="float64"), {"cpu"})
+    assert (exact.attention, exact.moves) == (set(), set())
+    small = fused_for(load_pair(pair_folder, dtype="bfloat16"), {"cpu"})
+    assert (small.attention, small.moves) == (set(), both)
+    # on a CPU nothing is fused unless a test asks for it; ONNX has no form for the ops
+    compiled = StaticExecutable(plain(), models, fused_on=InductorBackend().fused_on)
+    assert compiled.fused == NOTHING and InductorBackend().fused_on == {"cuda"}
+    assert not OnnxRuntimeBackend().fused_on
