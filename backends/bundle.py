@@ -5,6 +5,7 @@
     problem.json    the problem it answers
     report.json     every candidate with its price or its refusal
     executables/    compiled rounds, where `specplan compile` made some
+    kernels/        GPU kernels, where `specplan compile --cubins` made some
     manifest.json   versions, backend, model references, sha256 of the other files
 
 The sums tell that nothing has changed since the bundle was written. They do not tell who wrote it:
@@ -17,15 +18,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Literal
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing import Any
 
 from specplan.backends.executables import FOLDER, Executables
+from specplan.backends.manifest import (
+    KERNELS,
+    MANIFEST,
+    SCHEMA_VERSION,
+    ModelReference,
+    check_files,
+    read_manifest,
+)
 from specplan.ir.errors import UsageError
 from specplan.ir.files import (
     model_digest,
@@ -42,25 +48,6 @@ from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import check_plan
 
-SCHEMA_VERSION = 1
-MANIFEST = "manifest.json"
-_FILES = ("plan.txt", "plan.json", "problem.json", "report.json")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelReference:
-    """Where a model's checkpoint is, and which one it must be.
-
-    Attributes:
-        path: the checkpoint's folder, relative to the bundle unless absolute.
-        digest: its identity (`specplan.ir.files.model_digest`).
-        dtype: number type to load it in, or "auto".
-    """
-
-    path: str
-    digest: str
-    dtype: str
-
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
@@ -75,6 +62,7 @@ class Bundle:
         backend: what compiles the plan.
         versions: of the software that wrote it.
         executables: the compiled rounds; None where there are none.
+        kernels: architectures that it holds GPU kernels for.
     """
 
     folder: Path
@@ -85,6 +73,7 @@ class Bundle:
     backend: str
     versions: dict[str, str]
     executables: Executables | None = None
+    kernels: tuple[str, ...] = ()
 
     def model_folder(self, name: str) -> Path:
         """Absolute folder of a model's checkpoint."""
@@ -154,6 +143,7 @@ def write_bundle(
             "versions": dict(versions),
             "models": {name: asdict(reference) for name, reference in references.items()},
             "executables": None,
+            "kernels": None,
         }
         _write_manifest(staging, manifest)
     return load_bundle(folder)
@@ -168,12 +158,30 @@ def write_executables(bundle: Bundle, executables: Executables, compiled: Path) 
         compiled: folder of their folders; only those of shapes that a compiled round is fastest
             for need be there.
     """
+    return _with(bundle, FOLDER, compiled, {"executables": executables.as_dict()})
+
+
+def write_kernels(bundle: Bundle, architectures: Sequence[str], built: Path) -> Bundle:
+    """The bundle with GPU kernels, in place of those that it had.
+
+    Args:
+        bundle: as read back.
+        architectures: of the kernels.
+        built: folder of kernels (`specplan.backends.kernels.cubins.build_kernels`).
+    """
+    return _with(bundle, KERNELS, built, {"kernels": list(architectures)})
+
+
+def _with(bundle: Bundle, name: str, made: Path, told: Mapping[str, Any]) -> Bundle:
+    """The bundle with a folder of this name and what the manifest tells of it."""
     manifest = read_json(bundle.folder / MANIFEST, "bundle manifest")
     with staged(bundle.folder) as staging:
-        for name in _FILES:
-            shutil.copyfile(bundle.folder / name, staging / name)
-        shutil.copytree(compiled, staging / FOLDER)
-        _write_manifest(staging, manifest | {"executables": executables.as_dict()})
+        for held in manifest["files"]:
+            if PurePosixPath(held).parts[0] != name:
+                (staging / held).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(bundle.folder / held, staging / held)
+        shutil.copytree(made, staging / name)
+        _write_manifest(staging, {**manifest, **told})
     return load_bundle(bundle.folder)
 
 
@@ -197,8 +205,8 @@ def load_bundle(folder: Path | str) -> Bundle:
             where=str(folder),
             remedy="Make one with `specplan optimize PROBLEM.yaml --out DIR`.",
         )
-    manifest = _read_manifest(folder / MANIFEST)
-    _check_files(folder, manifest.files)
+    manifest = read_manifest(folder / MANIFEST)
+    check_files(folder, manifest.files)
     plan = check_plan(plan_from_json(read_json(folder / "plan.json", "plan")))
     if parse_plan(read_text(folder / "plan.txt", "plan")) != plan:
         raise UsageError("plan.txt and plan.json are not the same plan", where=str(folder))
@@ -211,44 +219,8 @@ def load_bundle(folder: Path | str) -> Bundle:
         backend=manifest.backend,
         versions=manifest.versions,
         executables=manifest.executables,
+        kernels=manifest.kernels or (),
     )
-
-
-@dataclass(frozen=True)
-class _Manifest:
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-    schema_version: int
-    kind: Literal["bundle"]
-    backend: str
-    versions: dict[str, str]
-    models: dict[str, ModelReference]
-    files: dict[str, str]
-    executables: Executables | None = None
-
-
-@cache
-def _manifest_reader() -> TypeAdapter[_Manifest]:
-    return TypeAdapter(_Manifest)
-
-
-def _read_manifest(path: Path) -> _Manifest:
-    data = read_json(path, "bundle manifest")
-    if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(
-            f"the bundle's version is not {SCHEMA_VERSION}",
-            where=str(path),
-            remedy="Run `specplan optimize` again with this version of specplan.",
-        )
-    try:
-        return _manifest_reader().validate_python(data)
-    except ValidationError as error:
-        (first, *_) = error.errors()
-        key = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"the manifest is damaged: {key}: {first['msg']}",
-            where=str(path),
-            remedy="Restore it, or run `specplan optimize` again.",
-        ) from None
 
 
 def _read_object(path: Path, what: str) -> dict[str, Any]:
@@ -256,37 +228,3 @@ def _read_object(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageError(f"the {what} is no JSON object", where=str(path))
     return data
-
-
-def _check_files(folder: Path, sums: Mapping[str, str]) -> None:
-    if not set(_FILES) <= set(sums):
-        raise UsageError("the manifest does not list the bundle's files", where=str(folder))
-    foreign = [name for name in set(sums) - set(_FILES) if not _is_executable(name)]
-    if foreign:
-        raise UsageError(
-            f"the manifest lists a file that no bundle has: {min(foreign)}", where=str(folder)
-        )
-    held = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).rglob("*.*")}
-    if not held <= set(sums):
-        raise UsageError(
-            f"the manifest does not list this file: {min(held - set(sums))}", where=str(folder)
-        )
-    for name, expected in sums.items():
-        path = folder / name
-        if not path.is_file():
-            raise UsageError(
-                "the bundle lacks this file",
-                where=str(path),
-                remedy="Restore it, or run `specplan optimize` again.",
-            )
-        if sha256_file(path) != expected:
-            raise UsageError(
-                "the file's bytes have changed since the bundle was written",
-                where=str(path),
-                remedy="Restore it, or run `specplan optimize` again.",
-            )
-
-
-def _is_executable(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return len(parts) == 3 and parts[0] == FOLDER and ".." not in parts

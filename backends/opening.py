@@ -11,8 +11,12 @@ import torch
 
 from specplan.backends.bundle import Bundle
 from specplan.backends.executables import FOLDER, Executables, Machine
+from specplan.backends.kernels.launching import load_kernels
+from specplan.backends.manifest import KERNELS
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
+from specplan.backends.static.capabilities import STATIC
+from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
 from specplan.runtime.models import CausalModel, load_model
@@ -40,14 +44,18 @@ def _minor(words: str) -> str:
     return ".".join(words.split(".")[:2])
 
 
-def load_models(bundle: Bundle) -> dict[str, CausalModel]:
+def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, CausalModel]:
     """A bundle's models by the names its plan gives them, in the number types it says.
+
+    Args:
+        bundle: checked.
+        device: a torch device.
 
     Raises:
         UsageError: a checkpoint cannot be read.
     """
     return {
-        name: load_model(bundle.model_folder(name), dtype=reference.dtype)
+        name: load_model(bundle.model_folder(name), dtype=reference.dtype, device=device)
         for name, reference in bundle.models.items()
     }
 
@@ -60,15 +68,29 @@ def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Execut
         models: by the names the plan gives them.
 
     Raises:
-        MissingCapabilityError: the bundle's executables do not run here; nothing was loaded.
+        MissingCapabilityError: the bundle's executables do not run here; nothing was loaded. Or it
+            holds GPU kernels, and none for the GPU that the models are on.
         UsageError: the models do not fit the plan.
     """
     plain: Executable = get_backend(bundle.backend).compile(bundle.plan, models)
+    device = next(iter(models.values())).device
+    if device.type != "cpu":  # rounds are compiled for the processor
+        return _with_kernels(bundle, models, device) or plain
     held = bundle.executables
     if held is None:
         return plain
     held.machine.require(this_machine(), str(bundle.folder))
     return FittedExecutable(plain, held, models, bundle.folder / FOLDER)
+
+
+def _with_kernels(
+    bundle: Bundle, models: Mapping[str, CausalModel], device: torch.device
+) -> Executable | None:
+    """Rounds as graphs that launch the bundle's kernels; None where it has none for its plan."""
+    if not bundle.kernels or device.type != "cuda" or STATIC.refusals(bundle.plan):
+        return None
+    load_kernels(bundle.folder / KERNELS, device)
+    return StaticExecutable(bundle.plan, models, fused_on={"cuda"})
 
 
 class FittedExecutable:
@@ -115,6 +137,5 @@ class FittedExecutable:
         """What runs a batch: that of the smallest shape which holds it."""
         if not requests or Sampling.of(SamplingSettings.of(requests)).word != self.sampling:
             return self.plain
-        text = max(len(item.prompt_tokens) + item.max_new_tokens for item in requests)
-        bucket = bucket_for(len(requests), max(text, capacity or 0), list(self.backend_of))
+        bucket = bucket_for(requests, capacity, self.backend_of)
         return self.compiled.get(self.backend_of.get(bucket, ""), self.plain)

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from specplan.backends.bundle import MANIFEST, write_bundle
+from specplan.backends.bundle import write_bundle
+from specplan.backends.manifest import MANIFEST
 from specplan.ir.folders import check_destination
 from specplan.problems import check_runs, portable
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specplan.backends.bundle import Bundle, load_bundle, write_executables
+from specplan.backends.bundle import Bundle, load_bundle, write_executables, write_kernels
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.folders import check_destination, staged
 from specplan.progress import Progress, silent
@@ -54,6 +56,54 @@ def compile_bundle(
     written = write_executables(held, found.executables(_batches(held), _text(held)), found.kept())
     shutil.rmtree(work, ignore_errors=True)
     return written
+
+
+def build_cubins(
+    bundle: Bundle | Path | str, architectures: Sequence[str] = (), *, progress: Progress = silent
+) -> tuple[Bundle, tuple[str, ...]]:
+    """Build the GPU kernels that a bundle's rounds launch, and store them in it.
+
+    On a GPU of one of these architectures its rounds then run with them, and need no compiler.
+
+    Args:
+        bundle: a bundle, or its folder; it is replaced by one with kernels.
+        architectures: such as sm_90; all that there are kernels for when empty.
+        progress: told of every kernel.
+
+    Returns:
+        The bundle, and what of its rounds has no kernel and runs as tensor ops.
+
+    Raises:
+        MissingCapabilityError: triton is not installed, or the plan has no kernels.
+        UsageError: an architecture is unknown, or the bundle or a checkpoint has changed.
+    """
+    from specplan.backends.kernels.cubins import build_kernels
+    from specplan.backends.kernels.needs import heads_of, variants_for
+    from specplan.backends.kernels.variants import ARCHITECTURES
+    from specplan.backends.static.capabilities import STATIC
+    from specplan.cost_models.shapes.model_shape import ModelShape
+
+    held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    held.check_models()
+    refused = STATIC.refusals(held.plan)
+    if refused:
+        raise MissingCapabilityError(str(refused[0]), where=str(held.folder))
+    shapes = {
+        name: ModelShape.from_folder(held.model_folder(name), dtype=reference.dtype)
+        for name, reference in held.models.items()
+    }
+    models = {name: heads_of(shape) for name, shape in shapes.items()}
+    chosen = tuple(architectures) or ARCHITECTURES
+    with tempfile.TemporaryDirectory(prefix="specplan-") as work:
+        build_kernels(Path(work) / "kernels", variants_for(held.plan, models), chosen, progress)
+        written = write_kernels(held, chosen, Path(work) / "kernels")
+    plain = (
+        f"attention of {name}: no kernel for heads of {heads.size} in {heads.dtype}"
+        + (" with a sliding window" if heads.windowed else "")
+        for name, heads in models.items()
+        if not heads.attended
+    )
+    return written, tuple(plain)
 
 
 def lower_for_tensorrt(

@@ -47,20 +47,22 @@ class Decoder:
 
     Args:
         bundle: a bundle, or its folder.
+        device: a torch device; compiled rounds run on "cpu", a bundle's GPU kernels on "cuda".
 
     Raises:
         UsageError: the bundle or a checkpoint has changed since it was written; says which.
-        MissingCapabilityError: torch is not installed, or the backend cannot run here.
+        MissingCapabilityError: torch is not installed, or the backend cannot run here, or the
+            bundle's GPU kernels are for other architectures than the device's.
     """
 
-    def __init__(self, bundle: Bundle | Path | str) -> None:
+    def __init__(self, bundle: Bundle | Path | str, device: str = "cpu") -> None:
         require_torch()
         from specplan.backends.opening import load_models, open_executable
         from specplan.runtime.tokenizer import load_tokenizer
 
         self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
         self.bundle.check_models()
-        self.executable = open_executable(self.bundle, load_models(self.bundle))
+        self.executable = open_executable(self.bundle, load_models(self.bundle, device))
         self.tokenizer = load_tokenizer(self.bundle.model_folder("target"))
 
     def generate(

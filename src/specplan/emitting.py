@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specplan.backends.bundle import MANIFEST, Bundle, load_bundle
+from specplan.backends.bundle import Bundle, load_bundle
 from specplan.backends.engines.job import Emission, Job, Load
 from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.report import Choice, Projection, write_projection
 from specplan.backends.engines.table import Table
+from specplan.backends.manifest import MANIFEST
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 from specplan.ir.folders import check_destination

@@ -16,9 +16,20 @@ def compile_(
     turns: Annotated[
         int, typer.Option("--turns", min=1, help="Interleaved runs per shape and backend.")
     ] = 7,
+    cubins: Annotated[
+        str | None,
+        typer.Option(
+            "--cubins",
+            metavar="ARCHS",
+            help="Build the GPU kernels of the rounds instead: sm_90,sm_100 or all; needs no GPU.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Compile the rounds of a bundle for this machine, where that makes them faster."""
+    if cubins is not None:
+        _kernels(bundle, cubins, json)
+        return
     from specplan.compiling import compile_bundle
     from specplan.progress import terminal_progress
 
@@ -38,6 +49,26 @@ def compile_(
     print_table([">batch", ">text", "backend", ">ms per round", ""], rows, title="Rounds")
     for note in held.notes:
         print(f"Not compiled: {note}")
+
+
+def _kernels(bundle: Path, architectures: str, json: bool) -> None:
+    from specplan.backends.kernels.cubins import read_index
+    from specplan.backends.manifest import KERNELS
+    from specplan.compiling import build_cubins
+    from specplan.progress import terminal_progress
+
+    wanted = [] if architectures == "all" else [name.strip() for name in architectures.split(",")]
+    with terminal_progress() as progress:
+        built, plain = build_cubins(bundle, wanted, progress=progress)
+    names = sorted({kernel.name for kernel in read_index(built.folder / KERNELS).kernels})
+    if json:
+        print_json({"architectures": built.kernels, "kernels": names, "without_kernel": plain})
+        return
+    print(f"Kernels for {', '.join(built.kernels)}:")
+    for name in names:
+        print(f"  {name}")
+    for note in plain:
+        print(f"Without a kernel: {note}")
 
 
 def lower(

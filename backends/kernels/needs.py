@@ -1,0 +1,67 @@
+"""The kernels that the rounds of a plan launch; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from specplan.backends.kernels.fitting import Fused, Heads
+from specplan.backends.kernels.variants import DTYPES, Variant, acceptance, attention, moves
+from specplan.cost_models.demands import ForwardDemand, round_demands
+from specplan.cost_models.shapes.layers import GroupedAttention
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.ir.ops import Accept
+from specplan.ir.plan import CacheState, Plan, walk
+from specplan.passes.pipeline import run_passes
+
+
+def heads_of(shape: ModelShape) -> Heads:
+    """What kernels depend on of a model that is not loaded."""
+    layers = [layer.attention for layer in shape.layers]
+    first = layers[0]
+    if not isinstance(first, GroupedAttention):
+        return Heads(0, 0, 0, shape.dtype, windowed=True)
+    windowed = any(
+        not isinstance(held, GroupedAttention) or bool(held.window or held.chunk) for held in layers
+    )
+    return Heads(first.num_heads, first.num_kv_heads, first.head_dim, shape.dtype, windowed)
+
+
+def variants_for(plan: Plan, models: Mapping[str, Heads]) -> list[Variant]:
+    """The kernels of a plan's rounds, each once: for its heads, number types and sizes of trees.
+
+    Args:
+        plan: a verified plan.
+        models: by the names the plan gives them.
+    """
+    fused, lowered = Fused.of(models), run_passes(plan)
+    found = [*_attention(lowered, models, fused), *_endings(lowered, models, fused)]
+    return list({variant.name: variant for variant in found}.values())
+
+
+def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[Variant]:
+    lines: dict[tuple[str, int], set[int]] = {}
+    for item in plan.rounds:
+        for step in round_demands(plan, item).steps:
+            if isinstance(step, ForwardDemand) and step.model in fused.attention:
+                heads = models[step.model]
+                group = heads.queries // heads.kv_heads
+                held = lines.setdefault((heads.word, heads.size), set())
+                held |= {tokens * group for tokens in (step.tokens, step.width)}
+    for (dtype, size), counts in lines.items():
+        yield from attention(dtype, size, counts)
+
+
+def _endings(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[Variant]:
+    sizes = {
+        models[state.model].size * DTYPES[models[state.model].word]
+        for state in plan.states
+        if isinstance(state, CacheState) and state.model in fused.moves
+    }
+    for item in plan.rounds:
+        judging = [op for op in walk(item.ops) if isinstance(op, Accept)]
+        for op, tree in zip(judging, round_demands(plan, item).judged, strict=True):
+            if op.rule.name in fused.rules and tree.nodes:
+                distinct = not tree.is_chain and "draw" not in tree.laws
+                yield acceptance(op.rule.name, tree.nodes, tree.drawn, distinct)
+            if tree.depth:  # chains too: a cache may hold their nodes in another order
+                yield from (moves(size, tree.depth) for size in sorted(sizes))

@@ -1,0 +1,140 @@
+"""The manifest of a bundle: what it says, and whether the folder holds just that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from specplan.backends.executables import FOLDER, Executables
+from specplan.backends.kernels.variants import INDEX
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json, sha256_file
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+FILES = ("plan.txt", "plan.json", "problem.json", "report.json")
+"""What every bundle has beside its manifest."""
+KERNELS = "kernels"
+"""Where a bundle keeps GPU kernels, as `specplan kernels build` writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReference:
+    """Where a model's checkpoint is, and which one it must be.
+
+    Attributes:
+        path: the checkpoint's folder, relative to the bundle unless absolute.
+        digest: its identity (`specplan.ir.files.model_digest`).
+        dtype: number type to load it in, or "auto".
+    """
+
+    path: str
+    digest: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a manifest holds.
+
+    Attributes:
+        schema_version: of the format.
+        kind: always the same.
+        backend: what compiles the plan.
+        versions: of the software that wrote it.
+        models: by the names the plan gives them.
+        files: sha256 of every other file, by its path in the folder.
+        executables: the compiled rounds; None where there are none.
+        kernels: architectures that it holds GPU kernels for; None where there are none.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    schema_version: int
+    kind: Literal["bundle"]
+    backend: str
+    versions: dict[str, str]
+    models: dict[str, ModelReference]
+    files: dict[str, str]
+    executables: Executables | None = None
+    kernels: tuple[str, ...] | None = None
+
+
+@cache
+def _manifest_reader() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        UsageError: it is none, or of another version; says what is wrong with it.
+    """
+    data = read_json(path, "bundle manifest")
+    if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"the bundle's version is not {SCHEMA_VERSION}",
+            where=str(path),
+            remedy="Run `specplan optimize` again with this version of specplan.",
+        )
+    try:
+        return _manifest_reader().validate_python(data)
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        key = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            f"the manifest is damaged: {key}: {first['msg']}",
+            where=str(path),
+            remedy="Restore it, or run `specplan optimize` again.",
+        ) from None
+
+
+def check_files(folder: Path, sums: Mapping[str, str]) -> None:
+    """Refuse a folder that is not byte for byte what its manifest says.
+
+    Raises:
+        UsageError: names the file.
+    """
+    if not set(FILES) <= set(sums):
+        raise UsageError("the manifest does not list the bundle's files", where=str(folder))
+    foreign = [name for name in set(sums) - set(FILES) if not _is_built(name)]
+    if foreign:
+        raise UsageError(
+            f"the manifest lists a file that no bundle has: {min(foreign)}", where=str(folder)
+        )
+    held = {
+        path.relative_to(folder).as_posix()
+        for built in (FOLDER, KERNELS)
+        for path in (folder / built).rglob("*.*")
+    }
+    if not held <= set(sums):
+        raise UsageError(
+            f"the manifest does not list this file: {min(held - set(sums))}", where=str(folder)
+        )
+    for name, expected in sums.items():
+        path = folder / name
+        if not path.is_file():
+            raise UsageError(
+                "the bundle lacks this file",
+                where=str(path),
+                remedy="Restore it, or run `specplan optimize` again.",
+            )
+        if sha256_file(path) != expected:
+            raise UsageError(
+                "the file's bytes have changed since the bundle was written",
+                where=str(path),
+                remedy="Restore it, or run `specplan optimize` again.",
+            )
+
+
+def _is_built(name: str) -> bool:
+    """Whether it is a file of a compiled round or of built kernels."""
+    parts = PurePosixPath(name).parts
+    if parts == (KERNELS, INDEX):
+        return True
+    return len(parts) == 3 and parts[0] in (FOLDER, KERNELS) and ".." not in parts

@@ -1,0 +1,159 @@
+"""GPU kernels in a bundle: just those that its rounds launch, checked, kept, refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton", reason="triton is not installed")
+
+from specplan.backends.bundle import Bundle, load_bundle, write_bundle  # noqa: E402
+from specplan.backends.kernels import launch, launching  # noqa: E402
+from specplan.backends.kernels.cubins import BuiltKernel, read_index, read_kernels  # noqa: E402
+from specplan.backends.kernels.driver import packed  # noqa: E402
+from specplan.backends.kernels.fitting import Heads  # noqa: E402
+from specplan.backends.kernels.needs import heads_of, variants_for  # noqa: E402
+from specplan.backends.manifest import KERNELS  # noqa: E402
+from specplan.backends.static.fusing import heads_of as heads_of_loaded  # noqa: E402
+from specplan.compiling import build_cubins  # noqa: E402
+from specplan.cost_models.shapes.model_shape import ModelShape  # noqa: E402
+from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
+from specplan.runtime.acceptance import DraftedTree  # noqa: E402
+from tests.backends.compiled_plans import drawn_tree  # noqa: E402
+from tests.backends.kernels.cases import attention_case  # noqa: E402
+from tests.backends.pairs import load_pair, plain, save_pair  # noqa: E402
+from tests.backends.source_plans import source_plans  # noqa: E402
+from tests.cli.test_program import specplan_here  # noqa: E402
+
+NEEDED = {
+    "tree_attention_fp16_d64_m16_contiguous",
+    "tree_attention_combine_fp16_d64",
+    "accept_recursive_distinct_n2",
+    "move_slots_128bytes_m1_contiguous",
+}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A pair with heads of 64 in float16 and a tree of two drawn nodes, with its kernels."""
+    folder = tmp_path_factory.mktemp("bundled")
+    save_pair(folder, head_dim=64)
+    written = write_bundle(
+        folder / "bundle",
+        plan=drawn_tree(1),
+        problem={},
+        report={},
+        models={name: (folder / name, "float16") for name in ("target", "draft")},
+        backend="reference",
+        versions={},
+    )
+    done = specplan_here("compile", str(written.folder), "--cubins", "sm_90", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told == {"architectures": ["sm_90"], "kernels": sorted(NEEDED), "without_kernel": []}
+    return load_bundle(written.folder)
+
+
+def test_a_bundle_holds_what_its_rounds_need(bundle: Bundle) -> None:
+    assert bundle.kernels == ("sm_90",)
+    assert set(read_kernels(bundle.folder / KERNELS, "sm_90")) == NEEDED
+    for other in ("sm_86", "sm_120"):
+        with pytest.raises(MissingCapabilityError, match=f"are for sm_90, not for {other}"):
+            read_kernels(bundle.folder / KERNELS, other)
+
+
+def test_every_launch_of_a_round_finds_its_kernel(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = read_index(bundle.folder / KERNELS).kernels
+    found: list[BuiltKernel | None] = []
+
+    def choose(name: str, grid: object, *arguments: Any, **constants: int) -> None:
+        found.append(launching.fitting(kernels, name, arguments, constants))
+        if found[-1] is not None:
+            types = [kind for _, kind in found[-1].signature]
+            assert len(packed(types, arguments)) == len(arguments) + 2
+
+    monkeypatch.setattr(launch, "launch", choose)
+    monkeypatch.setattr(launch, "loaded", lambda: True)
+    shape: dict[str, Any] = dict(batch=2, kv_heads=2, group=2, head_dim=64, slots=300, window=3)
+    for splits in (1, 4):
+        case = attention_case(1, tokens=3, dtype=torch.float16, **shape)
+        launch.tree_attention(*case, splits)
+    laws = torch.rand(2, 3, 61)
+    tree = DraftedTree(
+        torch.tensor([[3, 5], [7, 9]]), (-1, -1), laws=laws[:, :1], law_index=(0, 0), distinct=True
+    )
+    launch.accept("recursive", tree, laws, torch.rand(2, 3, dtype=torch.float64))
+    cache, slot = torch.zeros(2, 2, 301, 64, dtype=torch.float16), torch.tensor([[4], [7]])
+    launch.move_slots([cache, cache], slot, slot - 1, slot > 0, None)
+    assert {kernel.name for kernel in found if kernel is not None} == NEEDED
+    assert None not in found
+    # another number type, a larger tree, another rule: nothing there serves them
+    found.clear()
+    launch.tree_attention(*attention_case(1, tokens=3, dtype=torch.bfloat16, **shape), 4)
+    larger = DraftedTree(torch.zeros(2, 3, dtype=torch.int64), (-1, 0, 1), laws=laws)
+    launch.accept("recursive", larger, torch.rand(2, 4, 61), torch.rand(2, 4, dtype=torch.float64))
+    launch.accept("greedy", tree, laws, None)
+    launch.move_slots([cache[..., :32].contiguous()], slot, slot - 1, slot > 0, None)
+    assert found == [None] * 5
+
+
+def test_damaged_kernels_are_refused(bundle: Bundle) -> None:
+    path = bundle.folder / KERNELS / "sm_90" / "move_slots_128bytes_m1_contiguous.cubin"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(UsageError, match="bytes have changed"):
+        load_bundle(bundle.folder)
+    path.write_bytes(whole)
+    stranger = path.with_name("other.cubin")
+    stranger.write_bytes(whole)
+    with pytest.raises(UsageError, match="does not list this file"):
+        load_bundle(bundle.folder)
+    stranger.unlink()
+
+
+def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
+    odd = write_bundle(
+        tmp_path / "bundle",
+        plan=source_plans(greedy=True)["ngram"],
+        problem={},
+        report={},
+        models={"target": (bundle.model_folder("target"), "float16")},
+        backend="reference",
+        versions={},
+    )
+    with pytest.raises(MissingCapabilityError, match="cannot run `state @past`"):
+        build_cubins(odd, ["sm_90"])
+
+
+def names(plan: Any, *heads: Heads) -> Sequence[str]:
+    models = dict(zip(("target", "draft"), heads, strict=False))
+    return sorted(variant.name for variant in variants_for(plan, models))
+
+
+def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
+    models = load_pair(bundle.folder.parent, dtype="float16")
+    for name, model in models.items():
+        shape = ModelShape.from_folder(bundle.model_folder(name), dtype="float16")
+        assert heads_of(shape) == heads_of_loaded(model) == Heads(4, 2, 64, "float16", False)
+    large, small = Heads(32, 8, 128, "bfloat16", False), Heads(8, 8, 80, "bfloat16", False)
+    assert names(plain(), large) == [
+        "tree_attention_bf16_d128_m16_contiguous",
+        "tree_attention_combine_bf16_d128",
+    ]
+    # 1 + 14 nodes times 4 heads fill a tile of 64; heads of 80 have no kernel, nor any move of them
+    found = names(drawn_tree(3), large, small)
+    assert found == [
+        "accept_recursive_distinct_n16",
+        "move_slots_256bytes_m4_contiguous",
+        "tree_attention_bf16_d128_m64_contiguous",
+        "tree_attention_combine_bf16_d128",
+    ]
+    assert names(plain(), Heads(8, 8, 64, "float64", False)) == []
+    assert names(plain(), Heads(8, 8, 64, "float32", True)) == []
