@@ -5,13 +5,14 @@
 Weights are random, so what is accepted says nothing; the time of a round does not depend on it. The
 floor is the bytes of all forwards over the bandwidth of a measured copy. The round runs as a graph
 of tensors, eagerly; as the flat program that `torch.export` makes of it; and that one captured in a
-CUDA graph.
+CUDA graph; each with tensor ops alone, and with our kernels.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -97,14 +98,18 @@ def random_model(
 
 
 def begun(
-    plan: Plan, models: Mapping[str, CausalModel], batch: int, context: int
+    plan: Plan,
+    models: Mapping[str, CausalModel],
+    batch: int,
+    context: int,
+    fused_on: Collection[str] = (),
 ) -> tuple[StaticExecutable, StaticSession]:
-    """A batch whose prompts have run."""
+    """A batch whose prompts have run; on devices `fused_on` its rounds call our kernels."""
     tokens = torch.randint(
         models["target"].vocab_size, (batch, context), generator=torch.Generator().manual_seed(0)
     )
     requests = [Request(prompt_tokens=tuple(row), max_new_tokens=64) for row in tokens.tolist()]
-    executable = StaticExecutable(plan, models)
+    executable = StaticExecutable(plan, models, fused_on=fused_on)
     session = executable.start(requests)
     session.prefill()
     return executable, session
@@ -169,12 +174,17 @@ def seconds_of(run: Callable[[], object], device: torch.device, repeats: int) ->
 
 
 def measure(
-    plan: Plan, models: Mapping[str, CausalModel], batch: int, context: int, repeats: int
+    plan: Plan,
+    models: Mapping[str, CausalModel],
+    batch: int,
+    context: int,
+    repeats: int,
+    fused_on: Collection[str] = (),
 ) -> dict[str, Any]:
     """Seconds of a round: as a graph, as a flat program, and that captured in a CUDA graph."""
-    fixed = FixedRound(*begun(plan, models, batch, context))
+    fixed = FixedRound(*begun(plan, models, batch, context, fused_on))
     device = fixed.eager[0].device
-    row: dict[str, Any] = {"batch": batch, "context": context}
+    row: dict[str, Any] = {"batch": batch, "context": context, "kernels": bool(fused_on)}
     # A round writes to the text and the caches, from the same lengths on: again the same values.
     first = fixed.graph(*fixed.eager)
     row["eager_seconds"] = seconds_of(lambda: fixed.graph(*fixed.eager), device, repeats)
@@ -203,9 +213,11 @@ def completed(row: dict[str, Any], size: float, predicted: float | None, bandwid
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """One line per load, milliseconds."""
     keys = (*MEASURED, "floor_seconds", "predicted_seconds")
-    lines = ["batch context" + "".join(f"{key[:-8]:>11} ms" for key in keys) + "  floor / best"]
+    lines = [
+        "batch context kernels" + "".join(f"{key[:-8]:>11} ms" for key in keys) + "  floor / best"
+    ]
     for row in rows:
-        line = f"{row['batch']:5} {row['context']:7}"
+        line = f"{row['batch']:5} {row['context']:7} {'ours' if row['kernels'] else '-':>7}"
         for key in keys:
             line += f"{row[key] * 1e3:14.2f}" if row[key] else f"{'-':>14}"
         lines.append(f"{line}{row['floor_over_best']:14.2f}")
@@ -225,8 +237,9 @@ def main() -> None:
     sizes = {"target": TARGET, "draft": DRAFT}
     models = {key: random_model(given, key, device, torch.bfloat16) for key, given in sizes.items()}
     rows = []
-    for batch, context in ((1, 1000), (8, 1000), (1, 8000)):
-        row = measure(plan, models, batch, context, 20)
+    loads = ((1, 1000), (8, 1000), (1, 8000))
+    for (batch, context), fused_on in product(loads, ((), ("cuda",))):
+        row = measure(plan, models, batch, context, 20, fused_on)
         completed(row, *floor_and_price(plan, sizes, batch, context, name), bandwidth)
         rows.append(row)
         torch.cuda.empty_cache()

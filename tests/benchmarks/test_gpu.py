@@ -60,7 +60,8 @@ def test_a_tiny_round_is_measured_both_ways() -> None:
         name: rounds.random_model(SIZES, name, CPU, torch.float32) for name in ("target", "draft")
     }
     row = rounds.measure(rounds.chain(2), models, 2, 20, 1)
-    assert row["told_alike"]
+    ours = rounds.measure(rounds.chain(2), models, 2, 20, 1, {"cpu"})
+    assert row["told_alike"] and ours["told_alike"] and ours["kernels"] and not row["kernels"]
     rounds.completed(row, 1e6, None, 1e9)
     assert row["floor_seconds"] == pytest.approx(1e-3)
     assert row["captured_seconds"] is None
