@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specplan.backends.kernels.cubins import Built, BuiltKernel, read_kernels
+from specplan.backends.kernels.built import Built, BuiltKernel, read_kernels
 from specplan.backends.kernels.driver import Driver, Function
 from specplan.ir.errors import MissingCapabilityError
 

@@ -14,7 +14,7 @@ pytest.importorskip("triton", reason="triton is not installed")
 
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle  # noqa: E402
 from specplan.backends.kernels import launch, launching  # noqa: E402
-from specplan.backends.kernels.cubins import BuiltKernel, read_index, read_kernels  # noqa: E402
+from specplan.backends.kernels.built import BuiltKernel, read_index, read_kernels  # noqa: E402
 from specplan.backends.kernels.driver import packed  # noqa: E402
 from specplan.backends.kernels.fitting import Heads  # noqa: E402
 from specplan.backends.kernels.needs import heads_of, variants_for  # noqa: E402

@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 
 from specplan.backends.kernels import tiles
-from specplan.backends.kernels.cubins import (
+from specplan.backends.kernels.built import Built, read_kernels
+from specplan.backends.kernels.cubins import build_kernels, triton_version
+from specplan.backends.kernels.variants import (
+    ARCHITECTURES,
     INDEX,
-    Built,
-    build_kernels,
-    read_kernels,
-    triton_version,
+    Variant,
+    acceptance,
+    attention,
+    variants,
 )
-from specplan.backends.kernels.variants import ARCHITECTURES, Variant, variants
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import write_json_atomic
 
@@ -93,6 +95,17 @@ def test_moves_read_all_before_they_write(folders: dict[str, Path]) -> None:
 def test_another_architecture_is_refused(folder: Path) -> None:
     with pytest.raises(MissingCapabilityError, match=r"for sm_90, not for sm_80.*--arch sm_80"):
         read_kernels(folder, "sm_80")
+
+
+def test_code_of_one_generation_is_built_once(tmp_path: Path) -> None:
+    *_, combining = attention("fp16", 64, [4])
+    judging = acceptance("greedy", 4)
+    index = build_kernels(tmp_path / "out", [judging, combining], ["sm_80", "sm_89"])
+    made = [(kernel.arch, kernel.name) for kernel in index.kernels]
+    assert made == [("sm_80", judging.name), ("sm_80", combining.name), ("sm_89", combining.name)]
+    for arch, home in (("sm_80", "sm_80"), ("sm_86", "sm_80"), ("sm_89", "sm_89")):
+        found = {name: it.kernel.arch for name, it in read_kernels(tmp_path / "out", arch).items()}
+        assert found == {judging.name: "sm_80", combining.name: home}
 
 
 @pytest.mark.parametrize(
