@@ -127,7 +127,7 @@ def test_output_depends_on_the_seed_not_on_batch_mates(pair_folder: Path, tmp_pa
     requests = [
         Request(
             prompt_tokens=tuple((index * 7 + place) % 61 for place in range(4 + index)),
-            max_new_tokens=24,
+            max_new_tokens=16,
             temperature=(0.0, 0.7, 1.0)[index % 3],
             top_k=(0, 20)[index % 2],
             seed=index,
