@@ -8,6 +8,7 @@ from functools import reduce
 
 import numpy as np
 
+from specplan.cost_models.buffers import highest_moment, round_buffers
 from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.round_types import round_types
@@ -15,7 +16,7 @@ from specplan.cost_models.shapes.layers import Attention, GroupedAttention
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device
 from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.workspace import PREFILL_CHUNK, higher, prefill_moment, round_moment
+from specplan.cost_models.workspace import PREFILL_CHUNK, higher, prefill_moment
 from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState
@@ -144,7 +145,7 @@ def plan_memory(
     numbers = batch * (len(caches) * slots + slots - 1) * _POSITION_BYTES
     parts.append(MemoryPart("positions and texts", numbers))
     moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
-    moments += [round_moment(steps, shapes, batch, slots) for steps in rounds]
+    moments += [highest_moment(round_buffers(steps, shapes, batch, slots)) for steps in rounds]
     highest = reduce(higher, moments)
     parts.append(MemoryPart("activations", runtime.devices * highest.activations))
     parts.append(MemoryPart("logits and laws", runtime.devices * highest.logits))

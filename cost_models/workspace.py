@@ -1,19 +1,16 @@
-"""Bytes that come and go within a forward pass and a round, at their highest.
+"""Bytes that come and go within a forward pass, at their highest.
 
-Counted as an eager runtime holds them (fused kernels hold less): a tensor lives from the op that
-makes it to the last one that reads it. The tests compare every count with what the allocator
-really gave.
+Counted as an eager runtime holds them (fused kernels hold less). The tests compare every count with
+what the allocator really gave; `specplan.cost_models.buffers` counts whole rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from specplan.cost_models.cost import Quantity, maximum, minimum
-from specplan.cost_models.demands import forward_nodes
 from specplan.cost_models.shapes.layers import (
     Attention,
     GroupedAttention,
@@ -21,21 +18,15 @@ from specplan.cost_models.shapes.layers import (
     LayerShape,
 )
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.infer import Step
-from specplan.ir.ops import Accept, Forward, Grow
-from specplan.ir.types import NodesType, RowsType, TreeType
 
 PREFILL_CHUNK = 512
 """Prompt tokens that run in one pass at most."""
-_DRAWN = frozenset({"draw", "draw_distinct", "shared"})
 _FLOAT32 = 4.0
 _INDEX_BYTES = 40.0
 """Tokens, positions, slots and their masks, per query token: five int64."""
 _PLAIN_MLPS = {"gpt2": (4.0, 2), "opt": (2.0, 1)}
 """Of MLPs without a gate, by architecture: inner widths alive at once (GPT-2's GELU is a polynomial
 in a tanh, in four steps), and streams of the hidden width; (2, 2) for others."""
-_LAW_COPIES = 4
-"""Scaled scores, probabilities, the one-hot of greedy rows and the law itself, all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +58,35 @@ def higher(one: Moment, other: Moment) -> Moment:
     )
 
 
-def pass_moment(
+@dataclass(frozen=True, slots=True)
+class PassParts:
+    """What a forward pass takes, bytes.
+
+    Attributes:
+        always: from its beginning to its end: indices, masks, rotary factors, the residual stream.
+        layers: within the widest layer.
+        gathered: hidden states of the tokens that get logits.
+        cast: logits in the model's own number type, before they are float32.
+        logits: what it gives.
+    """
+
+    always: Quantity
+    layers: Quantity
+    gathered: Quantity
+    cast: Quantity
+    logits: Quantity
+
+    @property
+    def moment(self) -> Moment:
+        """The highest: within a layer, or when logits are made."""
+        end = Moment(self.always + self.gathered, self.logits + self.cast)
+        return higher(end, Moment(self.always + self.layers))
+
+
+def pass_parts(
     shape: ModelShape, batch: Quantity, tokens: Quantity, slots: Quantity, rows: int
-) -> Moment:
-    """The highest moment of a forward pass.
+) -> PassParts:
+    """What a forward pass takes.
 
     Args:
         shape: the model.
@@ -81,13 +97,14 @@ def pass_moment(
     """
     sizes, count = _sizes(shape), batch * tokens
     mask = sizes.mask_of_one + (tokens > 1) * (sizes.mask_of_many - sizes.mask_of_one)
-    always = count * (sizes.token_bytes + slots * mask)
-    within = Moment(always + count * sizes.layer_bytes)
-    gathered = batch * rows * shape.embedding_size * sizes.width
-    logits = _vocabulary(shape, batch, rows)
-    if sizes.width < _FLOAT32:  # computed in the model's dtype, kept in float32
-        logits += batch * rows * shape.vocab_size * sizes.width
-    return higher(Moment(always + gathered, logits), within)
+    cast = batch * rows * shape.vocab_size * sizes.width if sizes.width < _FLOAT32 else 0.0
+    return PassParts(
+        always=count * (sizes.token_bytes + slots * mask),
+        layers=count * sizes.layer_bytes,
+        gathered=batch * rows * shape.embedding_size * sizes.width,
+        cast=cast,
+        logits=row_bytes(shape, batch, rows),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,65 +147,14 @@ def prefill_moment(shape: ModelShape, batch: Quantity, prompt_tokens: Quantity) 
     """The highest moment of a prompt, all but its last token, in chunks."""
     tokens = maximum(prompt_tokens - 1, 1)
     rest = tokens % PREFILL_CHUNK
-    left = pass_moment(shape, batch, rest, tokens, 1)
-    whole = pass_moment(shape, batch, minimum(tokens, PREFILL_CHUNK), tokens - rest, 1)
-    return higher(left, whole)
+    left = pass_parts(shape, batch, rest, tokens, 1)
+    whole = pass_parts(shape, batch, minimum(tokens, PREFILL_CHUNK), tokens - rest, 1)
+    return higher(left.moment, whole.moment)
 
 
-def round_moment(
-    steps: Sequence[Step], shapes: Mapping[str, ModelShape], batch: Quantity, slots: Quantity
-) -> Moment:
-    """The highest moment of a round, what its values hold included.
-
-    Logits of a forward outside of loops are held to the round's end, those within a loop until
-    its next trip; a tree that is grown by draws holds the laws of all its nodes.
-
-    Args:
-        steps: of the round, with their static types.
-        shapes: by the model's name in the plan.
-        batch: requests, a number or an array [cells].
-        slots: cache slots per request, a number or an array [cells].
-    """
-    highest = Moment()
-    held: Quantity = 0.0
-    looped: Quantity = 0.0
-    laws: Quantity = 0.0
-    for step in steps:
-        match step.op:
-            case Forward():
-                shape, rows = shapes[step.op.model], _rows(step)
-                looped = 0.0 if step.trips > 1 else looped
-                passing = pass_moment(shape, batch, pass_width(step), slots, rows)
-                made = _vocabulary(shape, batch, rows)
-                highest = _higher(highest, passing, held + looped + laws)
-                held, looped = (held, made) if step.trips > 1 else (held + made, looped)
-            case Grow() if step.op.how in _DRAWN:
-                parents = _parents(step.reads[step.op.at])
-                drawn = _vocabulary(shapes["target"], batch, parents)
-                passing = Moment(0.0, _LAW_COPIES * drawn)
-                highest = _higher(highest, passing, held + looped + laws)
-                grown = _law_rows(step)
-                new = _vocabulary(shapes["target"], batch, grown)
-                laws = new if step.trips > 1 else laws + new
-            case Accept() if step.op.rule.name != "greedy":
-                judged = step.reads[step.op.tree]
-                assert isinstance(judged, TreeType)
-                copies = _LAW_COPIES * _vocabulary(shapes["target"], batch, judged.nodes + 1)
-                highest = _higher(highest, Moment(0.0, copies), held + looped + laws)
-    return highest
-
-
-def pass_width(step: Step) -> int:
-    """Query tokens per sequence of a forward, pending ones included."""
-    assert isinstance(step.op, Forward)
-    pending = step.op.pending if isinstance(step.op.pending, int) else max(step.op.pending)
-    root, drafted = forward_nodes(step)
-    first = root or (pending > 0 and step.trip == 0)
-    return max(drafted + (max(pending, 1) if first else 0), 1)
-
-
-def _higher(highest: Moment, passing: Moment, held: Quantity) -> Moment:
-    return higher(highest, Moment(passing.activations, passing.logits + held))
+def row_bytes(shape: ModelShape, batch: Quantity, rows: int) -> Quantity:
+    """Rows over the vocabulary, in float32 at least."""
+    return batch * rows * shape.vocab_size * max(shape.activation_width, _FLOAT32)
 
 
 def _mask_bytes(shape: ModelShape, tokens: int) -> float:
@@ -235,26 +201,3 @@ def _attention_elements(shape: ModelShape, attention: Attention) -> int:
     rotating = joined + (3 + normed) * turned
     attending = joined + turned + 3 * queries
     return hidden + max(rotating, attending)
-
-
-def _vocabulary(shape: ModelShape, batch: Quantity, rows: int) -> Quantity:
-    """Rows over the vocabulary, in float32 at least."""
-    return batch * rows * shape.vocab_size * max(shape.activation_width, _FLOAT32)
-
-
-def _rows(step: Step) -> int:
-    return sum(given.width for given in step.gives if isinstance(given, RowsType))
-
-
-def _parents(held: object) -> int:
-    if isinstance(held, TreeType):
-        return held.nodes + 1
-    assert isinstance(held, NodesType)
-    return held.width
-
-
-def _law_rows(step: Step) -> int:
-    """Laws that a grown tree holds: one per node that has drawn children."""
-    (given,) = step.gives
-    assert isinstance(given, TreeType)
-    return len(set(given.parents)) if given.parents is not None else given.nodes

@@ -56,19 +56,14 @@ class Lowering:
         self.backends = [name for name, reason in missing.items() if reason is None]
         self.notes += [f"{name}: {reason}" for name, reason in missing.items() if reason]
 
-    def executables(self, batches: Sequence[int], text: int) -> Executables:
-        """Compile and time every shape.
-
-        Args:
-            batches: rows of each shape.
-            text: tokens of the longest text.
-        """
+    def executables(self, buckets: Sequence[Bucket]) -> Executables:
+        """Compile and time shapes."""
         shapes = []
-        for done, batch in enumerate(batches):
-            self.progress("compiling rounds", done, len(batches))
-            shapes.append(self._shape(Bucket(batch, text)))
-        self.progress("compiling rounds", len(batches), len(batches))
-        sampling = Sampling.of(SamplingSettings.of(self._requests(Bucket(1, text))))
+        for done, bucket in enumerate(buckets):
+            self.progress("compiling rounds", done, len(buckets))
+            shapes.append(self._shape(bucket))
+        self.progress("compiling rounds", len(buckets), len(buckets))
+        sampling = Sampling.of(SamplingSettings.of(self._requests(Bucket(1, 2))))
         machine = this_machine()
         if "onnxruntime" not in {shape.backend for shape in shapes}:
             machine = replace(machine, onnxruntime="")

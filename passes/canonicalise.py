@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from specplan.ir.infer import infer_round
+from specplan.ir.lifetimes import read_by
 from specplan.ir.ops import (
     Accept,
     Compute,
@@ -30,7 +31,7 @@ from specplan.ir.plan import Plan, Round
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import NodesType, TreeType, Type
 from specplan.ir.values import Entry, Range, Value
-from specplan.passes.values import read_by, with_body, with_rounds, with_values
+from specplan.passes.values import with_body, with_rounds, with_values
 
 WITHOUT_EFFECT = (
     Root, Grow, Lookup, Place, Relabel, Graft, Pick, Prune, Mix, Measure, Compute, Uniform, Load,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from specplan.ir.ops import Accept, Commit, Emit, Op, Region, Segment
+from specplan.ir.lifetimes import read_by
+from specplan.ir.ops import Accept, Commit, Emit, Op
 from specplan.ir.plan import Plan, Round
-from specplan.ir.values import Value
-from specplan.passes.values import FreshNames, read_by, with_rounds, with_values
+from specplan.passes.values import FreshNames, segment_of, with_rounds
 
 
 def fuse(plan: Plan) -> Plan:
@@ -30,21 +30,11 @@ def _fused(ops: Sequence[Op], fresh: FreshNames) -> Iterator[Op]:
     while place < len(ops):
         run = _run(ops[place:])
         if run:
-            yield _segment(tuple(run), read_by(ops[place + len(run) :]), fresh)
+            later = read_by(ops[place + len(run) :])
+            yield segment_of(tuple(run), later, fresh, fuse=True)
         else:
             yield ops[place]
         place += max(len(run), 1)
-
-
-def _segment(run: tuple[Op, ...], later: set[Value], fresh: FreshNames) -> Segment:
-    given = [name for op in run for name in op.results]
-    inside = {name: fresh.like(name) for name in given}
-    kept = tuple(name for name in given if name in later)
-    body = Region(
-        ops=with_values(run, lambda value: inside.get(value, value)),
-        yields=tuple(inside[name] for name in kept),
-    )
-    return Segment(results=kept, fuse=True, body=body)
 
 
 def _run(ops: Sequence[Op]) -> Sequence[Op]:

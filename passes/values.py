@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from specplan.ir.ops import Op, Region, RegionOp, Repeat, Segment, When
+from specplan.ir.ops import Op, Region, RegionOp, Repeat, Segment
 from specplan.ir.plan import Plan, Round, walk
-from specplan.ir.scope import operands
 from specplan.ir.values import Value
 
 T = TypeVar("T")
@@ -44,17 +43,6 @@ def defined(ops: Iterable[Op]) -> Iterator[Value]:
         yield from op.results
 
 
-def read_by(ops: Iterable[Op]) -> set[Value]:
-    """Every value that ops and their regions read."""
-    found: set[Value] = set()
-    for op in walk(tuple(ops)):
-        found.update(operands(op))
-        if isinstance(op, Repeat | When | Segment):
-            found.update(op.body.yields)
-            found.update(() if op.body.until is None else (op.body.until,))
-    return found
-
-
 class FreshNames:
     """Names of values that a round does not use yet."""
 
@@ -68,6 +56,40 @@ class FreshNames:
             number += 1
         self._used.add(name)
         return name
+
+    def called(self, word: str) -> Value:
+        """The word itself, or as `like` has it where it is taken."""
+        name = Value(word)
+        if name in self._used:
+            return self.like(name)
+        self._used.add(name)
+        return name
+
+
+def segment_of(
+    run: tuple[Op, ...],
+    later: set[Value],
+    fresh: FreshNames,
+    *,
+    fuse: bool = False,
+    capture: bool = False,
+) -> Segment:
+    """Ops as one segment, which hands out what is read later under its old name.
+
+    Args:
+        run: the ops, in order.
+        later: values that are read after them.
+        fresh: gives the names that these have inside.
+        fuse: of the segment.
+        capture: of the segment.
+    """
+    kept = tuple(name for op in run for name in op.results if name in later)
+    inside = {name: fresh.like(name) for name in kept}
+    body = Region(
+        ops=with_values(run, lambda value: inside.get(value, value)),
+        yields=tuple(inside[name] for name in kept),
+    )
+    return Segment(results=kept, fuse=fuse, capture=capture, body=body)
 
 
 def _replaced(item: Any, named: Callable[[Value], Value]) -> Any:

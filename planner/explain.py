@@ -23,6 +23,7 @@ from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import best_by_score, speedup
 from specplan.planner.explain_choice import confidence_data, loads_data, pareto_data
 from specplan.planner.explain_load import load_data
+from specplan.planner.explain_memory import memory_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.governing import governing_law
 from specplan.planner.search import PLAIN, SearchResult
@@ -69,10 +70,11 @@ def explain(result: SearchResult) -> dict[str, Any]:
     """The explanation of a search.
 
     Returns:
-        What `summarise` gives; `time`, seconds by op of the chosen and the plain round;
-        `acceptance` by depth, of every round that drafts; `laws`, those that govern the rounds of
-        the chosen plan, with its numbers; `break_even`, where each round of the chosen plan, or the
-        best one that drafts, stops paying (`points`, see `break_evens`).
+        What `summarise` gives; `time`, seconds by op of the chosen and the plain round; `memory`,
+        the arena of each round of the chosen plan; `acceptance` by depth, of every round that
+        drafts; `laws`, those that govern the rounds of the chosen plan, with its numbers;
+        `break_even`, where each round of the chosen plan, or the best one that drafts, stops paying
+        (`points`, see `break_evens`).
     """
     facts = result.facts
     drafting = _drafting(result, _best_drafting(result))
@@ -82,6 +84,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
             "plain": [_time(estimate) for estimate in result.plain.estimates],
         },
+        "memory": memory_data(facts, result.chosen),
         "acceptance": [_acceptance(facts, part) for part, _ in parts],
         "laws": [
             governing_law(part, result.plain, _judged(part), cells)

@@ -13,6 +13,7 @@ from specplan.planner.explain_choice import (
     pareto_words,
 )
 from specplan.planner.explain_load import load_words
+from specplan.planner.explain_memory import memory_words
 from specplan.planner.number_words import about, bytes_words, percent, seconds_words, short
 
 _MOST_LOADS = 4
@@ -38,6 +39,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     return [
         *_decision(explanation),
         *_time(explanation),
+        *memory_words(explanation),
         *_acceptance(explanation),
         *law_words(explanation),
         *break_even_words(explanation),

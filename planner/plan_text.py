@@ -9,6 +9,7 @@ from types import MappingProxyType
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
+from specplan.passes.share_prefix import share_prefix
 from specplan.planner.facts import ProblemFacts
 
 
@@ -36,7 +37,8 @@ def single_round_plan(
         lossless: whether the output follows the target's own law.
 
     Returns:
-        The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model.
+        The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model; layers
+        that would run a node twice are shared, so that what is priced is what runs.
     """
     models = tuple(models)
     caches = [f"{cache_of(role)} = cache {role} {kept.get(role, '')}".rstrip() for role in models]
@@ -44,7 +46,7 @@ def single_round_plan(
     promised = "" if reproducible else " reproducible=false"
     promised += "" if lossless else " lossless=false"
     head = [_head(facts, name, models, promised), *(f"state {text}" for text in declared)]
-    return parse_plan("\n".join([*head, *_round(body)]))
+    return share_prefix(parse_plan("\n".join([*head, *_round(body)])))
 
 
 def cache_of(model: str) -> str:

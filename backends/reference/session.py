@@ -25,6 +25,7 @@ from specplan.backends.reference.carrying import numbered_from
 from specplan.backends.reference.forward import run_forward
 from specplan.backends.reference.one_pass import pending_of, stretch_of
 from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
+from specplan.ir.lifetimes import last_reads
 from specplan.ir.ops import (
     Accept,
     Adopt,
@@ -77,6 +78,7 @@ class ReferenceSession:
         capacity: int | None,
     ) -> None:
         self.plan = plan
+        self.spent = last_reads(plan)
         self.scored = any(map(choosing.reads_scores, walk_plan(plan)))
         sources = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
         self.batch = Batch(requests, models, plan.states, sources, speculative, capacity)
@@ -142,18 +144,24 @@ class ReferenceSession:
         return StepResult(tokens=tokens, counts=torch.tensor(counts), trips=trips)
 
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
-        """Run ops in order; `scope` gains their results."""
+        """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
         for op in ops:
             if self.observer is None or isinstance(op, Repeat | Segment | When):
                 _OPS[type(op)](self, op, scope)
-                continue
-            self.observed = Observed()
-            start = perf_counter()
-            _OPS[type(op)](self, op, scope)
-            seconds = perf_counter() - start
-            seen = self.observed
-            name = f"{op.keyword}:{seen.variant}" if seen.variant else op.keyword
-            self.observer(name, seen.model, self.batch.size, seen.width, seen.context, seconds)
+            else:
+                self.observe(self.observer, op, scope)
+            for name in self.spent[id(op)]:
+                scope.pop(name, None)
+
+    def observe(self, observer: Observer, op: Op, scope: Scope) -> None:
+        """Run one op, and tell how long it took."""
+        self.observed = Observed()
+        start = perf_counter()
+        _OPS[type(op)](self, op, scope)
+        seconds = perf_counter() - start
+        seen = self.observed
+        name = f"{op.keyword}:{seen.variant}" if seen.variant else op.keyword
+        observer(name, seen.model, self.batch.size, seen.width, seen.context, seconds)
 
     def root(self, op: Root, scope: Scope) -> None:
         """The tree without drafted nodes."""

@@ -67,7 +67,7 @@ class StaticExecutable:
         bucket = bucket_for(requests, capacity, self.buckets)
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        batch = Batch(filled, self.models, self.plan.states, {}, self.speculative, bucket.text)
+        batch = Batch(filled, self.models, self.lowered.states, {}, self.speculative, bucket.text)
         return StaticSession(batch, len(requests), self, bucket)
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:

@@ -25,6 +25,7 @@ from specplan.backends.static.fusing import FusedCache, form_by, kernel_mask
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors, packed
 from specplan.backends.static.judging import Path
 from specplan.backends.static.lookups import looked_up
+from specplan.ir.lifetimes import last_reads
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -85,6 +86,7 @@ class RoundGraph(nn.Module):
         self.interface = Interface.of(plan, models)
         self.inputs = HostInputs.of(item)
         self.pending = tuple(_pending(item))
+        self.spent = last_reads(plan)
         self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
 
     def forward(self, *tensors: Tensor) -> Tensor:
@@ -158,10 +160,12 @@ class _Run:
         return packed(tokens, count, self.done, self.resident)
 
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
-        """Run ops in order; `scope` gains their results."""
+        """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
         for op in ops:
             with _told_apart(op):
                 _OPS[type(op)](self, op, scope)
+            for name in self.graph.spent[id(op)]:
+                scope.pop(name, None)
 
     def root(self, op: Root, scope: Scope) -> None:
         """The tree without drafted nodes."""

@@ -3,8 +3,8 @@
 Self-speculative decoding by early exit (LayerSkip, arXiv 2404.16710): a token is drafted from the
 hidden state after some layers by the final norm and head, and its keys and values in those layers
 stay; verification enters the next layer with the hidden states that drafting recorded, so that no
-layer runs a token twice. It needs no draft model and no memory for one, and pays where a model's
-lower layers have learnt to speak.
+layer runs a token twice (`specplan.passes.share_prefix`). It needs no draft model and no memory for
+one, and pays where a model's lower layers have learnt to speak.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import judge, single_round_plan
+from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
 from specplan.planner.proposer import Proposer, exit_layers
 
 LENGTHS = tuple(range(1, 9))
@@ -65,28 +65,12 @@ class EarlyExit(Method[EarlyExitOptions]):
         )
 
     def plan(self, facts: ProblemFacts, options: EarlyExitOptions) -> Plan:
-        """Lower layers one token at a time, the last drafted one included; then the upper ones."""
-        layer, stack = options.exit_layer, facts.target.num_layers
-        track = f"@after_{layer}"
-        lower = f"cache=@kv pending=1 layers=[0:{layer}] keep={track}"
-        draw = "" if facts.greedy else "\n    %u = uniform 1 stream=draft"
-        how = "" if facts.greedy else " how=draw by=%u"
-        upper = f"layers=[{layer}:{stack}] features={track}"
-        rule = None if facts.greedy else "token"
-        body = f"""%t0 = root
-%c = repeat {options.length} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward target %f {lower}{draw}
-    %n = grow %t at=%f rows=%q{how}
-    yield %n
-}}
-%last = pick %c of=newest
-forward target %last {lower} gives=[]
-{judge("%c", options.length, rule=rule, forward=upper)}
-commit {track} %e"""
-        return single_round_plan(
-            facts, self.name, (), body, states=[f"{track} = track target layer={layer}"]
-        )
+        """Lower layers one token at a time, then all of them; what both run is shared."""
+        lower = f"target %f cache=@kv pending=1 layers=[0:{options.exit_layer}]"
+        drafted = drafted_chain(options.length, lower, drawn=not facts.greedy)
+        rule, stack = None if facts.greedy else "token", f"layers=[0:{facts.target.num_layers}]"
+        body = f"{drafted}\n{judge('%c', options.length, rule=rule, forward=stack)}"
+        return single_round_plan(facts, self.name, (), body)
 
     def proposer(self, options: EarlyExitOptions) -> str | None:
         """The layers below the exit."""

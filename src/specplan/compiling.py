@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 from specplan.backends.bundle import Bundle, load_bundle, write_executables, write_kernels
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.folders import check_destination, staged
+from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
     from specplan.backends.tensorrt.sources import RoundSource
-
-MOST_SHAPES = 4
-"""Batch sizes that are compiled at most, the largest always among them."""
 
 
 def compile_bundle(
@@ -25,7 +23,7 @@ def compile_bundle(
 ) -> Bundle:
     """Compile a bundle's rounds for this machine, where that makes them faster.
 
-    Rounds are compiled for the batch sizes and the longest text of the bundle's workload, by every
+    Rounds are compiled for shapes out of the bundle's workload (`specplan.passes.bucket`), by every
     backend that can here. Each shape is run by all of them and by the interpreter in turns, and
     keeps the fastest. What is compiled already is kept when the run is stopped, and used by the
     next one.
@@ -45,6 +43,7 @@ def compile_bundle(
     from specplan.runtime import require_torch
 
     require_torch()
+    from specplan.backends.static.buckets import Bucket
     from specplan.measure.lowering import Lowering
 
     held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
@@ -53,7 +52,8 @@ def compile_bundle(
     found = Lowering(held, work, turns, progress)
     if not found.backends:
         raise MissingCapabilityError("; ".join(found.notes), where=str(held.folder))
-    written = write_executables(held, found.executables(_batches(held), _text(held)), found.kept())
+    shapes = [Bucket(batch, text) for batch, text in buckets_of(held).shapes]
+    written = write_executables(held, found.executables(shapes), found.kept())
     shutil.rmtree(work, ignore_errors=True)
     return written
 
@@ -111,8 +111,8 @@ def lower_for_tensorrt(
 ) -> tuple[tuple[RoundSource, ...], bool]:
     """Write a bundle's rounds as ONNX that TensorRT takes, with their weights and a build script.
 
-    One round for each batch size of the workload (four at most) and its longest text. Where trtexec
-    is there, the engines are built too.
+    One round for each shape that `specplan compile` would compile. Where trtexec is there, the
+    engines are built too.
 
     Args:
         bundle: a bundle, or its folder.
@@ -144,25 +144,31 @@ def lower_for_tensorrt(
     held.check_models()
     models = load_models(held)
     workload, size = held.problem["workload"], models["target"].vocab_size
-    buckets = [Bucket(batch, _text(held)) for batch in _batches(held)]
+    buckets = [Bucket(batch, text) for batch, text in buckets_of(held).shapes]
     batches = {bucket: workload_requests(workload, bucket, size, 1) for bucket in buckets}
     with staged(folder) as staging:
         rounds = write_sources(held.plan, models, batches, staging)
     return rounds, build_engines(folder)
 
 
-def _batches(bundle: Bundle) -> list[int]:
-    """Batch sizes of the workload, evenly thinned out where there are many."""
-    sizes = sorted(set(bundle.problem["workload"]["batch_sizes"]))
-    if len(sizes) <= MOST_SHAPES:
-        return sizes
-    step = (len(sizes) - 1) / (MOST_SHAPES - 1)
-    return sorted({sizes[round(index * step)] for index in range(MOST_SHAPES)})
+def buckets_of(bundle: Bundle) -> Buckets:
+    """The shapes that are worth compiling, by what was estimated of the chosen plan.
 
-
-def _text(bundle: Bundle) -> int:
-    """Tokens of the workload's longest text."""
+    Every load of the workload is taken to be asked for as often. Where nothing was estimated, a
+    round is taken to last as long as its batch is large.
+    """
     from specplan.contest import problem_of
 
     workload = problem_of(bundle).workload
-    return max(workload.lengths, default=256) + (workload.output_tokens or 128)
+    output = workload.output_tokens or 128
+    longest = max(workload.lengths, default=128) + output
+    estimated = bundle.report.get("explanation", {}).get("chosen", {}).get("by_batch", ())
+    loads = [
+        BatchLoad(
+            entry["batch"],
+            round(entry["prompt_tokens"]) + output if workload.lengths else longest,
+            entry["seconds_per_round"]["mean"],
+        )
+        for entry in estimated
+    ] or [BatchLoad(batch, longest, float(batch)) for batch in workload.batch_sizes]
+    return bucket(loads, len(bundle.plan.rounds) * COMPILE_SECONDS)

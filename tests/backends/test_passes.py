@@ -9,14 +9,17 @@ import pytest
 
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import round_demands
-from specplan.cost_models.pricing import RoundPrice, price_round
+from specplan.cost_models.pricing import RoundPrice, price_round, round_cost
+from specplan.cost_models.shapes.forward import forward_cost
+from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import PASSES, run_passes
+from specplan.passes.share_prefix import share_prefix
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.requests import Request
 from tests.backends.kinds import every_kind
 from tests.backends.pairs import in_batches, load_pair
-from tests.planner.example_facts import example_facts
+from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
 
 def requests_of(temperature: float) -> list[Request]:
@@ -30,6 +33,64 @@ def requests_of(temperature: float) -> list[Request]:
         )
         for seed in range(7)
     ]
+
+
+WHOLE = "forward target %c cache=@kv pending=1 layers=[0:3]"
+CHAIN = f"""
+  %t0 = root
+  %c = repeat 3 (%t = %t0) {{
+    %f = pick %t of=newest
+    %q = forward target %f cache=@kv pending=1 layers=[0:1]
+    %u = uniform 1 stream=draft
+    %n = grow %t at=%f rows=%q how=draw by=%u
+    yield %n
+  }}
+  %l = {WHOLE}
+  %v = uniform 4 stream=accept
+  %a = accept %c target=%l rule=token by=%v"""
+TREE = f"""
+  %t0 = root
+  %q0 = forward target %t0 cache=@kv pending=1 layers=[0:2]
+  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %f1 = pick %t1 of=newest nodes=[0, 2]
+  %q1 = forward target %f1 cache=@kv layers=[0:2]
+  %c = grow %t1 at=%f1 rows=%q1 children=[2, 1]
+  %l = {WHOLE}
+  %v = uniform 7 stream=accept
+  %a = accept %c target=%l rule=recursive by=%v"""
+"""Rounds that say nothing of what drafting and verification share."""
+
+
+def unshared(body: str) -> Plan:
+    return parse_plan(
+        f"plan unshared\nmodel target\nstate @kv = cache target\nround decode {{{body}\n"
+        "  %e = emit %a\n  commit @kv %e\n}\n"
+    )
+
+
+@pytest.mark.parametrize("body", [CHAIN, TREE], ids=["chain", "tree"])
+def test_sharing_lower_layers_keeps_tokens(pair_folder: Path, body: str) -> None:
+    models = load_pair(pair_folder)
+    plan = unshared(body)
+    assert stages(plan)[0][0] == "share_prefix"
+    for temperature in (0.0, 0.8):
+        requests = requests_of(temperature)
+        expected = in_batches(plan, models, requests, 3)
+        for after, lowered in stages(plan):
+            assert in_batches(lowered, models, requests, 3) == expected, after
+
+
+def test_sharing_spares_the_lower_layers_of_what_they_have_run(tmp_path: Path) -> None:
+    """No weight is read less: the end of the draft needs them all; three tokens compute less."""
+    facts = example_facts(tmp_path, target=SEVEN_BILLION | {"num_hidden_layers": 3})
+    plan, clock = unshared(CHAIN), Clock(facts.device, facts.shapes, 1, 40)
+    before, after = (
+        round_cost(round_demands(item, item.rounds[0]), clock, {})
+        for item in (plan, share_prefix(plan))
+    )
+    assert after.weight_bytes == pytest.approx(before.weight_bytes)
+    spared = forward_cost(facts.target, 1, 3, 40, 0, (0, 1))
+    assert before.flops - after.flops == pytest.approx(spared.flops, rel=0.02)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

@@ -23,7 +23,8 @@ from specplan.backends.bundle import (  # noqa: E402
 from specplan.backends.executables import FOLDER  # noqa: E402
 from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
-from specplan.compiling import compile_bundle  # noqa: E402
+from specplan.backends.static.buckets import Bucket  # noqa: E402
+from specplan.compiling import buckets_of, compile_bundle  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.measure.lowering import Lowering  # noqa: E402
 from specplan.measure.probes import plain_plan  # noqa: E402
@@ -52,12 +53,26 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     )
 
 
+def test_shapes_are_those_that_pay_by_the_estimates_of_the_report(bundle: Bundle) -> None:
+    """Of loads at 1, 2 and 16 requests; compiling takes 80 seconds of an hour, 2.2 % of it."""
+    assert buckets_of(bundle).shapes == ((1, 48),)
+    seconds = {1: 1.00, 2: 1.03, 16: 4.0}
+    figures = [
+        {"batch": batch, "prompt_tokens": 40, "seconds_per_round": {"mean": taken}}
+        for batch, taken in seconds.items()
+    ]
+    told = replace(bundle, report={"explanation": {"chosen": {"by_batch": figures}}})
+    found = buckets_of(told)
+    assert found.shapes == ((2, 48), (16, 48))  # 3 % of a third of the time are not worth a shape
+    assert found.padding == pytest.approx(0.03 / 3) and found.compile_seconds == 160.0
+
+
 @pytest.mark.slow
 def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle, tmp_path: Path) -> None:
     settings = specplan.Settings(max_new_tokens=8)
     before = specplan.Decoder(bundle).generate(PROMPTS[:1], settings).completions[0].tokens
     work = bundle.folder.parent / ".bundle.compiling"
-    held = Lowering(bundle, work, turns=1).executables([1], 48)
+    held = Lowering(bundle, work, turns=1).executables([Bucket(1, 48)])
     (shape,) = held.shapes
     for name in RUNNING:
         copy = shutil.copytree(bundle.folder, bundle.folder.parent / f"{name} alone")
@@ -87,7 +102,7 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     work = tmp_path / "work"
     (work / "kept").mkdir(parents=True)
     lowering = Lowering(bundle, work)
-    held = lowering.executables([], 48)
+    held = lowering.executables([])
     written = write_executables(bundle, held, lowering.kept())
     manifest = json.loads((written.folder / "manifest.json").read_text())
     manifest["executables"]["machine"]["architecture"] = "pdp11"
@@ -100,7 +115,7 @@ def test_what_cannot_run_here_is_noted_and_the_others_run(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
-    held = Lowering(bundle, tmp_path, turns=1, backends=["inductor"]).executables([1], 40)
+    held = Lowering(bundle, tmp_path, turns=1, backends=["inductor"]).executables([Bucket(1, 40)])
     assert held.shapes[0].backend == "reference"
     assert held.notes == ("inductor: there is no C++ compiler (g++ or clang++)",)
 
@@ -118,7 +133,9 @@ def test_what_does_not_compile_is_noted_and_runs_all_the_same(
         backend="reference",
         versions={},
     )
-    held = Lowering(halves, tmp_path / "work", 1, backends=["onnxruntime"]).executables([1], 40)
+    held = Lowering(halves, tmp_path / "work", 1, backends=["onnxruntime"]).executables(
+        [Bucket(1, 40)]
+    )
     assert held.shapes[0].backend == "reference" and not held.machine.onnxruntime
     (note,) = held.notes
     assert note.startswith("onnxruntime, batch 1: MissingCapabilityError") and "bfloat16" in note

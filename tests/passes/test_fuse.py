@@ -15,10 +15,10 @@ from tests.passes.plans import PATHS, read, steps
 
 FUSED = """\
   segment fuse=true {
-    %a_1 = accept %c target=%l rule=token by=%v
-    %e_1 = emit %a_1
-    commit @kv %e_1
-    commit @dkv %e_1
+    %a = accept %c target=%l rule=token by=%v
+    %e = emit %a
+    commit @kv %e
+    commit @dkv %e
   }
 }
 """

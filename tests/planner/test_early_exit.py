@@ -32,7 +32,7 @@ SAMPLED = """\
   yield %n
 }
 %last = pick %c of=newest
-forward target %last cache=@kv pending=1 layers=[0:8] keep=@after_8 gives=[]
+forward target %last cache=@kv layers=[0:8] keep=@after_8 gives=[]
 %l = forward target %c cache=@kv pending=1 layers=[8:32] features=@after_8
 %v = uniform 7 stream=accept
 %a = accept %c target=%l rule=token by=%v

@@ -53,6 +53,16 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     assert "autoregressive, plain 1.00 (1.00 to 1.00)" in text
 
 
+def test_buffers_that_are_used_again_take_less(tmp_path: Path) -> None:
+    data, text = explained(tmp_path)
+    (entry,) = data["memory"]
+    assert entry["at_once_bytes"] <= entry["arena_bytes"] < entry["without_reuse_bytes"]
+    assert entry["batch"] == data["chosen"]["by_batch"][-1]["batch"]
+    assert "Buffers of round decode at batch 4 and texts of" in text
+    del data["memory"]  # reports of older bundles have none
+    assert "Buffers of" not in "\n".join(explain_words(data))
+
+
 def test_time_adds_up(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     for entry, figures in zip(data["time"]["chosen"], data["chosen"]["by_batch"], strict=True):

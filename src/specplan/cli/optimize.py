@@ -30,6 +30,7 @@ def optimize(
     from specplan import api
     from specplan.ir.printer import print_plan
     from specplan.passes.pipeline import run_passes
+    from specplan.planner.explain_memory import arenas
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
@@ -40,6 +41,8 @@ def optimize(
     print(print_plan(result.plan))
     if print_ir_after_all:
         run_passes(result.plan, watch=_show)
+        for arena in arenas(result.search.facts, result.search.chosen):
+            print("".join(f"# {line}\n" for line in arena.table()))
     print(result.summary())
     print(f"Where the time goes, and where it stops paying: specplan explain {out or problem}")
     if result.bundle is not None:

@@ -1,0 +1,44 @@
+"""What the rounds of the chosen plan need beside weights and states, in one arena each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specplan.passes.pipeline import run_passes
+from specplan.passes.plan_memory import Arena, plan_memory
+from specplan.planner.candidates import Candidate
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.number_words import bytes_words
+
+
+def arenas(facts: ProblemFacts, chosen: Candidate) -> tuple[Arena, ...]:
+    """Of the lowered rounds of a plan, at the workload's largest batch and longest text."""
+    assert chosen.plan is not None, "a chosen candidate has a plan"
+    lowered = run_passes(chosen.plan)
+    return plan_memory(lowered, facts.shapes, max(facts.batch_sizes), facts.longest_text)
+
+
+def memory_data(facts: ProblemFacts, chosen: Candidate) -> list[dict[str, Any]]:
+    """One entry per round: bytes of its arena, of its buffers side by side, and at once."""
+    return [
+        {
+            "round": arena.name,
+            "batch": arena.batch,
+            "text_tokens": arena.text_tokens,
+            "arena_bytes": arena.size,
+            "without_reuse_bytes": arena.without_reuse,
+            "at_once_bytes": arena.alive_at_once,
+        }
+        for arena in arenas(facts, chosen)
+    ]
+
+
+def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """One sentence per round; none for reports that were written before there were arenas."""
+    for entry in explanation.get("memory", ()):
+        yield (
+            f"Buffers of round {entry['round']} at batch {entry['batch']} and texts of "
+            f"{entry['text_tokens']} tokens: {bytes_words(entry['arena_bytes'])} in one arena, "
+            f"{bytes_words(entry['without_reuse_bytes'])} if none were used again."
+        )
