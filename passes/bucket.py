@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -63,8 +63,8 @@ def bucket(
     and no time); a longer one of a smaller batch may not fit on the device, and is not compiled.
     The largest batch always has a shape.
 
-    Exact, by dynamic programming: shapes cut the sorted batches into runs, and of the runs that
-    begin at a batch only the cheapest matters for what comes before it.
+    Exact, by dynamic programming: shapes cut the sorted batches into runs, what a run loses depends
+    on its last batch alone, and of all ways to cut what comes before it only the cheapest matters.
 
     Args:
         loads: at least one; their batches and texts.
@@ -74,49 +74,44 @@ def bucket(
     """
     sizes = sorted({load.batch for load in loads})
     whole = sum(load.share for load in loads)
-    runs = {
-        (first, last): _run(loads, sizes[first], sizes[last], whole)
-        for last in range(len(sizes))
-        for first in range(last + 1)
-    }
+    at = [[load for load in loads if load.batch == size] for size in sizes]
+    lost = [
+        [_lost(own, filled) / whole for own in at[: last + 1]] for last, filled in enumerate(at)
+    ]
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())] + [(inf, ())] * len(sizes)
     cheapest: tuple[float, float, tuple[int, ...]] = (inf, inf, ())
     for count in range(1, min(most, len(sizes)) + 1):
         best = [(inf, ())] + [
-            min((best[first][0] + runs[first, last], (*best[first][1], first))
+            min((best[first][0] + sum(parts[first:]), (*best[first][1], first))
                 for first in range(last + 1))
-            for last in range(len(sizes))
+            for last, parts in enumerate(lost)
         ]  # fmt: skip
         padding, firsts = best[-1]
         cost = padding * serving_seconds + count * compile_seconds
         cheapest = min(cheapest, (cost, padding, firsts))
     _, padding, firsts = cheapest
-    ends = [sizes[first - 1] for first in firsts[1:]] + [sizes[-1]]
-    starts = [sizes[first] for first in firsts]
-    shapes = tuple((end, _room(loads, start, end)) for start, end in zip(starts, ends, strict=True))
+    ends = [first - 1 for first in firsts[1:]] + [len(sizes) - 1]
+    shapes = tuple(
+        (sizes[last], _room([load for own in at[first : last + 1] for load in own], at[last]))
+        for first, last in zip(firsts, ends, strict=True)
+    )
     return Buckets(shapes, padding, len(shapes) * compile_seconds)
 
 
-def _run(loads: Sequence[BatchLoad], first: int, last: int, whole: float) -> float:
-    """Part of all time that is lost where one shape of batch `last` serves these batches."""
-    room, lost = _room(loads, first, last), 0.0
-    for load in _between(loads, first, last):
-        if load.text > room:
+def _lost(loads: Sequence[BatchLoad], filled: Sequence[BatchLoad]) -> float:
+    """Shares of time that loads of one batch lose in a shape that others fill."""
+    lost = 0.0
+    for load in loads:
+        fitting = [other for other in filled if other.text >= load.text]
+        if not fitting:
             lost += load.share * UNCOMPILED
             continue
-        filled = min(
-            (other for other in loads if other.batch == last and other.text >= load.text),
-            key=lambda other: other.text,
-        )
-        lost += load.share * max(filled.seconds / load.seconds - 1.0, 0.0)
-    return lost / whole
+        seconds = min(fitting, key=lambda other: other.text).seconds
+        lost += load.share * max(seconds / load.seconds - 1.0, 0.0)
+    return lost
 
 
-def _room(loads: Sequence[BatchLoad], first: int, last: int) -> int:
-    """The longest text of these batches that the largest of them has as well."""
-    own = max(load.text for load in loads if load.batch == last)
-    return max(load.text for load in _between(loads, first, last) if load.text <= own)
-
-
-def _between(loads: Sequence[BatchLoad], first: int, last: int) -> Iterator[BatchLoad]:
-    return (load for load in loads if first <= load.batch <= last)
+def _room(loads: Sequence[BatchLoad], filled: Sequence[BatchLoad]) -> int:
+    """The longest text of a shape's loads that those which fill it have as well."""
+    own = max(load.text for load in filled)
+    return max(load.text for load in loads if load.text <= own)

@@ -150,7 +150,7 @@ class ReferenceSession:
                 _OPS[type(op)](self, op, scope)
             else:
                 self.observe(self.observer, op, scope)
-            for name in self.spent[id(op)]:
+            for name in self.spent.get(id(op), ()):
                 scope.pop(name, None)
 
     def observe(self, observer: Observer, op: Op, scope: Scope) -> None:

@@ -164,7 +164,7 @@ class _Run:
         for op in ops:
             with _told_apart(op):
                 _OPS[type(op)](self, op, scope)
-            for name in self.graph.spent[id(op)]:
+            for name in self.graph.spent.get(id(op), ()):
                 scope.pop(name, None)
 
     def root(self, op: Root, scope: Scope) -> None:
