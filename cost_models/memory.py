@@ -52,12 +52,17 @@ class PlanMemory:
     @property
     def interval(self) -> Interval:
         """The total, give or take what allocators round and pad."""
-        return Interval(self.total, self.total * (1.0 - _ROUNDING), self.total * (1.0 + _ROUNDING))
+        return as_allocated(self.total)
 
     @property
     def largest(self) -> MemoryPart:
         """The part that takes most; of arrays, in the last cell."""
         return max(self.parts, key=lambda part: float(np.asarray(part.bytes).flat[-1]))
+
+
+def as_allocated(total: Quantity) -> Interval:
+    """A sum of parts, bytes, with its interval."""
+    return Interval(total, total * (1.0 - _ROUNDING), total * (1.0 + _ROUNDING))
 
 
 @dataclass(frozen=True, slots=True)

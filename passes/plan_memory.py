@@ -56,16 +56,16 @@ class Arena:
         return sum(_aligned(one.buffer) for one in self.placed)
 
     @property
-    def alive_at_once(self) -> float:
+    def alive_at_once(self) -> int:
         """Bytes that no arena can do with fewer of: all that some moment needs."""
-        return float(highest_moment(one.buffer for one in self.placed).total)
+        return int(highest_moment(one.buffer for one in self.placed).total)
 
     def table(self) -> list[str]:
         """One line in all and one per buffer: offset, bytes, and the steps it is needed in."""
         found = [
             f"memory of round {self.name}, batch {self.batch}, texts of {self.text_tokens} tokens: "
             f"{self.size:,} bytes in one arena, {self.without_reuse:,} without reuse, "
-            f"{self.alive_at_once:,.0f} at once",
+            f"{self.alive_at_once:,} at once",
             f"{'offset':>15} {'bytes':>15}  {'steps':9} buffer",
         ]
         for one in self.placed:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from specplan.cost_models.memory import as_allocated
 from specplan.passes.pipeline import run_passes
 from specplan.passes.plan_memory import Arena, plan_memory
+from specplan.planner.as_data import interval_data
 from specplan.planner.candidates import Candidate
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.number_words import bytes_words
+from specplan.planner.number_words import about, bytes_words
 
 
 def arenas(facts: ProblemFacts, chosen: Candidate) -> tuple[Arena, ...]:
@@ -20,15 +22,14 @@ def arenas(facts: ProblemFacts, chosen: Candidate) -> tuple[Arena, ...]:
 
 
 def memory_data(facts: ProblemFacts, chosen: Candidate) -> list[dict[str, Any]]:
-    """One entry per round: bytes of its arena, of its buffers side by side, and at once."""
+    """One entry per round: bytes of its arena, and of its buffers side by side."""
     return [
         {
             "round": arena.name,
             "batch": arena.batch,
             "text_tokens": arena.text_tokens,
-            "arena_bytes": arena.size,
-            "without_reuse_bytes": arena.without_reuse,
-            "at_once_bytes": arena.alive_at_once,
+            "arena_bytes": interval_data(as_allocated(arena.size)),
+            "without_reuse_bytes": interval_data(as_allocated(arena.without_reuse)),
         }
         for arena in arenas(facts, chosen)
     ]
@@ -39,6 +40,6 @@ def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     for entry in explanation.get("memory", ()):
         yield (
             f"Buffers of round {entry['round']} at batch {entry['batch']} and texts of "
-            f"{entry['text_tokens']} tokens: {bytes_words(entry['arena_bytes'])} in one arena, "
-            f"{bytes_words(entry['without_reuse_bytes'])} if none were used again."
+            f"{entry['text_tokens']} tokens: {about(entry['arena_bytes'], bytes_words)} in one "
+            f"arena, {about(entry['without_reuse_bytes'], bytes_words)} if none were used again."
         )

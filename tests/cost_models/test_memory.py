@@ -223,9 +223,9 @@ def test_greedy_plans_hold_no_laws() -> None:
         )
     }
     row = 32000 * 4
-    # logits of 9 nodes twice while they are cast; sampled: 4 copies of 9 rows, and laws of 6
+    # logits of 9 nodes twice while they are cast; sampled: 4 copies of 9 rows, and laws of 5
     assert trees[True]["logits and laws"] == 9 * row * 1.5
-    assert trees[False]["logits and laws"] == (9 + 4 * 9) * row + (1 + 5) * row
+    assert trees[False]["logits and laws"] == (9 + 4 * 9 + 5) * row
 
 
 def test_reduced_views_take_their_budget() -> None:

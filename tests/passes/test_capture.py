@@ -47,7 +47,7 @@ def test_a_round_without_the_host_is_one_unit() -> None:
 def test_what_follows_drafted_tokens_is_looked_up_between_two_units() -> None:
     drafted = """
   %t0 = root
-  %q = forward draft %t0 cache=@dkv pending=2
+  %q = forward draft %t0 cache=@dkv pending=6
   %t1 = grow %t0 at=%t0 rows=%q
   %f = pick %t1 of=newest
   %c = lookup @text %t1 at=%f match=[1, 3] length=4"""
@@ -55,7 +55,7 @@ def test_what_follows_drafted_tokens_is_looked_up_between_two_units() -> None:
         "round decode {\n"
         "  %t1, %f = segment capture=true {\n"
         "    %t0 = root\n"
-        "    %q = forward draft %t0 cache=@dkv pending=2\n"
+        "    %q = forward draft %t0 cache=@dkv pending=6\n"
         "    %t1_1 = grow %t0 at=%t0 rows=%q\n"
         "    %f_1 = pick %t1_1 of=newest\n"
         "    yield %t1_1, %f_1\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specplan.ir import Plan, parse_plan, print_plan
+from specplan.ir.plan import walk
 from specplan.ir.values import Value
 from specplan.passes.pipeline import PASSES, PassError, run_passes
 from specplan.passes.renumber import plan_digest, renumber
@@ -52,5 +53,5 @@ def test_watch_sees_every_pass() -> None:
     )
     assert [name for name, _ in seen] == [item.__name__ for item in PASSES]  # type: ignore[attr-defined]
     assert dict(seen)["renumber"] and dict(seen)["unroll"]
-    assert Value("v0") in {name for op in plan.rounds[0].ops for name in op.results}
+    assert Value("v0") in {name for op in walk(plan.rounds[0].ops) for name in op.results}
     assert print_plan(plan) == print_plan(run_passes(plan))

@@ -56,7 +56,7 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
 def test_buffers_that_are_used_again_take_less(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     (entry,) = data["memory"]
-    assert entry["at_once_bytes"] <= entry["arena_bytes"] < entry["without_reuse_bytes"]
+    assert entry["arena_bytes"]["high"] < entry["without_reuse_bytes"]["mean"]
     assert entry["batch"] == data["chosen"]["by_batch"][-1]["batch"]
     assert "Buffers of round decode at batch 4 and texts of" in text
     del data["memory"]  # reports of older bundles have none
