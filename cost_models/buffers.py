@@ -109,17 +109,19 @@ class _Lifetimes:
         self._rows: dict[int, int] = {}
         self._laws: dict[int, int] = {}
         made = {id(given) for step in steps for given in step.gives}
-        self._joined = 0  # rows that come out of a region, and from which pass is not known
+        self._joined = 0  # rows that come out of a region: from which pass is not known
+        self._reshaped = 0  # trees made of others: whose laws they hold is not known
         for place, step in enumerate(steps):
             for held in step.reads.values():
                 if isinstance(held, RowsType):
                     self._rows[id(held)] = place
                     self._joined = self._joined if id(held) in made else place
                 elif isinstance(held, TreeType):
-                    for lineage in _above(held.lineage):
-                        if id(lineage) in drawn:
-                            self._laws[id(lineage)] = place
-                            break
+                    grown = next((one for one in _above(held.lineage) if id(one) in drawn), None)
+                    if grown is not None:
+                        self._laws[id(grown)] = place
+                    elif held.drawn:
+                        self._reshaped = place
 
     def of_rows(self, place: int, step: Step) -> int:
         """The last step that reads rows of a forward."""
@@ -128,7 +130,7 @@ class _Lifetimes:
 
     def of_laws(self, place: int, tree: TreeType) -> int:
         """The last step that reads a tree that holds these laws and no later ones."""
-        return max(place, self._laws.get(id(tree.lineage), place))
+        return max(place, self._reshaped, self._laws.get(id(tree.lineage), place))
 
 
 def _of_pass(
