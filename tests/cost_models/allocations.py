@@ -9,6 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from specplan.ir.plan import Plan
+from specplan.runtime.executable import Executable
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 
@@ -54,15 +55,12 @@ def weights_of(models: Sequence[CausalModel]) -> int:
 _OURS = ("specplan", "transformers", "torch")
 
 
-def peak_of_rounds(
-    plan: Plan, models: dict[str, CausalModel], batch: int, prompt: int, output: int, rounds: int
-) -> tuple[int, int]:
-    """Bytes of caches and texts, and the most of a prefill and some rounds, caches included."""
-    from specplan.backends.reference.backend import ReferenceBackend
-
-    executable = ReferenceBackend().compile(plan, models)
+def requests_for(
+    plan: Plan, models: dict[str, CausalModel], batch: int, prompt: int, output: int
+) -> list[Request]:
+    """Prompts of one length, sampled unless the plan is for temperature 0 alone."""
     vocabulary = models["target"].vocab_size
-    requests = [
+    return [
         Request(
             prompt_tokens=tuple((7 * row + place) % vocabulary for place in range(prompt)),
             max_new_tokens=output,
@@ -71,6 +69,30 @@ def peak_of_rounds(
         )
         for row in range(batch)
     ]
+
+
+def peak_of_second_round(executable: Executable, requests: list[Request]) -> tuple[int, int]:
+    """Tokens of the longest text, and the most bytes of a round that are given back in it."""
+    session = executable.start(requests)
+    session.prefill()
+    session.step("decode")
+    longest = max(session.lengths)
+
+    def work() -> None:
+        session.step("decode")
+
+    _, most = allocated(work)
+    return longest, most
+
+
+def peak_of_rounds(
+    plan: Plan, models: dict[str, CausalModel], batch: int, prompt: int, output: int, rounds: int
+) -> tuple[int, int]:
+    """Bytes of caches and texts, and the most of a prefill and some rounds, caches included."""
+    from specplan.backends.reference.backend import ReferenceBackend
+
+    executable = ReferenceBackend().compile(plan, models)
+    requests = requests_for(plan, models, batch, prompt, output)
     kept = []
     caches, _ = allocated(lambda: kept.append(executable.start(requests)))
     session = kept[0]

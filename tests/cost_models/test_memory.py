@@ -25,15 +25,24 @@ from specplan.cost_models.shapes.number_formats import number_format
 from specplan.cost_models.timing.device import load_device
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.passes.pipeline import run_passes
+from specplan.passes.plan_memory import plan_memory as arenas_of
 from tests.cost_models.layered_shapes import DEEPSEEK_LATENT, layered
 from tests.cost_models.public_shapes import CONFIGS, llama, shape
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from specplan.backends.reference.backend import ReferenceBackend  # noqa: E402
+from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.measure.probes import plain_plan, probe_of_width, probes  # noqa: E402
 from specplan.runtime.models import CausalModel, load_model  # noqa: E402
-from tests.cost_models.allocations import peak_of_rounds, weights_of  # noqa: E402
+from tests.cost_models.allocations import (  # noqa: E402
+    peak_of_rounds,
+    peak_of_second_round,
+    requests_for,
+    weights_of,
+)
 
 torch.set_num_threads(1)
 REFERENCE = Path(__file__).parents[2] / "examples" / "reference_models"
@@ -85,6 +94,18 @@ def test_reference_models_allocate_what_was_predicted(
     assert memory.total == pytest.approx(weights + peak, rel=0.02)
     # the scratch of the attention kernel, some 100 kB however large the batch, is not counted
     assert memory.total - predicted_weights == pytest.approx(peak, rel=0.05, abs=1.3e5)
+
+
+def test_a_lowered_round_allocates_what_its_arena_holds_at_once(reference: Models) -> None:
+    """To 1 %, by the interpreter and as a graph; side by side its buffers would take far more."""
+    models, shapes = reference
+    plan = run_passes(probe("bush 8 by draft", greedy=False))
+    requests = requests_for(plan, models, 4, 60, 40)
+    for executable in (ReferenceBackend().compile(plan, models), StaticExecutable(plan, models)):
+        longest, peak = peak_of_second_round(executable, requests)
+        (arena,) = arenas_of(plan, shapes, 4, longest)
+        assert arena.alive_at_once == pytest.approx(peak, rel=0.01)
+        assert arena.size < 1.01 * peak < 0.6 * arena.without_reuse
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
