@@ -78,14 +78,16 @@ def bucket(
     lost = [
         [_lost(own, filled) / whole for own in at[: last + 1]] for last, filled in enumerate(at)
     ]
-    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())] + [(inf, ())] * len(sizes)
+    none: tuple[float, tuple[int, ...]] = (inf, ())
+    best = [(0.0, none[1]), *[none] * len(sizes)]
     cheapest: tuple[float, float, tuple[int, ...]] = (inf, inf, ())
     for count in range(1, min(most, len(sizes)) + 1):
-        best = [(inf, ())] + [
+        ways = [
             min((best[first][0] + sum(parts[first:]), (*best[first][1], first))
                 for first in range(last + 1))
             for last, parts in enumerate(lost)
         ]  # fmt: skip
+        best = [none, *ways]
         padding, firsts = best[-1]
         cost = padding * serving_seconds + count * compile_seconds
         cheapest = min(cheapest, (cost, padding, firsts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import (
@@ -17,6 +17,7 @@ from specplan.ir.ops import (
     Relabel,
     Repeat,
     Reroot,
+    Segment,
 )
 from specplan.ir.plan import Round, walk
 from specplan.ir.scope import operands
@@ -47,9 +48,10 @@ class EndedLoops:
     def reasons(self) -> Iterator[tuple[Op, str]]:
         """The loops that cannot run, each with why."""
         for loop in self.loops:
-            if not any(loop is op for op in self.item.ops):
+            if not any(loop is op for op in _straight(self.item.ops)):
                 yield loop, "a loop that stops early stands in no other loop or condition"
-            if any(op.keyword not in _WITHIN for op in walk(loop.body.ops)):
+            within = (op for op in walk(loop.body.ops) if not isinstance(op, Segment))
+            if any(op.keyword not in _WITHIN for op in within):
                 words = ", ".join(sorted(_WITHIN))
                 yield loop, f"a loop that stops early holds {words}, and nothing else"
             held = [self.types.types.get(name) for name, _ in loop.carried]
@@ -73,3 +75,11 @@ class EndedLoops:
         if not isinstance(held, TreeType) or held.lineage is None:
             return False
         return any(held.lineage.extends(lineage) for lineage in self.trees)
+
+
+def _straight(ops: Iterable[Op]) -> Iterator[Op]:
+    """Ops that stand in no loop or condition."""
+    for op in ops:
+        yield op
+        if isinstance(op, Segment):
+            yield from _straight(op.body.ops)

@@ -58,6 +58,18 @@ TREE = f"""
   %l = {WHOLE}
   %v = uniform 7 stream=accept
   %a = accept %c target=%l rule=recursive by=%v"""
+STOPPING = f"""
+  %t0 = root
+  %c = repeat 3 (%t = %t0) {{
+    %f = pick %t of=newest
+    %q = forward target %f cache=@kv pending=1 layers=[0:1]
+    %n = grow %t at=%f rows=%q
+    %m = measure %q top1
+    %s = compute "m < 0.04" m=%m
+    yield %n until=%s
+  }}
+  %l = {WHOLE}
+  %a = accept %c target=%l"""
 """Rounds that say nothing of what drafting and verification share."""
 
 
@@ -78,6 +90,15 @@ def test_sharing_lower_layers_keeps_tokens(pair_folder: Path, body: str) -> None
         expected = in_batches(plan, models, requests, 3)
         for after, lowered in stages(plan):
             assert in_batches(lowered, models, requests, 3) == expected, after
+
+
+def test_loops_that_stop_early_are_recorded_trip_by_trip(pair_folder: Path) -> None:
+    models, requests = load_pair(pair_folder), requests_of(0.0)
+    plan = unshared(STOPPING)
+    expected = in_batches(plan, models, requests, 3)
+    found = dict(stages(plan))
+    assert set(found) == {"fuse", "capture", "renumber"}
+    assert in_batches(found["renumber"], models, requests, 3) == expected
 
 
 def test_sharing_spares_the_lower_layers_of_what_they_have_run(tmp_path: Path) -> None:
