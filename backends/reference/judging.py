@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import torch
 from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
@@ -61,9 +60,7 @@ def judge(
     )
     declared = BUILTIN.find("rule", op.rule.name)
     assert declared is not None
-    drawn = by  # the bonus reads the last number, however many nodes there came to be
-    if by is not None and by.shape[1] > tree.size + 1:
-        drawn = torch.cat([by[:, : tree.size], by[:, -1:]], 1)
+    drawn = by if by is None else by[:, : tree.size + 1]
     return form(op.rule.name)(drafted, rows, drawn, **declared.arguments(op.rule))
 
 

@@ -86,6 +86,7 @@ class ReferenceSession:
         self.trip = 0
         self.families = 0
         self.trips: list[Tensor] = []
+        self.judged = stopping.judged_nodes(plan)
         self.observer: Observer | None = None
         self.observed = Observed()
 
@@ -233,6 +234,8 @@ class ReferenceSession:
         tree = held_as(scope, op.tree, Tree)
         rows = held_as(scope, op.target or Value(""), Rows)
         by = None if op.by is None else held_as(scope, op.by, Tensor)
+        if by is not None and id(op) in self.judged:
+            by = stopping.with_bonus(by, tree.size, self.judged[id(op)])
         self.observed = Observed(variant=op.rule.name, width=tree.size)
         accept = judging.accept if op.at is None else judging.accept_below
         scope[op.results[0]] = accept(self.batch, op, tree, rows, by)

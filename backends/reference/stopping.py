@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.values import Held, Rows, Scope, Tree, held_as, live_mask
-from specplan.ir.ops import Repeat
+from specplan.ir.infer import infer_round
+from specplan.ir.ops import Accept, Repeat
+from specplan.ir.plan import Plan, walk
+from specplan.ir.types import TreeType
 
 if TYPE_CHECKING:
     from specplan.backends.reference.session import ReferenceSession
@@ -37,6 +40,30 @@ def repeat(session: ReferenceSession, op: Repeat, scope: Scope) -> None:
     session.trip = outer
     session.trips += [] if stops is None else [stops.trips]
     scope.update(zip(op.results, carried, strict=True))
+
+
+def judged_nodes(plan: Plan) -> dict[int, int]:
+    """By the identity of an op that judges a tree, the nodes of the tree when all trips run.
+
+    Only of rounds with a loop that may end early: there the tree may have fewer.
+    """
+    found: dict[int, int] = {}
+    for item in plan.rounds:
+        if any(isinstance(op, Repeat) and op.body.until is not None for op in walk(item.ops)):
+            for step in infer_round(plan, item).steps:
+                if isinstance(step.op, Accept):
+                    tree = step.reads[step.op.tree]
+                    assert isinstance(tree, TreeType)
+                    found[id(step.op)] = tree.nodes
+    return found
+
+
+def with_bonus(by: Tensor, nodes: int, most: int) -> Tensor:
+    """Uniforms `[B, nodes + 1]`, of which the bonus gets that of a tree of `most` nodes.
+
+    So what a request draws does not depend on how long others of its batch went on.
+    """
+    return torch.cat([by[:, :nodes], by[:, most : most + 1]], 1)
 
 
 class Stops:
