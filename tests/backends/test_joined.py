@@ -99,7 +99,7 @@ def requests_of(temperature: float = 0.0) -> list[Request]:
             temperature=temperature,
             seed=seed,
         )
-        for seed in range(5)
+        for seed in range(4)
     ]
 
 
@@ -114,23 +114,23 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_greedy_output_is_that_of_plain_decoding(name: str, three: dict[str, CausalModel]) -> None:
     requests = requests_of()
-    expected = in_batches(plain(), three, requests, 5)
+    expected = in_batches(plain(), three, requests, 4)
     for greedy in (True, False):
         plan = joined_plan(**PLANS[name], greedy=greedy)
         assert not verify_plan(plan) and not refusals(plan, CAPABILITIES)
         assert not refusals(plan, INDUCTOR)
-        for batch in (1, 4) if greedy else (4,):
+        for batch in (1, 3) if greedy else (3,):
             assert in_batches(plan, three, requests, batch) == expected, (greedy, batch)
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", ["merged", "kept apart", "the best of merged ones"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_graphs_decode_as_the_interpreter_does(
     name: str, temperature: float, three: dict[str, CausalModel]
 ) -> None:
-    requests = requests_of(temperature)[1:4]
+    requests = requests_of(temperature)[1:3]
     plan = joined_plan(**PLANS[name], greedy=not temperature)
-    expected = in_batches(plan, three, requests, 3)
+    expected = in_batches(plan, three, requests, 2)
     found = generate(StaticExecutable(plan, three), requests).completions
     assert [item.tokens for item in found] == expected
 
@@ -152,7 +152,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
     return _load(tmp_path_factory.mktemp("small"), VOCABULARY, 0.15)
 
 
-@pytest.mark.parametrize(("same", "seeds"), [("merge", 1500), ("keep", 500)])
+@pytest.mark.parametrize(("same", "seeds"), [("merge", 1000), ("keep", 500)])
 def test_drawn_chains_have_the_targets_law(
     same: str, seeds: int, small: dict[str, CausalModel]
 ) -> None:

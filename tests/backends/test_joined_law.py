@@ -1,0 +1,86 @@
+"""Chains that were drawn and merged keep the target's law, by exact enumeration in fractions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import pytest
+import torch
+
+from specplan.backends.reference.carrying import numbered_from
+from specplan.backends.reference.joining import graft
+from specplan.backends.reference.values import Tree
+from specplan.ir.ops import Graft
+from specplan.ir.values import Value
+from tests.runtime.exact import Case, Scenario, emitted_law, proposal, target_law
+from tests.runtime.exact_checks import WAYS, agrees, random_laws
+
+LENGTH, VOCABULARY = 2, 3
+APART = (-1, 0, -1, 2)
+"""Two chains side by side."""
+
+
+def merged_parents(tokens: tuple[int, ...]) -> tuple[int, ...]:
+    """Parents of the nodes of two chains of draws, as the interpreter merges them."""
+    chains = [
+        numbered_from(
+            Tree(
+                tokens=torch.tensor([part]),
+                parents=(-1, 0),
+                depths=(1, 2),
+                laws=torch.full((1, 2, VOCABULARY), 1 / VOCABULARY),
+                law_index=(0, 1),
+                levels=2,
+            ),
+            before,
+        )
+        for before, part in enumerate((tokens[:2], tokens[2:]))
+    ]
+    names = (Value("a"), Value("b"))
+    tree = graft(Graft(results=(Value("c"),), trees=names, same="merge"), chains)
+    assert isinstance(tree.parents, torch.Tensor) and tree.live is not None and tree.live.all()
+    return tuple(tree.parents[0].tolist())
+
+
+def outcomes(rule: str, seed: int, *, dropped: bool = False) -> dict[tuple[int, ...], Fraction]:
+    """The law of what a round emits; `dropped` leaves out draws that an earlier one equals."""
+    target, draft = random_laws(seed), random_laws(seed + 100)
+    apart = Case(APART, target, draft, distinct=False)
+    found: defaultdict[tuple[tuple[int, ...], ...], list[Scenario]] = defaultdict(list)
+    for tokens in product(range(VOCABULARY), repeat=len(APART)):
+        weight = Fraction(1)
+        for node, token in enumerate(tokens):
+            weight *= proposal(apart, tokens, node)[token]
+        parents = merged_parents(tokens)
+        beside = [(above, token) for above, token in zip(parents, tokens, strict=True)]
+        again = tuple(n for n, place in enumerate(beside) if place in beside[:n] and dropped)
+        case = replace(apart, parents=parents, dead=again)
+        found[parents, again] += [
+            Scenario(
+                weight * more, tokens,
+                tuple(used.get(node, Fraction(1, 3)) for node in range(len(tokens) + 1)),
+                path, bonus,
+            )
+            for more, path, bonus, used in WAYS[rule](case, tokens)
+        ]  # fmt: skip
+    law: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
+    for (parents, again), items in found.items():
+        case = replace(apart, parents=parents, dead=again)
+        agrees(rule, case, items)
+        for text, weight in emitted_law(case, items, LENGTH + 1).items():
+            law[text] += weight
+    assert len(found) > 1
+    return dict(law)
+
+
+@pytest.mark.parametrize("rule", ["recursive", "k_seq"])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_law_is_the_targets(rule: str, seed: int) -> None:
+    assert outcomes(rule, seed) == target_law(random_laws(seed), LENGTH + 1)
+
+
+def test_without_equal_draws_it_would_not_be() -> None:
+    assert outcomes("recursive", 0, dropped=True) != target_law(random_laws(0), LENGTH + 1)
