@@ -15,6 +15,7 @@ from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from specplan.backends.kernels.fitting import Heads
     from specplan.backends.tensorrt.sources import RoundSource
 
 
@@ -78,24 +79,22 @@ def build_cubins(
         UsageError: an architecture is unknown, or the bundle or a checkpoint has changed.
     """
     from specplan.backends.kernels.cubins import build_kernels
-    from specplan.backends.kernels.needs import heads_of, variants_for
+    from specplan.backends.kernels.needs import variants_for
     from specplan.backends.kernels.variants import ARCHITECTURES
-    from specplan.backends.static.capabilities import STATIC
-    from specplan.cost_models.shapes.model_shape import ModelShape
 
     held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     held.check_models()
-    refused = STATIC.refusals(held.plan)
-    if refused:
-        raise MissingCapabilityError(str(refused[0]), where=str(held.folder))
-    shapes = {
-        name: ModelShape.from_folder(held.model_folder(name), dtype=reference.dtype)
-        for name, reference in held.models.items()
-    }
-    models = {name: heads_of(shape) for name, shape in shapes.items()}
-    chosen = tuple(architectures) or ARCHITECTURES
+    models = _heads(held)
+    chosen, needed = tuple(architectures) or ARCHITECTURES, variants_for(held.plan, models)
+    if not needed:
+        sizes = ", ".join(f"{name}: {it.size} in {it.dtype}" for name, it in models.items())
+        raise MissingCapabilityError(
+            f"the rounds launch none of our kernels (heads of {sizes})",
+            where=str(held.folder),
+            remedy="Attention has kernels for heads of 64 and 128, in float32 and below.",
+        )
     with tempfile.TemporaryDirectory(prefix="specplan-") as work:
-        build_kernels(Path(work) / "kernels", variants_for(held.plan, models), chosen, progress)
+        build_kernels(Path(work) / "kernels", needed, chosen, progress)
         written = write_kernels(held, chosen, Path(work) / "kernels")
     plain = (
         f"attention of {name}: no kernel for heads of {heads.size} in {heads.dtype}"
@@ -104,6 +103,25 @@ def build_cubins(
         if not heads.attended
     )
     return written, tuple(plain)
+
+
+def _heads(bundle: Bundle) -> dict[str, Heads]:
+    """What kernels depend on of the models of a bundle whose rounds make graphs.
+
+    Raises:
+        MissingCapabilityError: they make none; names the op.
+    """
+    from specplan.backends.kernels.needs import heads_of
+    from specplan.backends.static.capabilities import STATIC
+    from specplan.cost_models.shapes.model_shape import ModelShape
+
+    refused = STATIC.refusals(bundle.plan)
+    if refused:
+        raise MissingCapabilityError(str(refused[0]), where=str(bundle.folder))
+    return {
+        name: heads_of(ModelShape.from_folder(bundle.model_folder(name), dtype=reference.dtype))
+        for name, reference in bundle.models.items()
+    }
 
 
 def lower_for_tensorrt(

@@ -119,17 +119,23 @@ def test_damaged_kernels_are_refused(bundle: Bundle) -> None:
 
 
 def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
-    odd = write_bundle(
-        tmp_path / "bundle",
-        plan=source_plans(greedy=True)["ngram"],
-        problem={},
-        report={},
-        models={"target": (bundle.model_folder("target"), "float16")},
-        backend="reference",
-        versions={},
-    )
-    with pytest.raises(MissingCapabilityError, match="cannot run `state @past`"):
-        build_cubins(odd, ["sm_90"])
+    for plan, dtype, message in (
+        (source_plans(greedy=True)["ngram"], "float16", "cannot run `state @past`"),
+        (plain(), "float64", r"launch none of our kernels \(heads of target: 64 in float64\)"),
+    ):
+        odd = write_bundle(
+            tmp_path / "bundle",
+            plan=plan,
+            problem={},
+            report={},
+            models={"target": (bundle.model_folder("target"), dtype)},
+            backend="reference",
+            versions={},
+        )
+        with pytest.raises(MissingCapabilityError, match=message):
+            build_cubins(odd, ["sm_90"])
+    with pytest.raises(UsageError, match="no kernels for the architecture 'sm_75'"):
+        build_cubins(bundle, ["sm_75"])
 
 
 def names(plan: Any, *heads: Heads) -> Sequence[str]:
