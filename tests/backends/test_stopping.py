@@ -16,9 +16,11 @@ from specplan.backends.reference.values import Rows, Tree
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
 from specplan.ir.values import Entry
 from specplan.ir.verify import verify_plan
 from specplan.measure.teacher import text_logits
+from specplan.passes.pipeline import run_passes
 from specplan.runtime.executable import StepResult
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
@@ -262,6 +264,14 @@ def test_a_request_that_is_not_sure_at_first_takes_no_trip(models: dict[str, Cau
         assert (trips > 0) == sure
         none, some = none + (not sure), some + sure
     assert none and some
+
+
+@pytest.mark.parametrize("text", [TREE, FALLBACK.replace("THRESHOLD", "3.0")])
+def test_passes_leave_such_loops_as_they_are(text: str, models: dict[str, CausalModel]) -> None:
+    plan, requests = parse_plan(text), requests_of(4, new=8)
+    lowered = run_passes(plan)
+    assert verify_plan(lowered) == () and "until=" in print_plan(lowered)
+    assert in_batches(lowered, models, requests, 4) == in_batches(plan, models, requests, 4)
 
 
 def test_what_the_small_model_writes_stands_where_it_is_likely_enough(
