@@ -137,6 +137,7 @@ def rounds_of(
 ) -> list[tuple[list[list[int]], ReferenceSession, Scope]]:
     """Texts before each of some rounds, the session after it, and its values."""
     session = ReferenceBackend().compile(plan, models).start(requests)
+    session.spent = {}  # values are looked at after the round
     session.prefill()
     found = []
     for _ in range(count):
