@@ -17,6 +17,7 @@ from specplan.backends.reference.values import (
 )
 from specplan.ir.ops import Graft
 from specplan.ir.types import ROOT
+from specplan.runtime.masks import first_true
 
 
 def graft(op: Graft, trees: Sequence[Tree]) -> Tree:
@@ -92,7 +93,7 @@ def _merged(tree: Tree) -> Tree:
     comparable &= tree.tokens[:, :, None] == tree.tokens[:, None, :]
     for _ in range(tree.levels):
         same = comparable & (parents[:, :, None] == parents[:, None, :])
-        first = torch.where(same.any(2), same.to(torch.uint8).argmax(2), own)
+        first = torch.where(same.any(2), first_true(same, 2)[:, :, 0], own)
         parents = _below(first, tree.parents)
     again = first != own
     drawn = per_request(tree.law_index, tree.tokens) >= 0

@@ -15,6 +15,7 @@ from specplan.backends.reference.values import Rows, Tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.ir.ops import Accept
 from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.masks import first_true
 from specplan.runtime.sampling import SamplingSettings
 
 
@@ -65,7 +66,7 @@ def emit(given: RoundTensors, path: Path) -> tuple[Path, Tensor]:
     stop = (path.tokens[:, :, None] == given.stops[:, None, :]).any(2)
     stop = stop & (place < count[:, None])
     stopped = stop.any(1)
-    count = torch.where(stopped, stop.long().argmax(1) + 1, count).where(~given.done, 0)
+    count = torch.where(stopped, first_true(stop)[:, 0] + 1, count).where(~given.done, 0)
     spare = given.text.shape[1] - 1
     columns = (given.lengths[:, None] + place).where(place < count[:, None], spare)
     given.text.scatter_(1, columns, path.tokens)

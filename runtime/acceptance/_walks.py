@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
+from specplan.runtime.masks import first_true
 from specplan.runtime.sampling import draw
 
 _HOST_NODES = 512
@@ -61,7 +62,7 @@ def follow_vectorised(tree: DraftedTree, choices: Tensor) -> Judged:
         wanted = choices.gather(1, here + 1)
         hit = (parents == here) & live & (tree.tokens == wanted) & going
         going = hit.any(1, keepdim=True)
-        found = hit.to(torch.uint8).argmax(1, keepdim=True)
+        found = first_true(hit)
         here = torch.where(going, found, here)
         steps.append(torch.where(going, found, -1))
         accepted = accepted + going[:, 0]

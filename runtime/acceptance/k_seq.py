@@ -18,6 +18,7 @@ from torch import Tensor
 
 from specplan.runtime.acceptance._walks import descend, descend_reference
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.masks import first_true
 
 TARGET = "law"
 """What `target` holds."""
@@ -38,12 +39,12 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
 
     def judge(children: Tensor, law: Tensor) -> tuple[Tensor, Tensor]:
         judged = children & live
-        first = judged.to(torch.uint8).argmax(1, keepdim=True)
+        first = first_true(judged)
         proposal = _law_of(tree, first, law)
         level, left = _shared(law, proposal, judged.sum(1, keepdim=True))
         odds, mass = proposal.gather(1, tree.tokens), law.gather(1, tree.tokens)
         won = judged & (uniforms[:, :-1] * odds * level < mass)
-        winner = won.to(torch.uint8).argmax(1, keepdim=True)
+        winner = first_true(won)
         return winner.where(won.any(1, keepdim=True), -1), left
 
     return descend(tree, target, uniforms, judge)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from specplan.runtime.acceptance._walks import descend, descend_reference
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.masks import first_true
 
 TARGET = "law"
 """What `target` holds."""
@@ -68,7 +69,7 @@ def _judge_children(
     waiting = children
     for _ in range(tree.width):
         there = waiting.any(1, keepdim=True) & (chosen < 0)
-        node = waiting.to(torch.uint8).argmax(1, keepdim=True)
+        node = first_true(waiting)
         waiting = waiting.scatter(1, node, False)
         token = tree.tokens.gather(1, node)
         proposal = _proposal(tree, children, node, token, residual)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -60,8 +61,13 @@ def test_a_log_becomes_a_plan(folder: Path, no_torch: str) -> None:
     assert done.returncode == 0, done.stderr
     priced = [c for c in json.loads((folder / "bundle/report.json").read_text())["candidates"]]
     chains = [c for c in priced if c["family"] == "chain by draft" and c["estimates"]]
-    three = next(c["estimates"][0] for c in chains if c["options"]["nodes"] == 3)
-    assert three["tokens_per_round"]["mean"] == pytest.approx(2.66)
+    accepted = np.cumprod([rates[0]["mean"] for rates in record["hazards"]])
+    assert 1.0 + accepted[:3].sum() == pytest.approx(2.66)
+    known = [c for c in chains if c["options"]["nodes"] <= len(accepted)]
+    assert known
+    for chain in known:
+        tokens = 1.0 + accepted[: chain["options"]["nodes"]].sum()
+        assert chain["estimates"][0]["tokens_per_round"]["mean"] == pytest.approx(tokens)
     words = specplan_here("explain", str(folder / "bundle")).stdout
     assert 'acceptance of "draft" was imported from metrics.txt (vllm-prometheus, 1,000' in words
 
