@@ -112,7 +112,7 @@ def _heads(bundle: Bundle) -> dict[str, Heads]:
         MissingCapabilityError: they make none; names the op.
     """
     from specplan.backends.kernels.needs import heads_of
-    from specplan.backends.static.capabilities import STATIC
+    from specplan.backends.static.holds import STATIC
     from specplan.cost_models.shapes.model_shape import ModelShape
 
     refused = STATIC.refusals(bundle.plan)

@@ -134,7 +134,7 @@ def test_tokens_that_the_model_does_not_have_are_refused(
 
 
 def test_compiled_rounds_carry_nothing() -> None:
-    from specplan.backends.static.capabilities import STATIC as COMPILED
+    from specplan.backends.static.holds import STATIC as COMPILED
 
     plan: Plan = plan_of("jacobi_blocks")
     assert any("no op load" in refusal.reason for refusal in refusals(plan, COMPILED))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.static.buckets import Bucket
-from specplan.backends.static.capabilities import STATIC
+from specplan.backends.static.holds import STATIC
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate

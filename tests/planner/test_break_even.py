@@ -244,9 +244,8 @@ def test_each_round_of_a_schedule_has_its_own(found: SearchResult) -> None:
         candidate(found, "draft_model", "tree of 16"),
         candidate(found, "draft_model", "chain"),
     )
-    schedule = Candidate(
-        "schedule", "by batch", {}, "both", estimate=parts[0].estimate, by_cell=parts
-    )
+    whole, plan = parts[0].estimate, parts[0].plan
+    schedule = Candidate("schedule", "by batch", {}, "both", None, plan, whole, by_cell=parts)
     data = explain(SearchResult(found.facts, found.candidates, schedule, found.plain))
     laws = [(entry["law"], [cell["batch"] for cell in entry["by_cell"]]) for entry in data["laws"]]
     assert laws == [("sequoia", [1]), ("decoding_speculative_decoding", [4])]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.reference.capabilities import CAPABILITIES
-from specplan.backends.static.capabilities import STATIC as COMPILED
+from specplan.backends.static.holds import STATIC as COMPILED
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import ForwardDemand, round_demands
