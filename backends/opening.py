@@ -15,8 +15,8 @@ from specplan.backends.kernels.launching import load_kernels
 from specplan.backends.manifest import KERNELS
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
-from specplan.backends.static.holds import STATIC
 from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.holds import STATIC
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
 from specplan.runtime.models import CausalModel, load_model

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.static.buckets import Bucket
-from specplan.backends.static.holds import STATIC
 from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.holds import STATIC
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
