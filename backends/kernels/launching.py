@@ -42,7 +42,7 @@ class LoadedKernels:
         driver: of the device.
     """
 
-    def __init__(self, kernels: Iterable[Built], driver: Driver) -> None:
+    def __init__(self, kernels: Sequence[Built], driver: Driver) -> None:
         self._functions: Mapping[str, Function] = {
             kernel.name: driver.load(cubin, kernel.function, kernel.shared_bytes)
             for kernel, cubin in kernels
