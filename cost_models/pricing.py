@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -71,6 +72,7 @@ class RoundPrice:
     assumptions: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=1024)
 def read_round(plan: Plan, item: Round) -> RoundDemands | Unpriced:
     """What a round asks for, or why it has no price on any device."""
     if plan.row_groups:
