@@ -26,6 +26,7 @@ import numpy as np
 from reference_problem import dealt_problem
 
 from specplan import api
+from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.measure.contenders import Timer, plan_timer
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
@@ -105,8 +106,8 @@ def duel(
     error = float(np.sqrt((len(mine) - 1) * ((without - without.mean()) ** 2).mean()))
     return {
         "regret": float(regret),
-        "low": float(regret) - 1.645 * error,
-        "high": float(regret) + 1.645 * error,
+        "low": float(regret) - HALF_WIDTH_90 * error,
+        "high": float(regret) + HALF_WIDTH_90 * error,
         "turns": len(mine),
     }
 

@@ -56,15 +56,19 @@ def tree_words(tree: StaticTree, drafter: str) -> str:
     return f"tree of {len(tree)}, depth {tree.depth}, by {drafter}"
 
 
-def tree_text(tree: StaticTree, forward: LevelForward, *, drawn: bool) -> str:
+def tree_text(
+    tree: StaticTree, forward: LevelForward, *, drawn: bool, distinct: bool = True
+) -> str:
     """The tree as `%c`: one forward and one `grow` per level.
 
     Args:
         tree: the shape.
         forward: writes the forward of a level.
-        drawn: children are drawn without replacement rather than being the best ranks.
+        drawn: children are drawn from the law rather than being the best ranks.
+        distinct: drawn children of a node are drawn without replacement, else independently.
     """
-    return "\n".join(["%t0 = root", *_levels(grow_levels(tree), forward, drawn)])
+    how = ("draw_distinct" if distinct else "draw") if drawn else None
+    return "\n".join(["%t0 = root", *_levels(grow_levels(tree), forward, how)])
 
 
 def chain_text(length: int, forward: LevelForward) -> str:
@@ -88,7 +92,7 @@ def chain_text(length: int, forward: LevelForward) -> str:
     return "\n".join(lines)
 
 
-def _levels(levels: Sequence[GrowLevel], forward: LevelForward, drawn: bool) -> Iterator[str]:
+def _levels(levels: Sequence[GrowLevel], forward: LevelForward, drawn: str | None) -> Iterator[str]:
     used, newest = 0, 1
     for index, level in enumerate(levels):
         above = f"%t{index}"
@@ -103,7 +107,7 @@ def _levels(levels: Sequence[GrowLevel], forward: LevelForward, drawn: bool) -> 
         if drawn:
             offset = f" offset={used}" if used else ""
             yield f"%u{index} = uniform {level.nodes} stream=draft{offset}"
-            how = f" how=draw_distinct by=%u{index}"
+            how = f" how={drawn} by=%u{index}"
         children = number_list(level.children)
         yield f"{tree} = grow {above} at={nodes} rows=%q{index} children={children}{how}"
         used, newest = used + level.nodes, level.nodes

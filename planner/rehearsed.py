@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.plan import MODULE_PREFIX, Plan
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.proposer import Proposer, exit_layers
+from specplan.planner.proposer import Proposer, exit_layers, models_alone
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
@@ -36,26 +36,21 @@ class Rehearsed(Method[OptionsT]):
     exits: ClassVar[bool] = False
 
     @abstractmethod
-    def settings(self, roles: Sequence[str]) -> Iterator[OptionsT]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[OptionsT]:
         """All settings, simpler ones first.
 
         Args:
-            roles: of the models that run by themselves, `target` first; where `exits` says so,
-                the target's first layers too, `target@2`.
+            drafters: roles of the draft models that run by themselves; where `exits` says so, the
+                target's first layers too, `target@2`.
         """
 
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """One for each setting."""
-        roles = [
-            role
-            for role, shape in shapes.items()
-            if not role.startswith(MODULE_PREFIX) and shape.feature_width is None
-        ]
-        return tuple(map(self._name, self.settings([*roles, *self._parts(shapes["target"])])))
+        return tuple(map(self._name, self.settings(self._drafters(shapes))))
 
     def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
         """The plan of the setting."""
-        for options in self.settings(self._roles(facts)):
+        for options in self.settings(self._drafters(facts.shapes)):
             if self.proposer(options) == proposer:
                 return self.plan(facts, options)
         return None
@@ -67,7 +62,7 @@ class Rehearsed(Method[OptionsT]):
         if self.is_unasked(facts):
             reason = f'its settings are measured by running them: name "{self.name}" in methods'
             return [Refusal(self.family, reason)]
-        every = tuple(self.settings(self._roles(facts)))
+        every = tuple(self.settings(self._drafters(facts.shapes)))
         known = tuple(options for options in every if self.proposer(options) in facts.profiles)
         if not every:
             return [Refusal(self.family, self.nobody)]
@@ -82,12 +77,8 @@ class Rehearsed(Method[OptionsT]):
     def _name(self, options: OptionsT) -> str:
         return self.proposer(options) or ""
 
-    def _roles(self, facts: ProblemFacts) -> list[str]:
-        """The target, the draft models that run without its hidden states, parts of the target."""
-        drafts = (name for name in facts.drafts if name not in facts.drafters)
-        return ["target", *drafts, *self._parts(facts.target)]
-
-    def _parts(self, target: ModelShape) -> list[str]:
-        if not self.exits:
-            return []
-        return [Proposer("target", layers=layer).name for layer in exit_layers(target)]
+    def _drafters(self, shapes: Mapping[str, ModelShape]) -> list[str]:
+        """Draft models that run without the target's hidden states, and parts of the target."""
+        layers = exit_layers(shapes["target"]) if self.exits else ()
+        parts = (Proposer("target", layers=layer).name for layer in layers)
+        return [*models_alone(shapes), *parts]

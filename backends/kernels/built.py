@@ -6,7 +6,6 @@ sm_90/<name>.cubin  the code
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from specplan.backends.kernels.variants import INDEX
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import read_json
+from specplan.ir.files import read_json, sha256_bytes
 
 SCHEMA_VERSION = 1
 
@@ -138,7 +137,7 @@ def _read_cubin(folder: Path, kernel: BuiltKernel) -> bytes:
             where=str(path),
             remedy="Build the kernels anew: specplan kernels build --out FOLDER",
         ) from error
-    if hashlib.sha256(cubin).hexdigest() != kernel.sha256:
+    if sha256_bytes(cubin) != kernel.sha256:
         raise UsageError(
             "the kernel is not the one that was built (its sha256 differs)",
             where=str(path),

@@ -5,7 +5,6 @@ A folder is written whole or not at all; `specplan.backends.kernels.built` reads
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 from specplan.backends.kernels.built import SCHEMA_VERSION, Built, BuiltKernel, KernelIndex
 from specplan.backends.kernels.variants import ARCHITECTURES, INDEX, Variant
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import write_json_atomic
+from specplan.ir.files import sha256_bytes, write_json_atomic
 from specplan.ir.folders import check_destination, staged
 
 Progress = Callable[[str, int, int], None]
@@ -140,7 +139,7 @@ def _compile(job: tuple[Variant, str]) -> Built:
             arch=arch,
             function=made.metadata.name,
             file=f"{arch}/{variant.name}.cubin",
-            sha256=hashlib.sha256(cubin).hexdigest(),
+            sha256=sha256_bytes(cubin),
             signature=list(variant.signature.items()),
             constants={name: int(value) for name, value in variant.constants.items()},
             aligned=list(variant.aligned),

@@ -67,11 +67,9 @@ class AdaptiveBar(Rehearsed[AdaptiveBarOptions]):
         "most": "drafted tokens at most",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[AdaptiveBarOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[AdaptiveBarOptions]:
         """A few lengths and rates by every draft model, one length by the first layers."""
-        for role in roles:
-            if role == "target":
-                continue
+        for role in drafters:
             lengths = (EXIT_MOST,) if Proposer.read(role).layers else MOST
             for most in lengths:
                 yield from (AdaptiveBarOptions(role, wanted, most) for wanted in WANTED)

@@ -84,12 +84,11 @@ class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
         "most": "drafted tokens at most",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[AdaptiveLengthOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[AdaptiveLengthOptions]:
         """Every rule and bar by every draft model; two bars by the target's first layers."""
-        for role in roles:
-            if role != "target":
-                for stop, bars in (EXIT_BARS if Proposer.read(role).layers else BARS).items():
-                    yield from (AdaptiveLengthOptions(role, stop, bar) for bar in bars)
+        for role in drafters:
+            for stop, bars in (EXIT_BARS if Proposer.read(role).layers else BARS).items():
+                yield from (AdaptiveLengthOptions(role, stop, bar) for bar in bars)
 
     def plan(self, facts: ProblemFacts, options: AdaptiveLengthOptions) -> Plan:
         """Draft until it is not worth going on, verify, accept."""

@@ -67,12 +67,11 @@ class Bild(Rehearsed[BildOptions]):
         "most": "drafted tokens at most",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[BildOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[BildOptions]:
         """Every pair of thresholds with every draft model."""
         return (
             BildOptions(draft, fallback, rollback)
-            for draft, fallback, rollback in product(roles, FALLBACKS, ROLLBACKS)
-            if draft != "target"
+            for draft, fallback, rollback in product(drafters, FALLBACKS, ROLLBACKS)
         )
 
     def plan(self, facts: ProblemFacts, options: BildOptions) -> Plan:

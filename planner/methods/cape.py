@@ -70,10 +70,9 @@ class Cape(Rehearsed[CapeOptions]):
         "nodes": "verified tokens, the likeliest ones",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[CapeOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[CapeOptions]:
         """A few shapes for every draft model."""
-        drafts = [role for role in roles if role != "target"]
-        return (CapeOptions(draft, *shape) for draft, shape in product(drafts, SHAPES))
+        return (CapeOptions(draft, *shape) for draft, shape in product(drafters, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: CapeOptions) -> Plan:
         """Draft, rank at every place, keep the likeliest, verify, accept."""

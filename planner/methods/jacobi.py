@@ -60,7 +60,7 @@ class Jacobi(Rehearsed[JacobiOptions]):
     family: ClassVar[str] = "blocks of guesses"
     domains: ClassVar[Mapping[str, str]] = {"block": "tokens of a block"}
 
-    def settings(self, roles: Sequence[str]) -> Iterator[JacobiOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[JacobiOptions]:
         """Blocks of 2 to 32 tokens."""
         return map(JacobiOptions, BLOCKS)
 

@@ -73,7 +73,7 @@ class Lookahead(Rehearsed[LookaheadOptions]):
         "nodes": "tokens of the pool that are verified",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[LookaheadOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[LookaheadOptions]:
         """From two columns to the paper's fifteen."""
         return starmap(LookaheadOptions, SETTINGS)
 

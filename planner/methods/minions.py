@@ -66,11 +66,11 @@ class Minions(Rehearsed[MinionsOptions]):
         "nodes": "verified tokens, the heaviest ones",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[MinionsOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[MinionsOptions]:
         """All draft models and the text, a few sizes."""
-        drafters = (*(role for role in roles if role != "target"), TEXT_PROPOSER)
-        if len(drafters) > 1:
-            yield from (MinionsOptions(drafters, *shape) for shape in SHAPES)
+        if drafters:
+            voters = (*drafters, TEXT_PROPOSER)
+            yield from (MinionsOptions(voters, *shape) for shape in SHAPES)
 
     def plan(self, facts: ProblemFacts, options: MinionsOptions) -> Plan:
         """Draft side by side, merge, keep the heaviest, verify, accept."""

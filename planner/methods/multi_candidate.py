@@ -16,11 +16,12 @@ from typing import ClassVar
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.growing import tree_text
 from specplan.planner.method import Options
-from specplan.planner.methods.recursive_sampling import nodes_of
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.proposer import Proposer
 from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.trees.families import expansion_tree
 
 SHAPES = ((3,), (2, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (4, 2, 1), (4, 2, 2, 1))
 """Draws below every node of the root's level, of the next one, and so on."""
@@ -41,7 +42,7 @@ class MultiCandidateOptions(Options):
     @property
     def nodes(self) -> int:
         """Drafted nodes."""
-        return nodes_of(self.branching)
+        return len(expansion_tree(self.branching))
 
     @property
     def words(self) -> str:
@@ -64,44 +65,30 @@ class MultiCandidate(Rehearsed[MultiCandidateOptions]):
         "branching": "draws below every node, level by level",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[MultiCandidateOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[MultiCandidateOptions]:
         """A few shapes for every draft model."""
-        drafts = [role for role in roles if role != "target"]
-        return (MultiCandidateOptions(draft, shape) for draft, shape in product(drafts, SHAPES))
+        return (MultiCandidateOptions(draft, shape) for draft, shape in product(drafters, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: MultiCandidateOptions) -> Plan:
         """Draw level by level, merge, verify, accept."""
-        cache = cache_of(options.draft)
-        lines = ["%t0 = root", *_levels(options, drawn=not facts.greedy)]
-        tree = f"%t{len(options.branching)}"
+        draft, cache = options.draft, cache_of(options.draft)
+
+        def forward(level: int, nodes: str) -> str:
+            return f"forward {draft} {nodes} cache={cache}" + ("" if level else " pending=2")
+
+        shape = expansion_tree(options.branching)
+        lines, tree = [tree_text(shape, forward, drawn=not facts.greedy, distinct=False)], "%c"
         if not facts.greedy and len(options.branching) > 1:
-            lines.append(f"%c = graft {tree} same=merge")
-            tree = "%c"
+            lines.append("%m = graft %c same=merge")
+            tree = "%m"
         lines.append(judge(tree, options.nodes, rule=None if facts.greedy else "recursive"))
         lines.append(f"commit {cache} %e")
-        return single_round_plan(facts, self.name, (options.draft,), "\n".join(lines))
+        return single_round_plan(facts, self.name, (draft,), "\n".join(lines))
 
     def proposer(self, options: MultiCandidateOptions) -> str:
         """The draft model with so many draws."""
         way = "_".join(["draws", *map(str, options.branching)])
         return Proposer(options.draft, way=way).name
-
-
-def _levels(options: MultiCandidateOptions, *, drawn: bool) -> Iterator[str]:
-    cache, used, width = cache_of(options.draft), 0, 1
-    for level, children in enumerate(options.branching):
-        above, nodes, pending = f"%t{level}", f"%t{level}", " pending=2"
-        if level:
-            nodes, pending = f"%f{level}", ""
-            yield f"{nodes} = pick {above} of=newest"
-        yield f"%q{level} = forward {options.draft} {nodes} cache={cache}{pending}"
-        width *= children
-        how = ""
-        if drawn:
-            yield f"%u{level} = uniform {width} stream=draft offset={used}"
-            how = f" how=draw by=%u{level}"
-        used += width
-        yield f"%t{level + 1} = grow {above} at={nodes} rows=%q{level} children={children}{how}"
 
 
 METHOD = MultiCandidate()

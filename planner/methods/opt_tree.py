@@ -79,12 +79,11 @@ class OptTree(Rehearsed[OptTreeOptions]):
         "layers": "layers at most, one pass of the draft model each",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[OptTreeOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[OptTreeOptions]:
         """Every size with every threshold by every draft model."""
         return (
             OptTreeOptions(draft, *shape, threshold)
-            for draft, shape, threshold in product(roles, SHAPES, THRESHOLDS)
-            if draft != "target"
+            for draft, shape, threshold in product(drafters, SHAPES, THRESHOLDS)
         )
 
     def plan(self, facts: ProblemFacts, options: OptTreeOptions) -> Plan:

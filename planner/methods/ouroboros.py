@@ -78,10 +78,9 @@ class Ouroboros(Rehearsed[OuroborosOptions]):
         "tokens": "of a phrase",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[OuroborosOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[OuroborosOptions]:
         """A few shapes for every draft model."""
-        drafts = [role for role in roles if role != "target"]
-        return (OuroborosOptions(draft, *shape) for draft, shape in product(drafts, SHAPES))
+        return (OuroborosOptions(draft, *shape) for draft, shape in product(drafters, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: OuroborosOptions) -> Plan:
         """Draft, hang phrases on the end, verify, accept, learn what the target would have said."""

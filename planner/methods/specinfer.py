@@ -68,10 +68,9 @@ class SpecInfer(Rehearsed[SpecInferOptions]):
         "length": "tokens of each chain",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[SpecInferOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[SpecInferOptions]:
         """Every two draft models, and every one with the text, by length."""
-        drafts = [role for role in roles if role != "target"]
-        for pair in combinations([*drafts, TEXT_PROPOSER], 2):
+        for pair in combinations([*drafters, TEXT_PROPOSER], 2):
             yield from (SpecInferOptions(pair, length) for length in LENGTHS)
 
     def plan(self, facts: ProblemFacts, options: SpecInferOptions) -> Plan:

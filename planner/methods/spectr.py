@@ -64,12 +64,11 @@ class SpecTr(Rehearsed[SpecTrOptions]):
         "length": "tokens of each chain",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[SpecTrOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[SpecTrOptions]:
         """2 to 8 chains of 1 to 6 tokens by every draft model."""
         return (
             SpecTrOptions(draft, chains, length)
-            for draft in roles
-            if draft != "target"
+            for draft in drafters
             for chains in CHAINS
             for length in LENGTHS
         )

@@ -61,12 +61,11 @@ class Thompson(Rehearsed[ThompsonOptions]):
         "most": "drafted tokens at most",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[ThompsonOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[ThompsonOptions]:
         """Short and long chains by every draft model, one length by the first layers."""
-        for role in roles:
-            if role != "target":
-                lengths = EXIT_MOST if Proposer.read(role).layers else MOST
-                yield from (ThompsonOptions(role, most) for most in lengths)
+        for role in drafters:
+            lengths = EXIT_MOST if Proposer.read(role).layers else MOST
+            yield from (ThompsonOptions(role, most) for most in lengths)
 
     def plan(self, facts: ProblemFacts, options: ThompsonOptions) -> Plan:
         """Draft until the coin says no, verify, accept, note what stood."""

@@ -79,10 +79,9 @@ class TokenGraph(Rehearsed[GraphOptions]):
         "link": "tokens that each goes on with",
     }
 
-    def settings(self, roles: Sequence[str]) -> Iterator[GraphOptions]:
+    def settings(self, drafters: Sequence[str]) -> Iterator[GraphOptions]:
         """A few shapes for every draft model."""
-        drafts = [role for role in roles if role != "target"]
-        return (GraphOptions(draft, *shape) for draft, shape in product(drafts, SHAPES))
+        return (GraphOptions(draft, *shape) for draft, shape in product(drafters, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: GraphOptions) -> Plan:
         """Draft all chains side by side, learn them, link their ends, verify, accept."""
