@@ -82,10 +82,16 @@ def least_loss(blocks: Sequence[SparedBlock], saving: float) -> Skips | None:
 
 
 def first_guesses(blocks: Sequence[SparedBlock]) -> tuple[Skips, ...]:
-    """The sets of least loss for several savings, small ones first."""
+    """The sets of least loss for several savings, small ones first.
+
+    Where no block saves time, as a noisy measurement may have it, the one that loses least: its
+    price tells what leaving blocks out costs. No set without blocks to choose from.
+    """
     every = sum(max(block.seconds, 0.0) for block in blocks)
     found = (least_loss(blocks, part * every) for part in SAVINGS)
-    return tuple(dict.fromkeys(skips for skips in found if skips))
+    saving = tuple(dict.fromkeys(skips for skips in found if skips))
+    spared = sorted(blocks, key=lambda block: block.loss)[:1]
+    return saving or tuple(Skips.read([block.name]) for block in spared)
 
 
 def refine(
