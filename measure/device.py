@@ -9,7 +9,7 @@ table is saved after each cell of each pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import product
@@ -28,6 +28,7 @@ from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.probes import (
     Probe,
     budget_probes,
+    chain_probes,
     exit_probes,
     probe_of_width,
     probes,
@@ -52,7 +53,6 @@ PASSES = 4
 MOST_REFINED = 8
 """Rows measured at most between anchors that show a cliff."""
 Cell = tuple[int, int]
-Compiled = tuple[Probe, Executable]
 
 
 @dataclass
@@ -64,14 +64,14 @@ class _Run:
     path: Path
     progress: Progress
     total: int
-    grid: list[Compiled]
+    grid: Mapping[Cell, Sequence[Executable]]
     done: int = 0
     warm: set[Cell] = field(default_factory=set)
 
     def cell(self, cell: Cell, number: int) -> None:
         """One pass over one cell."""
         visits = []
-        for _, executable in self.grid:
+        for executable in self.grid[cell]:
             self.progress(f"seconds per op, batch {cell[0]}", self.done, self.total)
             if cell not in self.warm:  # the first visit warms caches and allocators
                 visit(self.bench, executable, *cell, seed=0)
@@ -116,15 +116,16 @@ def measure_device(
         )
     every = _every_probe(bench, facts)
     table, path = _table(bench, every)
-    grid = cells(facts, batches, (*contexts, *budgets_of(bench, facts)))
+    whole = cells(facts, batches, contexts)
+    short = [cell for cell in budget_cells(bench, facts, batches) if cell not in whole]
     todo = [
         (number, cell)
         for number in range(passes)
-        for cell in grid
+        for cell in (*whole, *short)
         if _passes_of(table, bench, cell) <= number
     ]
     if todo:
-        run = _start(bench, table, path, progress, len(todo), every)
+        run = _start(bench, table, path, progress, todo, every, short)
         for number, cell in todo:
             run.cell(cell, number)
         table.save(path)
@@ -140,6 +141,15 @@ def cells(
     shortest = min(request.prompt_tokens for request in facts.requests)
     ends = {max(shortest, 1), max(facts.longest_text - 1, 1)}
     return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
+
+
+def budget_cells(bench: Workbench, facts: ProblemFacts, batches: Sequence[int] = ()) -> list[Cell]:
+    """Where chains alone are measured: as long as the caches of drafters that keep few tokens.
+
+    Trees and sources do not draft from these, and no drafter reads more than the longest text.
+    """
+    kept = [budget for budget in budgets_of(bench, facts) if budget < facts.longest_text]
+    return list(product(sorted({*facts.batch_sizes, *batches}), kept))
 
 
 def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
@@ -175,11 +185,17 @@ def _start(
     table: MeasuredTable,
     path: Path,
     progress: Progress,
-    todo: int,
+    todo: Sequence[tuple[int, Cell]],
     every: Sequence[Probe],
+    short: Sequence[Cell],
 ) -> _Run:
-    grid = [(probe, bench.compile(probe.plan)) for probe in every]
-    return _Run(bench, table, path, progress, todo * len(grid), grid)
+    compiled = {probe: bench.compile(probe.plan) for probe in every}
+    drafts = tuple(name for name in bench.models if name != "target")
+    chains = {probe.name for probe in chain_probes(drafts, bench.problem.workload.greedy)}
+    few = [executable for probe, executable in compiled.items() if probe.name in chains]
+    grid = {cell: few if cell in short else list(compiled.values()) for _, cell in todo}
+    total = sum(len(grid[cell]) for _, cell in todo)
+    return _Run(bench, table, path, progress, total, grid)
 
 
 def machine_of(bench: Workbench) -> Provenance:

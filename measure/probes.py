@@ -42,12 +42,8 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
     Two trees grown by a beam show what their choices take: the smallest and the largest; and two
     chains whose draft model judges what the text proposes, a short and a long one.
     """
-    yield Probe("autoregressive", plain_plan(greedy))
-    for length in LOOKUPS:
-        yield Probe(f"lookup {length}", _lookup(length, greedy))
+    yield from chain_probes(drafts, greedy)
     for draft in drafts:
-        for length in CHAINS:
-            yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy))
         for width in (width for width in BUSHES if width <= vocabulary):
             yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy))
         for beam, layers, nodes in (pool for pool in POOLS if pool[0] <= vocabulary):
@@ -56,6 +52,16 @@ def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Pro
         for passes, judged in STAGES:
             name = f"{passes} passes over {judged} by {draft}"
             yield Probe(name, _stages(draft, passes, judged, greedy))
+
+
+def chain_probes(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
+    """Those of `probes` without trees."""
+    yield Probe("autoregressive", plain_plan(greedy))
+    for length in LOOKUPS:
+        yield Probe(f"lookup {length}", _lookup(length, greedy))
+    for draft in drafts:
+        for length in CHAINS:
+            yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy))
 
 
 def exit_probes(exits: Sequence[int], layers: int, greedy: bool) -> Iterator[Probe]:
