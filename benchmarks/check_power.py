@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from specplan.checks.running import Load, count_groups, opened, run_here
+from specplan.checks.running import Load, count_groups, opened, run_bundle
 from specplan.checks.speed import SECONDS
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.measure.interleave import Pair, Race, Run, Turn, pairs, race
@@ -115,7 +115,7 @@ def sides(options: Any) -> tuple[Run, Run, int]:
     """The bundle twice, each with models of its own, and how many groups of prompts there are."""
     bundle, load = opened(options.bundle), Load(options.batch, options.output_tokens)
     problem = load.problem(bundle)
-    first, second = (run_here(Workbench(problem), bundle.plan, load) for _ in range(2))
+    first, second = (run_bundle(Workbench(problem), bundle, load) for _ in range(2))
     return first, second, count_groups(problem, load)
 
 

@@ -24,6 +24,7 @@ from specplan.backends.executables import FOLDER  # noqa: E402
 from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.backends.static.buckets import Bucket  # noqa: E402
+from specplan.checks.speed import check_speed  # noqa: E402
 from specplan.compiling import buckets_of, compile_bundle  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.measure.lowering import Lowering  # noqa: E402
@@ -109,6 +110,8 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     (written.folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(MissingCapabilityError, match=r"processor pdp11 \(here .*specplan compile"):
         specplan.Decoder(written.folder)
+    with pytest.raises(MissingCapabilityError, match="pdp11"):  # what is raced is what is served
+        check_speed(bundle, base=written.folder)
 
 
 def test_what_cannot_run_here_is_noted_and_the_others_run(

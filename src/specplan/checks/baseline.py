@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specplan.backends.bundle import Bundle
-from specplan.checks.running import ONE, Load, count_groups, opened, run_here
+from specplan.checks.running import ONE, Load, count_groups, opened, run_bundle, run_here
 from specplan.contest import chosen_name, contestants
 from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.errors import NothingToCompareError, UsageError
@@ -158,7 +158,7 @@ def both_runs(bundle: Bundle, load: Load) -> tuple[Run, Run, Workbench]:
         )
     bench = Workbench(load.problem(bundle))
     plain, _ = contestants(bundle, load.batch)[PLAIN]
-    return run_here(bench, plain, load), run_here(bench, bundle.plan, load), bench
+    return run_here(bench, bench.compile(plain), load), run_bundle(bench, bundle, load), bench
 
 
 def about(bundle: Bundle, bench: Workbench, load: Load) -> dict[str, Any]:

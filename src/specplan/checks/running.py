@@ -13,10 +13,10 @@ from specplan.contest import problem_of
 
 if TYPE_CHECKING:
     from specplan.checks.side import Side
-    from specplan.ir.plan import Plan
     from specplan.measure.interleave import Run
     from specplan.measure.workbench import Workbench
     from specplan.planner.problem import Problem
+    from specplan.runtime.executable import Executable
 
 OUTPUT_TOKENS = 32
 """Emitted per prompt and run at most: short runs make close pairs, and many of them."""
@@ -61,18 +61,30 @@ def opened(bundle: Bundle | Path | str) -> Bundle:
     return found
 
 
-def run_here(bench: Workbench, plan: Plan, load: Load) -> Run:
-    """Runs of a plan in this process.
+def run_bundle(bench: Workbench, bundle: Bundle, load: Load) -> Run:
+    """Runs of a bundle in this process, as it is served: by its compiled rounds where it has some.
+
+    Raises:
+        NothingToCompareError: there are fewer prompts than a batch has.
+        MissingCapabilityError: its compiled rounds do not run on this machine.
+    """
+    from specplan.backends.opening import open_executable
+
+    return run_here(bench, open_executable(bundle, bench.models), load)
+
+
+def run_here(bench: Workbench, executable: Executable, load: Load) -> Run:
+    """Runs of a compiled plan in this process.
 
     Raises:
         NothingToCompareError: there are fewer prompts than a batch has.
     """
-    from specplan.measure.contenders import plan_timer
+    from specplan.measure.contenders import executable_timer
     from specplan.measure.interleave import Turn
     from specplan.measure.workbench import BENCH, groups_of
 
     groups = groups_of(bench.prompts(BENCH)[: load.limit], load.batch)
-    timer = plan_timer(bench, plan)
+    timer = executable_timer(bench, executable)
 
     def run(group: int) -> Turn:
         outcome = timer(groups[group])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from specplan.backends.bundle import Bundle
 from specplan.checks.baseline import Baseline, about, both_runs, check_comparable
 from specplan.checks.findings import Finding, Findings, Metric, Status
-from specplan.checks.running import ONE, Load, count_groups, opened, run_here, run_there
+from specplan.checks.running import ONE, Load, count_groups, opened, run_bundle, run_there
 from specplan.checks.side import Side
 from specplan.ir.errors import NothingToCompareError, UsageError
 from specplan.measure.sequential import Judgement, Rule
@@ -121,8 +121,8 @@ def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progres
     workload = problem.workload
     same = replace(test.load, output_tokens=workload.output_tokens, prompts=workload.prompts)
     other = opened(base)
-    base_run = run_here(Workbench(same.problem(other)), other.plan, same)
-    head_run = run_here(Workbench(problem), head.plan, same)
+    base_run = run_bundle(Workbench(same.problem(other)), other, same)
+    head_run = run_bundle(Workbench(problem), head, same)
     return test.race(base_run, head_run, count_groups(problem, same), (), progress)
 
 
