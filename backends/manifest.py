@@ -13,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from specplan.backends.executables import FOLDER, Executables
 from specplan.backends.kernels.variants import INDEX
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_json, sha256_file
+from specplan.ir.files import read_document, sha256_file
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -75,13 +75,8 @@ def read_manifest(path: Path) -> Manifest:
     Raises:
         UsageError: it is none, or of another version; says what is wrong with it.
     """
-    data = read_json(path, "bundle manifest")
-    if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(
-            f"the bundle's version is not {SCHEMA_VERSION}",
-            where=str(path),
-            remedy="Run `specplan optimize` again with this version of specplan.",
-        )
+    remedy = "Run `specplan optimize` again with this version of specplan."
+    data = read_document(path, "bundle manifest", SCHEMA_VERSION, remedy)
     try:
         return _manifest_reader().validate_python(data)
     except ValidationError as error:

@@ -20,6 +20,7 @@ import json
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -191,6 +192,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ]
     regrets = [column["regret"] for column in found]
     return {
+        "date": date.today().isoformat(),
         "columns": list(found),
         "cells": len(errors),
         "predicted_within_15_percent": fmean(abs(error) <= CLOSE for error in errors),

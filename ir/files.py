@@ -92,6 +92,33 @@ def read_json(path: Path | str, what: str = "JSON file") -> Any:
         ) from error
 
 
+def read_document(
+    path: Path | str, what: str, version: int, remedy: str, kind: str | None = None
+) -> dict[str, Any]:
+    """Read a JSON object that says of itself what it is: its `schema_version` and perhaps `kind`.
+
+    Args:
+        path: the file.
+        what: how messages call it.
+        version: of its schema, the only one that is read.
+        remedy: what to do where it is something else.
+        kind: what it must be; None where files of this schema name no kind.
+
+    Raises:
+        UsageError: the file is missing, no JSON, something else or of another version.
+    """
+    found = read_json(path, what)
+    if not isinstance(found, dict) or kind not in (None, found.get("kind")):
+        raise UsageError(f"the file holds no {what}", where=str(path), remedy=remedy)
+    if found.get("schema_version") != version:
+        raise UsageError(
+            f"the {what} of schema version {found.get('schema_version')!r}; {version} is read",
+            where=str(path),
+            remedy=remedy,
+        )
+    return found
+
+
 def sha256_bytes(data: bytes) -> str:
     """Hexadecimal sha256 of `data`."""
     return hashlib.sha256(data).hexdigest()

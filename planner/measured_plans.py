@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_json, sha256_bytes, write_json_atomic
+from specplan.ir.files import read_document, sha256_bytes, write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 
@@ -99,15 +99,13 @@ class MeasuredPlans:
         Raises:
             UsageError: the file is missing, or is something else.
         """
-        document = read_json(path, "measured plans")
+        document = read_document(path, "measured plans", SCHEMA_VERSION, _REMEDY, _KIND)
         try:
-            if (document["kind"], document["schema_version"]) != (_KIND, SCHEMA_VERSION):
-                raise ValueError(f"{document['kind']} of version {document['schema_version']}")
             plans = tuple(MeasuredPlan(**entry) for entry in document["plans"])
             return cls(plans, document["provenance"])
         except (KeyError, TypeError, ValueError, UsageError) as error:
             raise UsageError(
-                f"these are no measured plans of version {SCHEMA_VERSION} ({error})",
+                f"these are no measured plans ({error})",
                 where=str(path),
                 remedy=_REMEDY,
             ) from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specplan.planner.method import Method
+from specplan.planner.search import PLAIN
 
 _HEAD = """# Methods
 
@@ -38,14 +39,52 @@ its best or its draw. Memory is what a method keeps beside models and caches, at
 """
 
 
-def methods_page(methods: Sequence[Method[Any]], engines: Engines) -> str:
-    """The page, one row per method in each of its tables."""
+_MEASURED = """
+Measured by `benchmarks/methods.py` on the reference pair ({hardware}; torch {torch}; {date}): in
+each column the best-priced plan of every method that runs continues the same held-out prompts, turn
+by turn. A cell is tokens per round, and the speed over plain decoding as measured (as predicted).
+
+"""
+
+
+def methods_page(
+    methods: Sequence[Method[Any]], engines: Engines, measured: Mapping[str, Any] | None = None
+) -> str:
+    """The page, one row per method in each of its tables.
+
+    Args:
+        methods: to be told of.
+        engines: see `Engines`.
+        measured: what `benchmarks/methods.py --json` printed, with its `date`; None without it.
+    """
     rows = "".join(f"| {' | '.join(_row(method, engines))} |\n" for method in methods)
     told = "".join(
         f"| `{method.name}` | {method.acceptance or '-'} | {method.memory or '-'} |\n"
         for method in methods
     )
-    return _HEAD + rows + _PRICED + told
+    return _HEAD + rows + _PRICED + told + (measured_table(measured) if measured else "")
+
+
+def measured_table(measured: Mapping[str, Any]) -> str:
+    """Tokens per round and speed of every method in every column."""
+    columns = measured["columns"]
+    titles = ["{task}, temperature {temperature}, batch {batch}".format_map(c) for c in columns]
+    cells = [{cell["method"]: cell for cell in column["cells"]} for column in columns]
+    names = sorted({name for column in cells for name in column})
+    rows = [["method", *titles], ["---"] * (len(titles) + 1)]
+    rows += [[f"`{name}`", *(_cell(column, name) for column in cells)] for name in names]
+    about = {"torch": columns[0]["versions"]["torch"], "hardware": columns[0]["hardware"]}
+    words = _MEASURED.format(date=measured["date"], **about)
+    return words + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cell(column: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    """`3.51, 1.82 x (1.79)`."""
+    if name not in column:
+        return "-"
+    found, plain = column[name], column[PLAIN]
+    predicted = plain["predicted_seconds_per_token"] / found["predicted_seconds_per_token"]
+    return f"{found['tokens_per_round']:.2f}, {found['ratio']:.2f} x ({predicted:.2f})"
 
 
 def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from specplan.backends.kernels.variants import INDEX
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import read_json, sha256_bytes
+from specplan.ir.files import read_document, sha256_bytes
 
 SCHEMA_VERSION = 1
 
@@ -105,16 +105,9 @@ def read_index(folder: Path) -> KernelIndex:
     Raises:
         UsageError: its list of kernels is not as it was written.
     """
-    data = read_json(folder / INDEX, "list of kernels")
     where = str(folder / INDEX)
     remedy = "Build them anew: specplan kernels build --out FOLDER"
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if version != SCHEMA_VERSION:
-        raise UsageError(
-            f"the list of kernels has version {version!r}, not {SCHEMA_VERSION}",
-            where=where,
-            remedy=remedy,
-        )
+    data = read_document(folder / INDEX, "list of kernels", SCHEMA_VERSION, remedy)
     try:
         index = TypeAdapter(KernelIndex).validate_json(json.dumps(data))
     except ValidationError as error:

@@ -21,6 +21,7 @@ from specplan.cost_models.acceptance.law import AcceptanceLaw, Floats
 from specplan.cost_models.acceptance.mixture import BetaMixture, MixtureLaw
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile_json import (
+    KIND,
     checked_rows,
     checked_trips,
     checked_whole,
@@ -250,7 +251,7 @@ class AcceptanceProfile:
         parts |= {"key": asdict(self.key), "mixture": self.mixture and asdict(self.mixture)}
         parts |= {"pools": self.pools and self.pools.as_data()}
         parts |= {"turns": self.turns and self.turns.as_data()}
-        about = {"schema_version": SCHEMA_VERSION, "kind": "acceptance_profile"}
+        about = {"schema_version": SCHEMA_VERSION, "kind": KIND}
         write_json_atomic(path, about | parts)
 
     @classmethod

@@ -11,8 +11,9 @@ from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.turns import Turns
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_json
+from specplan.ir.files import read_document
 
+KIND = "acceptance_profile"
 _REMEDY = "Measure it again with `specplan profile acceptance`."
 ProfileT = TypeVar("ProfileT")
 
@@ -23,16 +24,7 @@ def read_profile_json(path: Path | str, schema_version: int) -> Mapping[str, Any
     Raises:
         UsageError: it is missing, no JSON, no profile or of another version.
     """
-    document = read_json(path, "acceptance profile")
-    if not isinstance(document, dict) or document.get("kind") != "acceptance_profile":
-        raise UsageError("not an acceptance profile", where=str(path), remedy=_REMEDY)
-    if document.get("schema_version") != schema_version:
-        raise UsageError(
-            f"schema version {document.get('schema_version')!r}, expected {schema_version}",
-            where=str(path),
-            remedy=_REMEDY,
-        )
-    return document
+    return read_document(path, "acceptance profile", schema_version, _REMEDY, KIND)
 
 
 def profile_from_json(

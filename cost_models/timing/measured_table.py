@@ -24,7 +24,7 @@ from specplan.cost_models.timing.measured_rows import (
 )
 from specplan.cost_models.timing.spread import drift_half_width, pass_scatter
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_json, write_json_atomic
+from specplan.ir.files import read_document, write_json_atomic
 
 __all__ = [
     "SCHEMA_VERSION", "FittedForm", "ForwardRow", "Key", "MeasuredTable", "OpRow", "PrefillRow",
@@ -32,6 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCHEMA_VERSION = 3
+_KIND = "measured_device"
 _REMEDY = "Measure the device again with `specplan profile device`."
 
 
@@ -164,7 +165,7 @@ class MeasuredTable:
             sections[key[0]].append(asdict(self.rows[key]))
         document = {
             "schema_version": SCHEMA_VERSION,
-            "kind": "measured_device",
+            "kind": _KIND,
             "name": self.name,
             "provenance": asdict(self.provenance),
             "drift": self.drift,
@@ -181,15 +182,7 @@ class MeasuredTable:
         Raises:
             UsageError: the file is missing, or is no measured device of this version.
         """
-        document = read_json(path, "measured device")
-        if not isinstance(document, dict) or document.get("kind") != "measured_device":
-            raise UsageError("not a measured device", where=str(path))
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise UsageError(
-                f"schema version {document.get('schema_version')!r}, expected {SCHEMA_VERSION}",
-                where=str(path),
-                remedy=_REMEDY,
-            )
+        document = read_document(path, "measured device", SCHEMA_VERSION, _REMEDY, _KIND)
         try:
             return cls._read(document)
         except (TypeError, KeyError, ValueError, AttributeError) as error:

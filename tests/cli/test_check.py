@@ -114,7 +114,7 @@ def test_a_stored_baseline_is_the_ratio_to_plain_decoding(folder: Path, tmp_path
     for change, words in (
         ({"half_width": 0.5}, "as long"),
         ({"prompts": ["a", "b", "c"]}, "measured with prompts"),
-        ({"kind": "other"}, "not a baseline"),
+        ({"kind": "other"}, "holds no baseline"),
     ):
         stored.write_text(json.dumps(data | change))
         done = specplan_here(*again)

@@ -18,6 +18,7 @@ import pytest
 from specplan.ir.errors import UsageError
 from specplan.ir.files import (
     model_digest,
+    read_document,
     read_json,
     sha256_bytes,
     sha256_file,
@@ -181,3 +182,17 @@ def test_a_checkpoint_is_known_by_its_config_and_weights(tmp_path: Path) -> None
     assert model_digest(tmp_path) == found, "nor does the time of a change"
     (tmp_path / "a.safetensors").write_bytes(b"other")
     assert model_digest(tmp_path) != found
+
+
+def test_documents_are_of_one_kind_and_version(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"schema_version": 2, "kind": "table"}')
+    for kind in (None, "table"):
+        assert read_document(path, "table", 2, "Make it.", kind)["schema_version"] == 2
+    with pytest.raises(UsageError, match=r"a\.json: .*version 2; 3 is read\. Make it\."):
+        read_document(path, "table", 3, "Make it.")
+    with pytest.raises(UsageError, match=r"a\.json: the file holds no plan"):
+        read_document(path, "plan", 2, "Make it.", "plan")
+    path.write_text("[]")
+    with pytest.raises(UsageError, match="holds no table"):
+        read_document(path, "table", 2, "Make it.")

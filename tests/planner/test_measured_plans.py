@@ -194,6 +194,6 @@ def test_files(facts: ProblemFacts, before: SearchResult, tmp_path: Path) -> Non
         {"plans": [document["plans"][0] | {"seconds_per_token": 0.0}]},
     ):
         path.write_text(json.dumps(document | broken))
-        with pytest.raises(UsageError, match="no measured plans") as told:
+        with pytest.raises(UsageError, match="measured plans") as told:
             MeasuredPlans.load(path)
         assert str(path) in str(told.value) and "Remove the file" in str(told.value)

@@ -21,7 +21,7 @@ from specplan.checks.running import ONE, Load, count_groups, opened, run_bundle,
 from specplan.contest import chosen_name, contestants
 from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.errors import NothingToCompareError, UsageError
-from specplan.ir.files import read_json, write_json_atomic
+from specplan.ir.files import read_document, write_json_atomic
 from specplan.planner import PLAIN
 from specplan.progress import Progress, silent
 
@@ -75,15 +75,11 @@ class Baseline:
         Raises:
             UsageError: the file is missing or is no baseline of this version.
         """
-        data = read_json(path, "baseline")
+        remedy = "Measure one with `specplan check baseline BUNDLE --out FILE`."
+        data = read_document(path, "baseline", SCHEMA_VERSION, remedy, KIND)
         wanted = {field.name for field in fields(cls)}
-        known = isinstance(data, dict) and data.get("kind") == KIND
-        if not known or data.get("schema_version") != SCHEMA_VERSION or not wanted <= set(data):
-            raise UsageError(
-                f"not a baseline of version {SCHEMA_VERSION}",
-                where=str(path),
-                remedy="Measure one with `specplan check baseline BUNDLE --out FILE`.",
-            )
+        if missing := wanted - set(data):
+            raise UsageError(f"it has no {min(missing)}", where=str(path), remedy=remedy)
         given = {name: data[name] for name in wanted}
         given |= {name: tuple(given[name]) for name in ("log_ratios", "prompts")}
         return cls(**given)

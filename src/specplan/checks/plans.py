@@ -17,8 +17,8 @@ from typing import Any
 from specplan.checks.findings import Finding, Findings, Metric, Status
 from specplan.checks.side import AskedError, Side
 from specplan.checks.worker import Answer, answer_of
-from specplan.ir.errors import NothingToCompareError, SpecplanError, UsageError
-from specplan.ir.files import read_json, write_json_atomic
+from specplan.ir.errors import NothingToCompareError, SpecplanError
+from specplan.ir.files import read_document, write_json_atomic
 from specplan.progress import Progress, silent
 
 PROBLEM, ANSWER = "problem.yaml", "answer.json"
@@ -106,14 +106,8 @@ def read_answer(record: Path) -> Answer | None:
     path = record / ANSWER
     if not path.is_file():
         return None
-    document = read_json(path, "recorded answer")
-    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(
-            f"not a recorded answer of version {SCHEMA_VERSION}",
-            where=str(path),
-            remedy="Record it anew with `specplan check plans DIR --update`.",
-        )
-    answer: Answer = document["answer"]
+    remedy = "Record it anew with `specplan check plans DIR --update`."
+    answer: Answer = read_document(path, "recorded answer", SCHEMA_VERSION, remedy)["answer"]
     return answer | {"plan": "".join(f"{line}\n" for line in answer["plan"])}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,12 +24,19 @@ def methods(
         bool,
         typer.Option("--rules", help="Acceptance rules alone; with --markdown, docs/rules.md."),
     ] = False,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --markdown: what `benchmarks/methods.py --json` wrote.", exists=True
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List the drafting methods (priced, emitted, runnable, engines), and the acceptance rules."""
     from specplan import api
     from specplan.backends.engines.registry import engines_by_draft
     from specplan.backends.registry import backends_by_rule
+    from specplan.ir.files import read_json
     from specplan.ir.rule_entries import list_rules
     from specplan.ir.rule_words import rule_as_dict, rules_page
     from specplan.planner.method_words import method_as_dict, methods_page
@@ -36,7 +44,9 @@ def methods(
     found, engines = api.list_methods(), engines_by_draft()
     known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
     if markdown:
-        print(rules_page(known, runners) if rules else methods_page(found, engines), end="")
+        results = read_json(measured, "results of methods") if measured else None
+        page = rules_page(known, runners) if rules else methods_page(found, engines, results)
+        print(page, end="")
     elif json:
         listed = [] if rules else [method_as_dict(method, engines) for method in found]
         document = {} if rules else {"methods": listed}
