@@ -41,6 +41,8 @@ from specplan.planner.comparing import cell_costs
 
 BATCHES = (1, 4)
 OUTPUT_TOKENS = 64
+PROFILED = 40
+"""Prompts that acceptance is measured on. A hundred settings run all of them, round by round."""
 CORPUS_BYTES = 4_000_000
 CLOSE = 0.15
 """A prediction within this part of the measured time counts as right."""
@@ -73,7 +75,13 @@ def column_problem(
 ) -> Path:
     """The problem of one task and temperature, with every method and source there is."""
     described = dealt_problem(
-        work, task, seed, batches=BATCHES, output_tokens=OUTPUT_TOKENS, temperature=temperature
+        work,
+        task,
+        seed,
+        batches=BATCHES,
+        output_tokens=OUTPUT_TOKENS,
+        temperature=temperature,
+        profiled=PROFILED,
     )
     every = discover_methods()
     wanted = [name for name in methods or every if every[name].runnable]

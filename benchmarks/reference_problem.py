@@ -21,6 +21,7 @@ def dealt_problem(
     batches: Sequence[int],
     output_tokens: int,
     temperature: float = 0.0,
+    profiled: int | None = None,
 ) -> dict[str, Any]:
     """A problem whose acceptance is measured on one half of a task's prompts, speed on the other.
 
@@ -31,6 +32,7 @@ def dealt_problem(
         batches: batch sizes of the workload.
         output_tokens: of each request.
         temperature: of sampling.
+        profiled: prompts that acceptance is measured on; None for half of them.
     """
     rows = [
         json.loads(line)
@@ -39,6 +41,8 @@ def dealt_problem(
     random.Random(seed).shuffle(rows)
     for place, row in enumerate(rows):
         row["split"] = ("profile", "bench")[place % 2]
+    kept = [row for row in rows if row["split"] == "profile"][:profiled]
+    rows = [*kept, *(row for row in rows if row["split"] == "bench")]
     prompts = work / f"{task}.jsonl"
     write_atomic(prompts, "".join(json.dumps(row) + "\n" for row in rows))
     models = ROOT / "examples/reference_models"
