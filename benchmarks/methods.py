@@ -110,7 +110,12 @@ def best_of_methods(found: SearchResult, cell: int) -> tuple[str, dict[str, Cand
 
 
 def run_column(
-    bench: Workbench, best: Mapping[str, Candidate], pick: str, batch: int, prompts: int
+    bench: Workbench,
+    best: Mapping[str, Candidate],
+    pick: str,
+    batch: int,
+    prompts: int,
+    repeats: int,
 ) -> dict[str, Any]:
     """All cells of a column, and the peers of those that have one."""
     plans = {}
@@ -125,7 +130,7 @@ def run_column(
         chosen=pick,
         batch=batch,
         limit=prompts,
-        repeats=2,
+        repeats=repeats,
         exit_layer=exiting.options["exit_layer"] if exiting else None,
         progress=tell,
     )
@@ -169,7 +174,7 @@ def peers(told: Comparison) -> Iterator[dict[str, Any]]:
 
 
 def columns(
-    work: Path, prompts: int, seed: int, methods: Sequence[str]
+    work: Path, prompts: int, repeats: int, seed: int, methods: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Every column, those that an earlier run stored read from their files."""
     for temperature in TEMPERATURES:
@@ -180,11 +185,13 @@ def columns(
             for place, batch in enumerate(BATCHES):
                 pick, best = best_of_methods(found, place)
                 texts = {name: candidate.as_dict()["plan"] for name, candidate in best.items()}
-                key = json.dumps([texts, prompts, OUTPUT_TOKENS, versions()], sort_keys=True)
+                key = json.dumps(
+                    [texts, prompts, repeats, OUTPUT_TOKENS, versions()], sort_keys=True
+                )
                 mark = hashlib.sha256(key.encode()).hexdigest()[:16]
                 stored = work / "columns" / f"{task}-{temperature}-{batch}-{mark}.json"
                 if not stored.is_file():
-                    column = run_column(bench, best, pick, batch, prompts)
+                    column = run_column(bench, best, pick, batch, prompts, repeats)
                     stored.parent.mkdir(parents=True, exist_ok=True)
                     named = {"task": task, "temperature": temperature, "batch": batch}
                     write_json_atomic(stored, named | column)
@@ -231,6 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--prompts", type=int, default=16, help="continued per column")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each prompt")
     parser.add_argument("--methods", nargs="*", default=[])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
@@ -238,7 +246,8 @@ def main() -> None:
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     found = []
-    for column in columns(work, options.prompts, options.seed, options.methods):
+    asked = options.prompts, options.repeats, options.seed, options.methods
+    for column in columns(work, *asked):
         found.append(column)
         print(table(column), file=sys.stderr, flush=True)
     result = summary(found)

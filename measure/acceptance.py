@@ -7,7 +7,7 @@ Prompts are taken in groups, and no more of them than the wanted precision needs
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,6 +68,7 @@ def measure_acceptance(
     limit: int | None = None,
     precision: float = PRECISION,
     wanted: Sequence[str] | None = None,
+    hopeful: Callable[[Sequence[AcceptanceProfile]], Collection[str]] | None = None,
 ) -> dict[str, AcceptanceProfile]:
     """Profiles of all proposers that the problem names no file for.
 
@@ -79,6 +80,7 @@ def measure_acceptance(
         precision: a proposer takes no further prompts once the 90 % intervals of tokens per round
             of its candidates are within this part of their means, either way; 0 takes all prompts.
         wanted: proposers to measure; default those of the problem.
+        hopeful: who of some proposers may be worth a closer look; others take no further prompts.
 
     Returns:
         By proposer; stored under the problem's `profiles` folder with their provenance, which
@@ -101,7 +103,8 @@ def measure_acceptance(
         for name in wide:
             growing[name].grow(prompts, outputs, progress, states)
         if precision > 0.0 and stop < len(prompts):
-            wide = [name for name in wide if growing[name].half_width(facts) > precision]
+            kept = wide if hopeful is None else hopeful([growing[n].profile([]) for n in wanted])
+            wide = [n for n in wide if n in kept and growing[n].half_width(facts) > precision]
         if not wide:
             break
     return {name: growing[name].finish(facts, prompts, progress) for name in wanted}

@@ -25,9 +25,9 @@ from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import (
     MOST_SKIPPED_DRAFT,
-    DraftPrices,
     ProblemFacts,
     Proposer,
+    ProposerPrices,
     SparedBlock,
     acceptance_key,
     first_guesses,
@@ -59,13 +59,14 @@ def measure_proposers(
     Args:
         bench: the problem's models and prompts.
         facts: the problem's shapes; its device is not read.
-        device: what prices sets; None for the one that the problem names.
+        device: what prices drafts; None for the one that the problem names.
         progress: told of every prompt and set.
     """
-    found = measure_acceptance(bench, facts, progress=progress)
+    priced = replace(facts, device=device or load_device(bench.problem.device))
+    hopeful = ProposerPrices(priced).hopeful
+    found = measure_acceptance(bench, facts, progress=progress, hopeful=hopeful)
     if not searches_blocks(bench.problem, facts.target):
         return found
-    priced = replace(facts, device=device or load_device(bench.problem.device))
     return found | search_blocks(bench, priced, progress=progress)
 
 
@@ -121,7 +122,7 @@ class _Search:
 
     bench: Workbench
     facts: ProblemFacts
-    prices: DraftPrices
+    prices: ProposerPrices
     prompts: list[TokenPrompt]
     path: Path
     progress: Progress
@@ -136,7 +137,7 @@ class _Search:
         about = (key.temperature, key.top_k, key.top_p, bench.problem.seed, bench.output_tokens)
         name = bench.fingerprint("blocks", about, [prompt.tokens for prompt in prompts])
         path = bench.problem.profiles / "blocks" / f"{name}.json"
-        return cls(bench, facts, DraftPrices(facts), prompts, path, progress, _read(path))
+        return cls(bench, facts, ProposerPrices(facts), prompts, path, progress, _read(path))
 
     def alone(self, name: str, whole: float) -> SparedBlock:
         """What leaving one block out does; half a token counts as lost and half as kept."""

@@ -18,9 +18,9 @@ from specplan.planner.open_settings import OpenSettings
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.proposer import SINKS, Proposer
+from specplan.planner.proposer_prices import ProposerPrices
 from specplan.planner.search import PLAIN, SearchResult, search
 from specplan.planner.skip_search import (
-    DraftPrices,
     SparedBlock,
     first_guesses,
     refine,
@@ -46,7 +46,6 @@ __all__ = [
     "SINKS",
     "TEXT_PROPOSER",
     "Candidate",
-    "DraftPrices",
     "DraftSource",
     "Family",
     "MeasuredPlan",
@@ -58,6 +57,7 @@ __all__ = [
     "ProblemFacts",
     "Prompt",
     "Proposer",
+    "ProposerPrices",
     "RequestLengths",
     "SearchResult",
     "SparedBlock",

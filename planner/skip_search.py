@@ -13,19 +13,11 @@ Nothing here runs a model: what acceptance is, the caller's functions say.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import inf
+from dataclasses import dataclass
 
 import numpy as np
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.estimate import Pricer
-from specplan.ir.blocks import ATTENTION, MLP, NO_SKIPS, Skips
-from specplan.planner.comparing import score
-from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, discover_methods
-from specplan.planner.search import PLAIN, Setting, priced, pricer_of
+from specplan.ir.blocks import ATTENTION, MLP, Skips
 
 SAVINGS = (0.15, 0.3, 0.45, 0.6, 0.75)
 """Parts of all blocks' time that the integer programme is asked to save; SWIFT skips 0.45."""
@@ -133,57 +125,3 @@ def refine(
 
     study.optimize(objective, n_trials=len(guesses) + trials)
     return tuple(sorted(values, key=lambda skips: (values[skips], len(skips), skips.words)))
-
-
-@dataclass(frozen=True)
-class DraftPrices:
-    """What drafts of the target without some blocks are worth in a problem.
-
-    Attributes:
-        facts: the problem and its device.
-    """
-
-    facts: ProblemFacts
-
-    @cached_property
-    def plain(self) -> float:
-        """The objective's score of plain decoding, seconds per token; infinite without a price."""
-        return self._best(PLAIN, None)
-
-    def best(self, profile: AcceptanceProfile) -> float:
-        """The best score among the plans whose drafts have this acceptance, seconds per token."""
-        found = (
-            self._best(name, profile)
-            for name, method in discover_methods().items()
-            if method.leaves_blocks_out
-        )
-        return min(found, default=inf)
-
-    def pass_seconds(self, skips: Skips = NO_SKIPS) -> float:
-        """A draft pass over one token, the mean over the loads of the problem.
-
-        Raises:
-            UnpricedError: the device cannot say.
-        """
-        clock = self._pricer.clock
-        seconds = self.facts.device.forward_seconds(
-            self.facts.target, clock.batch, 1, clock.context, 1, None, skips
-        )
-        return float(np.mean(seconds.median))
-
-    @cached_property
-    def _pricer(self) -> Pricer:
-        return pricer_of(self.facts)
-
-    def _best(self, name: str, profile: AcceptanceProfile | None) -> float:
-        proposer = None if profile is None else profile.key.proposer
-        given = {} if profile is None else {profile.key.proposer: profile}
-        facts, method = replace(self.facts, profiles=given), discover_methods()[name]
-        best = inf
-        for family in method.choices(facts):
-            for options in family.settings if isinstance(family, Family) else ():
-                if method.proposer(options) == proposer:
-                    found = priced(facts, self._pricer, Setting(method, family.name, options))
-                    if found.priced:
-                        best = min(best, score(found, facts.objective))
-        return best

@@ -110,6 +110,8 @@ def test_no_more_prompts_than_the_precision_needs(
     coarse = _profiles(bench, precision=10.0)
     assert {len(_rows(profile)) for profile in coarse.values()} == {2}
     assert all(profile.provenance["prompts_left"] == 6 for profile in coarse.values())
+    hopeless = _profiles(bench, precision=1e-6, wanted=["draft"], hopeful=lambda _: ())
+    assert len(_rows(hopeless["draft"])) == 2
     fine = _profiles(bench, precision=1e-6)
     assert len(_rows(fine["draft"])) == 8 and fine["draft"].provenance["prompts_left"] == 0
     assert fine["draft"].provenance["half_width"] > 0.0

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from math import inf
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.blocks import Skips
-from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
-from specplan.planner.profiles import acceptance_key
 from specplan.planner.skip_search import (
     SAVINGS,
-    DraftPrices,
     SparedBlock,
     first_guesses,
     least_loss,
     refine,
     searched_blocks,
 )
-from tests.planner.example_facts import example_facts
 
 LOSSES = st.floats(0.0, 5.0)
 TIMES = st.floats(-0.1, 1.0)
@@ -115,26 +107,3 @@ def test_refining_goes_by_seed_and_finds_more_than_it_was_given() -> None:
     asked.clear()
     assert refine(guesses, names, distance, trials=40, seed=3) == found
     assert refine(guesses, names, distance, trials=0, seed=3)[0] in guesses
-
-
-def test_prices_are_those_of_the_best_chain(tmp_path: Path) -> None:
-    facts = example_facts(tmp_path, workload={
-        "batch_sizes": [1], "prompt_tokens": 40, "output_tokens": 32,
-    })  # fmt: skip
-    prices = DraftPrices(facts)
-    options = LayerSkipOptions(("attn.1", "mlp.1"), 1)
-    name = METHOD.proposer(options) or ""
-    key = acceptance_key(facts.problem, facts.shapes, name)
-    profile = AcceptanceProfile.from_hazards([[0.9]], key=key, trials=1000)
-    expected = inf
-    for length in range(1, 9):
-        plan = METHOD.plan(facts, LayerSkipOptions(options.skip, length))
-        found = price_plan(
-            plan, facts.device, facts.shapes, profile, batch=1, prompt_tokens=40, output_tokens=32
-        )
-        assert isinstance(found, Estimate)
-        expected = min(expected, found.request_seconds.median / 32)
-    assert prices.best(profile) == pytest.approx(expected)
-    assert prices.plain < expected, "two blocks of 64 save too little to pay"
-    whole, part = prices.pass_seconds(), prices.pass_seconds(Skips.of([1], [1]))
-    assert part == pytest.approx(whole * 31 / 32, rel=0.02)
