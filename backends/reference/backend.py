@@ -67,10 +67,17 @@ class ReferenceBackend:
 
 
 class ReferenceExecutable:
-    """A plan bound to its models, and to what its sources learned of requests of all batches."""
+    """A plan bound to its models, and to what its sources learned of requests of all batches.
+
+    Attributes:
+        plan: what runs.
+        models: by the names the plan gives them.
+        side_by_side: whether lanes run at once; None: where there are cores for all of them.
+    """
 
     def __init__(self, plan: Plan, models: Mapping[str, CausalModel]) -> None:
         self.plan = plan
+        self.side_by_side: bool | None = None
         self.models = dict(models)
         self.speculative = speculative_slots(plan)
         self.shared = shared_sources(plan, models["target"].vocab_size)
@@ -87,7 +94,13 @@ class ReferenceExecutable:
         """
         self.check(requests)
         return ReferenceSession(
-            self.plan, self.models, requests, self.shared, self.speculative, capacity
+            self.plan,
+            self.models,
+            requests,
+            self.shared,
+            self.speculative,
+            capacity,
+            self.side_by_side,
         )
 
     def check(self, requests: Sequence[Request]) -> None:

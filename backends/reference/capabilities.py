@@ -76,7 +76,6 @@ CAPABILITIES = Capabilities(
         ("place", "probe"): (False,),
         ("relabel", "at"): (None,),
         ("reroot", "take"): ("match",),
-        ("reroot", "nodes"): (None,),
         ("measure", "kind"): ("count", "accepted", "top1", "margin", "entropy", "value", "uniform"),
     },
     single=frozenset({("forward", "layers")}),

@@ -35,9 +35,9 @@ def relabel(session: ReferenceSession, op: Relabel, scope: Scope) -> None:
 
 def reroot(session: ReferenceSession, op: Reroot, scope: Scope) -> None:
     """What is left below the emitted path."""
-    tree = held_as(scope, op.tree, Tree)
+    tree, path = held_as(scope, op.tree, Tree), held_as(scope, op.path, Path)
     session.worked(max(1, tree.size))
-    scope[op.results[0]] = session.apart(carrying.reroot(tree, held_as(scope, op.path, Path)))
+    scope[op.results[0]] = session.apart(carrying.reroot(tree, path, op.nodes))
 
 
 def load(session: ReferenceSession, op: Load, scope: Scope) -> None:

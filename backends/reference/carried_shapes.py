@@ -22,6 +22,9 @@ def carried_reason(plan: Plan, step: Step) -> str | None:
             held = loaded_type(plan.state(op.state), op.state)
             if isinstance(held, TreeType) and held.parents is None:
                 return "a tree is carried on where it is a chain, or says its parents="
+            stored = step.reads[op.value] if isinstance(op, Store) else None
+            if isinstance(stored, TreeType) and stored.parents is None:
+                return _SHAPE
         case Measure():
             rows = [held for held in step.reads.values() if isinstance(held, RowsType)]
             if any(held.width != 1 for held in rows):
@@ -34,8 +37,10 @@ def carried_reason(plan: Plan, step: Step) -> str | None:
                 return _SHAPE
         case Reroot():
             tree = step.reads[op.tree]
-            if isinstance(tree, TreeType) and not (tree.is_chain and tree.parents is not None):
+            if isinstance(tree, TreeType) and not tree.is_chain:
                 return "only chains are cut to what is left below a path"
+            if isinstance(tree, TreeType) and tree.drawn and len(tree.laws) > 1:
+                return "of nodes that were drawn and others, what is left is not told apart"
     return None
 
 

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference.growing import extended
-from specplan.backends.reference.values import Held, Nodes, Path, Rows, Tree, live_mask
+from specplan.backends.reference.lengthening import in_order
+from specplan.backends.reference.values import (
+    Held,
+    Nodes,
+    Path,
+    Rows,
+    Tree,
+    live_mask,
+    per_request,
+    shared_by_all,
+)
 from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import Place, Relabel
 from specplan.ir.plan import ValueState
@@ -61,6 +71,9 @@ def filled_to(tree: Tree, like: Tree) -> Tree:
         like,
         tokens=torch.cat([tree.tokens, tree.tokens.new_zeros(shape)], 1),
         live=torch.cat([live_mask(tree), live_mask(like).new_zeros(shape)], 1),
+        laws=tree.laws,
+        law_index=(*shared_by_all(tree.law_index), *(-1,) * missing),
+        distinct=tree.distinct,
     )
 
 
@@ -123,17 +136,45 @@ def relabel(op: Relabel, tree: Tree, rows: Rows | None, other: Tree | None) -> T
     )
 
 
-def reroot(tree: Tree, path: Path) -> Tree:
-    """What is left of a chain below the emitted tokens: nothing where it says something else."""
-    tokens, live = torch.zeros_like(tree.tokens), torch.zeros_like(live_mask(tree))
-    known = live_mask(tree)
-    for row, emitted in enumerate(path.tokens):
-        done = len(emitted)
-        same = done < tree.size and tree.tokens[row, :done].tolist() == emitted
-        if same and bool(known[row, :done].all()):
-            tokens[row, : tree.size - done] = tree.tokens[row, done:]
-            live[row, : tree.size - done] = known[row, done:]
-    return replace(tree, tokens=tokens, live=live)
+def reroot(tree: Tree, path: Path, nodes: int | None = None) -> Tree:
+    """What is left of a chain below the emitted tokens: nothing where it says something else.
+
+    Args:
+        tree: a chain; requests may have shapes of their own.
+        path: as it was emitted.
+        nodes: of what is left, the first so many; all when None.
+
+    Returns:
+        A chain of one shape for all requests, whose nodes keep the laws that they were drawn from.
+    """
+    chain, _ = in_order(tree)
+    known, device = live_mask(chain), tree.tokens.device
+    same = [
+        len(emitted) <= chain.size
+        and chain.tokens[row, : len(emitted)].tolist() == emitted
+        and bool(known[row, : len(emitted)].all())
+        for row, emitted in enumerate(path.tokens)
+    ]
+    done = torch.tensor([len(emitted) for emitted in path.tokens], device=device)
+    size = chain.size if nodes is None else min(nodes, chain.size)
+    source = done[:, None] + torch.arange(size, device=device)
+    held = (source < chain.size) & torch.tensor(same, device=device)[:, None]
+    source = source.clamp(max=max(chain.size - 1, 0))
+    laws, index = None, (-1,) * size
+    if chain.laws is not None:
+        rows = per_request(chain.law_index, tree.tokens).gather(1, source).clamp(min=0)
+        laws = chain.laws.gather(1, rows[:, :, None].expand(-1, -1, chain.laws.shape[2]))
+        index = tuple(range(size))
+    return Tree(
+        chain.tokens.gather(1, source).where(held, 0),
+        tuple(range(ROOT, size - 1)),
+        tuple(range(1, size + 1)),
+        live=known.gather(1, source) & held,
+        laws=laws,
+        law_index=index,
+        newest=tuple(range(size)) or (ROOT,),
+        levels=size,
+    )
 
 
 def either(flag: Tensor, entered: Held, kept: Held) -> Held:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.lengthening import tip_and_below
+from specplan.backends.reference.lengthening import tip_and_below, tips
 from specplan.backends.reference.values import Nodes, Tree, per_request
 from specplan.ir.ops import Measure, Op, Pick
 from specplan.ir.types import ROOT
@@ -30,7 +30,7 @@ def pick(op: Pick, tree: Tree, at: Nodes | None = None) -> Nodes:
     if at is not None:
         return tip_and_below(tree, at)
     if op.of == "leaves" and tree.live is not None and tree.size:  # of a chain, as long as it is
-        return Nodes(tree, tree.live.sum(1, keepdim=True) - 1)
+        return Nodes(tree, tips(tree), tips=True)
     chosen = tree.newest
     if op.of == "leaves":
         assert isinstance(tree.parents, tuple)

@@ -150,9 +150,11 @@ def _shaped(tree: Tree, at: Nodes, places: list[int]) -> Tree:
     below = per_request(at.indices, tree.tokens)[:, places]
     known = per_request(tree.depths, tree.tokens)
     depth_of = torch.cat([torch.zeros_like(below[:, :1]), known], 1)
+    at_tip = at.tips or at.indices == tree.newest
     return replace(
         tree,
         parents=torch.cat([per_request(tree.parents, tree.tokens), below], 1),
         depths=torch.cat([known, depth_of.gather(1, below + 1) + 1], 1),
         levels=tree.levels + 1,
+        branches=not (tree.is_chain and at_tip and len(places) == 1),
     )

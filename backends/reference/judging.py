@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.caches import CacheUse, TrackUse, padded
-from specplan.backends.reference.lengthening import below, judged_below
+from specplan.backends.reference.lengthening import as_far_as_known, below, judged_below
 from specplan.backends.reference.values import Path, Rows, Tree
 from specplan.ir.ops import Accept
 from specplan.ir.tables import BUILTIN
@@ -66,6 +66,8 @@ def judge(
 
 def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None) -> Path:
     """What a rule accepts; arguments as of `judge`."""
+    if tree.own and tree.is_chain:
+        return _accept_known(batch, op, tree, target, by)
     judged = judge(batch.settings, op, tree, target, by)
     paths, accepted = judged.path.tolist(), judged.accepted.tolist()
     bonuses, tokens = judged.bonus.tolist(), tree.tokens.tolist()
@@ -75,6 +77,23 @@ def accept(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None
         numbers = tree.numbers_of(judged.path.clamp(min=0)).tolist()
         nodes = [path[:count] for path, count in zip(numbers, accepted, strict=True)]
     return Path(nodes, [[*path, bonuses[row]] for row, path in enumerate(kept)], tree.is_chain)
+
+
+def _accept_known(batch: Batch, op: Accept, tree: Tree, target: Rows, by: Tensor | None) -> Path:
+    """The same of a chain of each request's own, which may have rows for some nodes only.
+
+    A node without a row ends the path, with no bonus: what follows it has a row in a later round.
+    """
+    first, rows, places, has_row = as_far_as_known(tree, target)
+    judged = judge(batch.settings, op, first, rows, by)
+    numbers, known = tree.numbers_of(places).tolist(), has_row.tolist()
+    nodes, kept = [], []
+    for row, tokens in enumerate(first.tokens.tolist()):
+        count = int(judged.accepted[row])
+        nodes.append(numbers[row][:count])
+        ended = count > 0 and not known[row][count - 1]
+        kept.append([*tokens[:count], *([] if ended else [int(judged.bonus[row])])])
+    return Path(nodes, kept, chain=True)
 
 
 def accept_below(batch: Batch, op: Accept, tree: Tree, rows: Rows, by: Tensor | None) -> Path:

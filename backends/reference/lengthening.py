@@ -2,7 +2,8 @@
 
 A chain's node stands at the place of its depth, for every request; those past a request's tip are
 dead. A node that takes the place of another is another node: it gets a number of its own, and no
-cache has run it.
+cache has run it. Only a chain that grows from a tip that was carried on keeps dead nodes where they
+were: the new node has the next place for every request, and parents say what it hangs on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specplan.backends.reference.values import Nodes, Path, Rows, Tree, live_mask, per_request
+from specplan.backends.reference.values import (
+    Nodes,
+    Path,
+    Rows,
+    Tree,
+    live_mask,
+    per_request,
+    shared_by_all,
+)
 from specplan.ir.types import ROOT
 from specplan.runtime.acceptance import Judged
 from specplan.runtime.sampling import SamplingSettings, law
@@ -46,6 +55,37 @@ def below(tree: Tree, rows: Rows) -> tuple[Tree, Rows]:
         levels=width,
     )
     return inner, Rows(rows.logits, tuple(range(ROOT, width)))
+
+
+def as_far_as_known(tree: Tree, rows: Rows) -> tuple[Tree, Rows, Tensor, Tensor]:
+    """What can be judged of a chain, some nodes of which have no row: they end its path.
+
+    Args:
+        tree: a chain.
+        rows: of the root and of some nodes that all requests share.
+
+    Returns:
+        The first nodes of the chain, each at the place of its depth, live where its parent has a
+        row; rows for the root and all of them, those that are missing made up; where each stood in
+        the tree, int64 `[B, W]`; and which have a row, bool `[B, W]`.
+    """
+    chain, order = in_order(tree)
+    known = torch.tensor(shared_by_all(rows.indices), device=order.device)
+    width = min(tree.size, len(known))
+    order = order[:, :width]
+    has_row = torch.isin(order, known) & live_mask(chain)[:, :width]
+    judged = torch.cat([torch.ones_like(has_row[:, :1]), has_row[:, :-1]], 1)
+    places = torch.cat([order.new_full((len(order), 1), ROOT), order.where(has_row, ROOT)], 1)
+    first = replace(
+        chain,
+        tokens=chain.tokens[:, :width],
+        parents=tuple(range(ROOT, width - 1)),
+        depths=tuple(range(1, width + 1)),
+        live=live_mask(chain)[:, :width] & judged,
+        law_index=per_request(chain.law_index, order)[:, :width],
+        levels=width,
+    )
+    return first, Rows(rows.of(places), tuple(range(ROOT, width))), order, has_row
 
 
 def judged_below(tree: Tree, rows: Rows, judged: Judged) -> Path:
@@ -82,6 +122,33 @@ def adopt(settings: SamplingSettings, tree: Tree, path: Path, rows: Rows) -> Tre
     places = first[:, None] + torch.arange(new.shape[1], device=device)
     laws.scatter_(1, places[:, :, None].expand_as(new), new)
     return replace(longer, laws=laws, law_index=tuple(range(longer.size)))
+
+
+def tips(tree: Tree) -> Tensor:
+    """The deepest live node of each chain, int64 `[B, 1]`; -1, the root, where none is live."""
+    depths = per_request(tree.depths, tree.tokens) * live_mask(tree)
+    deepest, places = depths.max(1, keepdim=True)
+    return torch.where(deepest > 0, places, ROOT)
+
+
+def in_order(tree: Tree) -> tuple[Tree, Tensor]:
+    """The chain with each live node at the place of its depth, and where each stood, `[B, N]`.
+
+    Its nodes are known to no cache.
+    """
+    depths = per_request(tree.depths, tree.tokens)
+    past = tree.size + 1
+    order = depths.where(live_mask(tree), past).sort(dim=1, stable=True).indices
+    chain = replace(
+        tree,
+        tokens=tree.tokens.gather(1, order),
+        parents=tuple(range(ROOT, tree.size - 1)),
+        depths=tuple(range(1, tree.size + 1)),
+        live=live_mask(tree).gather(1, order),
+        law_index=per_request(tree.law_index, tree.tokens).gather(1, order),
+        numbers=None,
+    )
+    return chain, order
 
 
 def continue_chains(tree: Tree, kept: Tensor, tokens: Tensor, live: Tensor, more: int) -> Tree:

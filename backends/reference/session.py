@@ -15,6 +15,7 @@ from specplan.backends.reference import (
     growing,
     joining,
     judging,
+    lanes,
     lengthening,
     looking,
     stopping,
@@ -76,8 +77,12 @@ class ReferenceSession:
         shared: Mapping[str, Source],
         speculative: int,
         capacity: int | None,
+        side_by_side: bool | None = None,
     ) -> None:
         self.plan = plan
+        self.lanes = lanes.lanes_of(plan, models)
+        self.side_by_side = side_by_side
+        self.ahead: set[int] = set()
         self.spent = last_reads(plan)
         self.scored = any(map(choosing.reads_scores, walk_plan(plan)))
         sources = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
@@ -271,13 +276,6 @@ class ReferenceSession:
         self.families += 1
         return numbered_from(tree, self.families - 1)
 
-    def segment(self, op: Segment, scope: Scope) -> None:
-        """Ops one after another: here a segment has no meaning of its own."""
-        inner = dict(scope)
-        self.run(op.body.ops, inner)
-        yielded = (inner[name] for name in op.body.yields)
-        scope.update(zip(op.results, yielded, strict=True))
-
 
 _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Root: ReferenceSession.root,
@@ -294,6 +292,6 @@ _OPS: dict[type, Callable[[ReferenceSession, Any, Scope], None]] = {
     Emit: ReferenceSession.emit,
     Commit: ReferenceSession.commit,
     Repeat: stopping.repeat,
-    Segment: ReferenceSession.segment,
+    Segment: lanes.segment,
     **CARRIED,
 }

@@ -11,6 +11,7 @@ from specplan.backends.reference.chain_shapes import ChainStages
 from specplan.backends.reference.node_runs import NodeRuns
 from specplan.backends.reference.source_shapes import lookup_reason, update_reason
 from specplan.backends.reference.stop_shapes import EndedLoops
+from specplan.backends.reference.tip_shapes import CarriedTips
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.infer_models import continues_stack, is_reduced
@@ -78,6 +79,7 @@ class _Walk:
         """Some of the trees that were joined have no scores."""
         self.kinds: set[str] = set()
         self.chains = ChainStages()
+        self.tips = CarriedTips()
 
     def reason(self, step: Step) -> str | None:
         """Why the step cannot run, or None; goes on with the step."""
@@ -109,6 +111,8 @@ class _Walk:
                 return self._prune(op, step)
             case Forward() as op:
                 return self._forward(op, step)
+            case Accept(tree=tree) as op if self.tips.grown(step.reads[tree]) is not None:
+                return self.tips.accept(op, step)
             case Accept(target=target, tree=tree) if target is not None:
                 return self._rows_for(step.reads[target], nodes_of(step.reads, tree, "accept"))
         return None
@@ -137,8 +141,14 @@ class _Walk:
 
     def _grow(self, op: Grow, step: Step) -> str | None:
         tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
+        tip = self.tips.is_tip(at)
+        if tip:
+            reason = self.tips.grow(op, step)
+            if reason is not None:
+                return reason
+            at = self.tips.known_above(at)
         if isinstance(tree, TreeType) and "given" in tree.laws:
-            if tree.parents is None:
+            if tree.parents is None and self.tips.grown(tree) is None:
                 return "a tree that was merged from what was looked up does not grow"
             if op.how != "best":
                 return "below nodes that were looked up, or carried on, children are ranked"
@@ -146,10 +156,10 @@ class _Walk:
             return "a tree that was pruned, or that holds a judged path, does not grow"
         if op.how != "best":
             counts = child_counts(op.children, at)
-            if at.indices is None:
+            if at.indices is None and not tip:
                 return "children of nodes that scores choose are ranked, not drawn"
             family = (self._follow(at.lineage) or 0) if at.lineage else 0
-            parents = {(family, node) for node in at.indices}
+            parents = {(family, node) for node in at.indices or at.among or ()}
             if not all(counts) or parents & self.drawn:
                 return "children of a node are drawn in one grow, at least one of them"
             self.drawn |= parents
@@ -202,6 +212,7 @@ class _Walk:
             return "leaves of a tree that branches differ by request"
         if op.of == "leaves":
             self.chains.leaves(tree, chosen)
+            self.tips.pick(op, step)
             return None
         if op.best is None or chosen.indices is not None:
             return None

@@ -123,10 +123,17 @@ class Tree:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Some nodes of a tree; those that differ by request do not hold the root."""
+    """Some nodes of a tree; those that differ by request do not hold the root, but as tips.
+
+    Attributes:
+        tree: whose nodes.
+        indices: which.
+        tips: they are the tips of a chain, one for each request, be it the root.
+    """
 
     tree: Tree
     indices: Indices
+    tips: bool = False
 
     @property
     def holds_root(self) -> bool:
