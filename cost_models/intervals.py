@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from specplan.cost_models.cost import Quantity, maximum
 
@@ -143,8 +143,14 @@ def total(parts: Iterable[Seconds]) -> Seconds:
     return result
 
 
-def side_by_side(lanes: Iterable[Seconds]) -> Seconds:
-    """Time of lanes that start together: at best the longest, at worst one after another."""
+def side_by_side(lanes: Iterable[Seconds], overlap: float) -> Seconds:
+    """Time of lanes that start together: the longest, and of the others what it does not hide.
+
+    Args:
+        lanes: each on its own.
+        overlap: part of the shorter lanes that the longest hides, from 0 (they share all that the
+            device has, and take turns) to 1 (they do not slow each other).
+    """
     kept = list(lanes)
     longest = kept[0]
     for lane in kept[1:]:
@@ -154,4 +160,4 @@ def side_by_side(lanes: Iterable[Seconds]) -> Seconds:
             maximum(longest.high, lane.high),
             longest.extrapolated | lane.extrapolated,
         )
-    return replace(longest, high=total(kept).high)
+    return longest * overlap + total(kept) * (1.0 - overlap)

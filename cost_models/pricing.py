@@ -116,7 +116,7 @@ def price_round(
         found.append((share, _wall_clock(priced, clock)))
         parts += [(step.lane, _priced_op(step, seconds, share)) for step, seconds in priced]
     parts.append((None, PricedOp("round", None, 1, 1, clock.glue())))
-    return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands))
+    return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands, clock))
 
 
 def own_error(price: RoundPrice, shared_error: float) -> Quantity:
@@ -199,7 +199,9 @@ def _wall_clock(priced: list[PricedStep], clock: Clock) -> Seconds:
     for step, seconds in priced:
         lanes[step.lane] = lanes.get(step.lane, NO_TIME) + seconds
     alone = lanes.pop(None)
-    return alone + side_by_side(lanes.values()) if lanes else alone
+    if not lanes:
+        return alone
+    return alone + side_by_side(lanes.values(), clock.device.lane_overlap)
 
 
 def _merged(parts: list[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...]:
@@ -215,11 +217,12 @@ def _merged(parts: list[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...]:
     return tuple(found.values())
 
 
-def _assumptions(demands: RoundDemands) -> tuple[str, ...]:
+def _assumptions(demands: RoundDemands, clock: Clock) -> tuple[str, ...]:
+    hidden = clock.device.lane_overlap
     words = (
         ("conditional ops run for some request of the batch", _any_conditional(demands)),
         (
-            "lanes run side by side without slowing each other",
+            f"of lanes side by side the longest hides {hidden:.0%} of the others",
             any(step.lane is not None for step in demands.steps),
         ),
         (

@@ -25,6 +25,7 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError
 from specplan.measure.cliffs import Cliff, find_cliffs
 from specplan.measure.machine import hardware_name, memory_bytes, versions
+from specplan.measure.overlap import lane_overlap, runs_at_once
 from specplan.measure.probes import (
     Probe,
     budget_probes,
@@ -103,7 +104,8 @@ def measure_device(
         contexts: contexts in tokens to measure at beside the problem's.
 
     Returns:
-        The device; its table, with the fitted form, is stored under the problem's `profiles`.
+        The device; its table, with the fitted form and what lanes that run at once save, is stored
+        under the problem's `profiles`.
 
     Raises:
         MissingCapabilityError: the backend cannot time ops one by one.
@@ -130,6 +132,10 @@ def measure_device(
             run.cell(cell, number)
         table.save(path)
     _refine(bench, facts, table, path, passes, progress)
+    beside = [probe.plan for probe in every if runs_at_once(bench, probe.plan)] if todo else []
+    if beside:
+        table.lane_overlap = lane_overlap(bench, facts, beside[-1], table, whole[0])
+        table.save(path)
     progress("seconds per op", 1, 1)
     return MeasuredDevice(table)
 

@@ -56,8 +56,16 @@ def visit(bench: Workbench, executable: Executable, batch: int, context: int, se
         else:
             samples[op, model, width].append(seconds)
 
+    requests = requests_of(bench, batch, context, seed)
+    result = generate(executable, requests, observer=observe)
+    samples["round", None, 1].append(max(result.decode_seconds - spent, 0.0) / result.rounds)
+    return Visit(samples, result.decode_seconds / result.rounds)
+
+
+def requests_of(bench: Workbench, batch: int, context: int, seed: int) -> list[Request]:
+    """The requests of a visit."""
     workload = bench.problem.workload
-    requests = [
+    return [
         Request(
             prompt_tokens=tokens,
             max_new_tokens=EMITTED,
@@ -68,9 +76,6 @@ def visit(bench: Workbench, executable: Executable, batch: int, context: int, se
         )
         for tokens in _texts(bench, batch, context, seed)
     ]
-    result = generate(executable, requests, observer=observe)
-    samples["round", None, 1].append(max(result.decode_seconds - spent, 0.0) / result.rounds)
-    return Visit(samples, result.decode_seconds / result.rounds)
 
 
 def gathered(visits: Sequence[Visit]) -> Samples:

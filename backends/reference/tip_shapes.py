@@ -26,9 +26,10 @@ class CarriedTips:
     def pick(self, op: Pick, step: Step) -> None:
         """Note tips that are picked."""
         tree, (chosen,) = step.reads[op.tree], step.gives
-        if op.of == "leaves" and isinstance(tree, TreeType) and isinstance(chosen, NodesType):
-            if tree.is_chain and tree.parents is not None and chosen.indices is None:
-                self._tips[id(chosen)] = tree
+        assert isinstance(tree, TreeType) and isinstance(chosen, NodesType)
+        ragged = tree.is_chain and tree.parents is not None and chosen.indices is None
+        if op.of == "leaves" and ragged:
+            self._tips[id(chosen)] = tree
 
     def is_tip(self, nodes: NodesType) -> bool:
         """Whether nodes are such tips."""

@@ -49,6 +49,14 @@ class Device(Protocol):
         """
         ...
 
+    @property
+    def lane_overlap(self) -> float:
+        """Of lanes that run side by side, the part of the shorter ones that the longest hides.
+
+        From 0, where two passes share all that the device has, to 1, where it has room for both.
+        """
+        ...
+
     def forward_seconds(
         self,
         shape: ModelShape,

@@ -32,6 +32,7 @@ class MeasuredDevice:
 
     Attributes:
         table: what was measured.
+        lane_overlap: as measured where lanes run at once, else 0; see `Device`.
         shared_error: relative half width of the 90 % interval of the machine's speed at another
             moment, its drift, which is part of every interval.
     """
@@ -43,6 +44,7 @@ class MeasuredDevice:
         self.provenance = table.provenance
         self.name = table.name
         self.memory_bytes = table.provenance.memory_bytes
+        self.lane_overlap = table.lane_overlap
         self.shared_error, self._scatter = table.drift, table.scatter
         self._points: dict[Any, Nested] = {}
         self._axes: dict[Any, Axis] = {}

@@ -75,6 +75,7 @@ class MeasuredTable:
         rows: by `row.key`.
         fits: the analytic form fitted to the rows, by (digest of the model, dtype).
         refined: rows measured in between because the grid's own showed a cliff.
+        lane_overlap: see `specplan.cost_models.timing.device.Device`; 0 where not measured.
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class MeasuredTable:
         rows: Iterable[Row] = (),
         fits: Iterable[FittedForm] = (),
         refined: int = 0,
+        lane_overlap: float = 0.0,
     ) -> None:
         self.name = name
         self.provenance = provenance
         self.rows: dict[Key, Row] = {}
         self.fits = {(fit.model, fit.dtype): fit for fit in fits}
         self.refined = refined
+        self.lane_overlap = lane_overlap
         for row in rows:
             self.add(row)
 
@@ -171,6 +174,7 @@ class MeasuredTable:
             "drift": self.drift,
             "fits": [asdict(self.fits[about]) for about in sorted(self.fits)],
             "refined": self.refined,
+            "lane_overlap": self.lane_overlap,
             **sections,
         }
         write_json_atomic(path, document)
@@ -202,7 +206,10 @@ class MeasuredTable:
         fits = [FittedForm(**entry) for entry in document.get("fits", [])]
         provenance = Provenance(**document["provenance"])
         refined = int(document.get("refined", 0))
-        return cls(document["name"], provenance, rows, fits, refined)
+        overlap = float(document.get("lane_overlap", 0.0))
+        if not 0.0 <= overlap <= 1.0:
+            raise ValueError(f"lane_overlap {overlap} is not between 0 and 1")
+        return cls(document["name"], provenance, rows, fits, refined, overlap)
 
 
 def _plain(error: Exception) -> str:

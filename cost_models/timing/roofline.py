@@ -55,6 +55,7 @@ class AnalyticDevice:
         seconds_per_collective: latency of an all-reduce.
         host_seconds: a round's glue.
         judge_seconds: sampling and verification of a drafted tree, per round.
+        lane_overlap: see `Device`; 0 where the sheet does not say, at most 1.
         relative_error: half width of the 90 % interval of a forward, relative.
         sources: where each figure comes from, by attribute.
         stack: the software that launches the kernels.
@@ -80,6 +81,7 @@ class AnalyticDevice:
     seconds_per_collective: float = 0.0
     host_seconds: float = 0.0
     judge_seconds: float = 0.0
+    lane_overlap: float = 0.0
     relative_error: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
     stack: Stack = IDEAL
@@ -104,6 +106,12 @@ class AnalyticDevice:
             required=("memory_bytes", "memory_bandwidth", "peak_flops"),
             by_format=("peak_flops", "format_efficiency"),
         )
+        if found.values.get("lane_overlap", 0.0) > 1.0:
+            raise UsageError(
+                "lane_overlap is more than 1",
+                where=where,
+                remedy="It is the part, 0 to 1, of the shorter lanes that the longest hides.",
+            )
         return cls(name=found.name, sources=found.sources, stack=stack, **found.values)
 
     def times(self, count: int) -> AnalyticDevice:

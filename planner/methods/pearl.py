@@ -44,8 +44,8 @@ class PearlOptions(Options):
 
     @property
     def nodes(self) -> int:
-        """Drafted tokens that a round knows, those that it does not judge yet included."""
-        return 2 * self.length - 1
+        """Drafted tokens that a round judges, at most."""
+        return self.length
 
     @property
     def words(self) -> str:
@@ -59,7 +59,10 @@ class Pearl(Rehearsed[PearlOptions]):
     name: ClassVar[str] = "pearl"
     summary: ClassVar[str] = "a draft model goes on drafting while the target verifies"
     paper: ClassVar[str] = "Liu et al. 2024, arXiv 2408.11850"
-    memory: ClassVar[str] = "a window of drafts with its laws, 4 bytes per token and vocabulary"
+    memory: ClassVar[str] = (
+        "a window of drafts; at a temperature above 0 with their laws, 4 bytes per token, request "
+        "and entry of the vocabulary"
+    )
     needs_draft_model: ClassVar[bool] = True
     by_name: ClassVar[bool] = True
     family: ClassVar[str] = "windows"
@@ -74,7 +77,7 @@ class Pearl(Rehearsed[PearlOptions]):
 
     def plan(self, facts: ProblemFacts, options: PearlOptions) -> Plan:
         """Verify the window and draft on from its end; judge both, keep what is left."""
-        draft, length, kept = options.draft, options.length, options.length - 1
+        draft, kept = options.draft, options.length - 1
         cache, greedy = cache_of(draft), facts.greedy
         how, law = ("", "") if greedy else (" how=draw by=%", ", law=drawn")
         first, later = ("", "") if greedy else (f"{how}u0", f"{how}u")
@@ -116,7 +119,7 @@ def _uniform(name: str, offset: int) -> str:
 def _judged(options: PearlOptions, greedy: bool) -> str:
     if greedy:
         return "%a = accept %c target=%l"
-    numbers = f"%v = uniform {options.nodes + 1} stream=accept"
+    numbers = f"%v = uniform {2 * options.length} stream=accept"  # drafted tokens, and a bonus
     return f"{numbers}\n%a = accept %c target=%l rule=token by=%v"
 
 

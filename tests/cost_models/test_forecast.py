@@ -41,11 +41,13 @@ def test_independent_errors_combine_in_quadrature(time: Seconds, count: Interval
     assert product.low >= min(time.low * count.low, 0.0)
 
 
-def test_lanes_take_as_long_as_the_longest_and_at_most_all_of_them() -> None:
+def test_lanes_take_as_long_as_the_longest_and_what_it_does_not_hide() -> None:
     lanes = [Seconds(3.0, 2.0, 4.0), Seconds(1.0, 0.5, 6.0)]
-    assert side_by_side(lanes) == Seconds(3.0, 2.0, 10.0)
+    assert side_by_side(lanes, 1.0) == Seconds(3.0, 2.0, 6.0)
+    assert side_by_side(lanes, 0.0) == Seconds(4.0, 2.5, 10.0)
+    assert side_by_side(lanes, 0.75) == Seconds(3.25, 2.125, 7.0)
     grid = [Seconds(np.array([m, 1.0]), np.array([m, 1.0]), np.array([m, 1.0])) for m in (3.0, 5.0)]
-    assert side_by_side(grid).median.tolist() == [5.0, 1.0]  # type: ignore[attr-defined]
+    assert side_by_side(grid, 1.0).median.tolist() == [5.0, 1.0]  # type: ignore[attr-defined]
 
 
 def test_a_forecast_of_few_requests_covers_them() -> None:

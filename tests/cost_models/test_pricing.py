@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.closed_forms import expected_tokens
-from specplan.cost_models.demands import round_demands
+from specplan.cost_models.demands import OpDemand, round_demands
 from specplan.cost_models.drafting import lag_probabilities
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.memory import largest_batch, plan_memory, speculative_slots
@@ -35,6 +36,7 @@ from specplan.cost_models.timing.measured_table import (
     Provenance,
     RoundRow,
 )
+from specplan.cost_models.timing.roofline import AnalyticDevice
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan, Round
 from tests.cost_models.public_shapes import CONFIGS, llama, shape
@@ -279,13 +281,23 @@ def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
     assert isinstance(estimate, Estimate | Unpriced)
 
 
-def test_lanes_run_side_by_side() -> None:
-    plan = read("parallel_draft_verify")
-    found = price_at(plan, plan.rounds[0], Clock(load_device("h200"), SHAPES, 1, 512.0))
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
+def test_lanes_take_what_the_device_does_not_hide(overlap: float) -> None:
+    """One after another on a device whose sheet says nothing; the longest alone where both fit."""
+    plan, device = read("parallel_draft_verify"), load_device("h200")
+    assert isinstance(device, AnalyticDevice) and device.lane_overlap == 0.0
+    clock = Clock(replace(device, lane_overlap=overlap), SHAPES, 1, 512.0)
+    found = price_at(plan, plan.rounds[0], clock)
     assert isinstance(found, RoundPrice)
-    parts = sum(part.seconds.median for part in found.breakdown)
-    assert found.seconds.median < parts
-    assert any("lanes" in assumption for assumption in found.assumptions)
+    lanes = {"a": 0.0, "b": 0.0}
+    for step in round_demands(plan, plan.rounds[0]).steps:
+        if step.lane is not None:
+            one = clock.op(step) if isinstance(step, OpDemand) else clock.forward(step, 1.0)
+            lanes[step.lane] += one.median
+    hidden = sum(part.seconds.median for part in found.breakdown) - found.seconds.median
+    assert min(lanes.values()) > 0.0
+    assert hidden == pytest.approx(overlap * min(lanes.values()))
+    assert any(f"hides {overlap:.0%}" in assumption for assumption in found.assumptions)
 
 
 @given(st.integers(1, 16), st.integers(1, 64), st.integers(1, 4000))

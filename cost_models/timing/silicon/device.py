@@ -69,6 +69,11 @@ class SiliconDevice:
         """That of the fallback: what the tables lack is priced by it; see `Device`."""
         return self.fallback.shared_error
 
+    @property
+    def lane_overlap(self) -> float:
+        """That of the fallback; see `Device`."""
+        return self.fallback.lane_overlap
+
     def forward_seconds(
         self,
         shape: ModelShape,

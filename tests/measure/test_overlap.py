@@ -1,0 +1,64 @@
+"""What lanes that run at once save, measured and kept with the device."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.backends.reference.lanes import room_for  # noqa: E402
+from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
+from specplan.ir.errors import UsageError  # noqa: E402
+from specplan.measure import overlap  # noqa: E402
+from specplan.measure.device import machine_of  # noqa: E402
+from specplan.measure.overlap import lane_overlap, runs_at_once  # noqa: E402
+from specplan.measure.probes import rehearsal_probes  # noqa: E402
+from specplan.measure.visits import rows_of, visit  # noqa: E402
+from specplan.measure.workbench import Workbench  # noqa: E402
+from specplan.planner import gather_facts, load_problem  # noqa: E402
+from tests.measure.problems import write_problem  # noqa: E402
+
+torch.set_num_threads(1)
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def test_lanes_have_room_where_each_has_cores_for_its_threads() -> None:
+    assert room_for(CORES) and not room_for(CORES + 1)
+    torch.set_num_threads(2)
+    try:
+        assert not room_for(CORES)
+        assert room_for(CORES // 2)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_the_overlap_is_a_part_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_problem(tmp_path, prompts=2, output_tokens=8)
+    path.write_text(
+        path.read_text().replace('"schema_version"', '"methods": ["pearl"], "schema_version"')
+    )
+    bench = Workbench(load_problem(path))
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    plan = next(probe.plan for probe in rehearsal_probes(facts))
+    assert runs_at_once(bench, plan) == (CORES > 1)
+    table, cell = MeasuredTable("here", machine_of(bench)), (1, 40)
+    for row in rows_of(bench, visit(bench, bench.compile(plan), *cell, seed=0).samples, *cell):
+        table.join(row)
+    monkeypatch.setattr(overlap, "TURNS", 1)
+    assert 0.0 <= lane_overlap(bench, facts, plan, table, cell) <= 1.0
+    for stored in (0.0, 0.4):
+        table.lane_overlap = stored
+        table.save(tmp_path / "device.json")
+        device = load_device(tmp_path / "device.json")
+        assert device.lane_overlap == stored
+    text = (tmp_path / "device.json").read_text()
+    (tmp_path / "device.json").write_text(
+        text.replace('"lane_overlap": 0.4', '"lane_overlap": 1.4')
+    )
+    with pytest.raises(UsageError, match="lane_overlap"):
+        load_device(tmp_path / "device.json")
