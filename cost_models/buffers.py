@@ -15,7 +15,7 @@ from specplan.cost_models.demands import forward_nodes
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.workspace import Moment, higher, pass_parts, row_bytes
 from specplan.ir.infer import Step
-from specplan.ir.ops import Accept, Forward, Grow
+from specplan.ir.ops import Accept, Forward, Grow, Load, Reroot
 from specplan.ir.types import Lineage, NodesType, RowsType, TreeType
 
 _DRAWN = frozenset({"draw", "draw_distinct", "shared"})
@@ -64,10 +64,7 @@ def round_buffers(
             case Grow() if step.op.how in _DRAWN:
                 found += _of_draws(place, step, shapes["target"], batch, until)
             case Accept() if step.op.rule.name != "greedy":
-                judged = step.reads[step.op.tree]
-                assert isinstance(judged, TreeType)
-                size = _LAW_COPIES * row_bytes(shapes["target"], batch, judged.nodes + 1)
-                found.append(_within(place, f"judging %{step.op.tree}", size))
+                found.append(_of_judging(place, step, shapes["target"], batch))
     return tuple(found)
 
 
@@ -109,6 +106,12 @@ class _Lifetimes:
         self._rows: dict[int, int] = {}
         self._laws: dict[int, int] = {}
         made = {id(given) for step in steps for given in step.gives}
+        own = {
+            id(given)
+            for step in steps
+            if isinstance(step.op, Load | Reroot)  # they hold laws of their own
+            for given in step.gives
+        }
         self._joined = 0  # rows that come out of a region: from which pass is not known
         self._reshaped = 0  # trees made of others: whose laws they hold is not known
         for place, step in enumerate(steps):
@@ -120,7 +123,7 @@ class _Lifetimes:
                     grown = next((one for one in _above(held.lineage) if id(one) in drawn), None)
                     if grown is not None:
                         self._laws[id(grown)] = place
-                    elif held.drawn:
+                    elif held.drawn and id(held) not in own:
                         self._reshaped = place
 
     def of_rows(self, place: int, step: Step) -> int:
@@ -164,6 +167,21 @@ def _of_draws(
     last = 2 * until.of_laws(place, grown) + 1
     name = f"laws of %{step.op.results[0]}"
     yield Buffer(name, size, 2 * place + 1, last, logits=True)
+
+
+def _of_judging(place: int, step: Step, target: ModelShape, batch: Quantity) -> Buffer:
+    """Copies of the rows that judge: one more where each request's chain is put in order.
+
+    Of a tree that lacks rows, nodes up to the first without one are judged.
+    """
+    assert isinstance(step.op, Accept)
+    tree = step.reads[step.op.tree]
+    rows = None if step.op.target is None else step.reads[step.op.target]
+    assert isinstance(tree, TreeType)
+    nodes = min(tree.nodes, rows.width) if isinstance(rows, RowsType) else tree.nodes
+    copies = _LAW_COPIES + (tree.parents is None and tree.is_chain)
+    size = copies * row_bytes(target, batch, nodes + 1)
+    return _within(place, f"judging %{step.op.tree}", size)
 
 
 def _within(place: int, name: str, size: Quantity) -> Buffer:

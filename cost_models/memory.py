@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,10 +16,10 @@ from specplan.cost_models.shapes.layers import Attention, GroupedAttention
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device
 from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.workspace import PREFILL_CHUNK, higher, prefill_moment
+from specplan.cost_models.workspace import PREFILL_CHUNK, higher, prefill_moment, row_bytes
 from specplan.ir.infer import Step
 from specplan.ir.ops import Forward
-from specplan.ir.plan import CacheState, Plan, TrackState
+from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
 from specplan.ir.types import Lineage, NodesType, TreeType
 from specplan.ir.values import State
 
@@ -110,7 +110,7 @@ def plan_memory(
     """Memory of a plan, on all devices together; of many loads at once where arrays are given.
 
     Every cache holds the text, the speculative slots of the widest round and one slot for dead
-    writes. Workspace is that of the highest moment, of a prefill or a round.
+    writes; trees that go from round to round hold the laws that they were drawn from. Workspace is that of the highest moment, of a prefill or a round.
 
     Args:
         plan: a well-typed plan.
@@ -147,6 +147,7 @@ def plan_memory(
             shape = shapes[track.model]
             size = batch * slots * shape.hidden_size * shape.activation_width
             parts.append(MemoryPart(f"track @{track.name}", size))
+    parts += _laws_kept(plan, shapes["target"], batch)
     numbers = batch * (len(caches) * slots + slots - 1) * _POSITION_BYTES
     parts.append(MemoryPart("positions and texts", numbers))
     moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
@@ -161,6 +162,14 @@ def plan_memory(
         reserve = runtime.devices * runtime.reserve_bytes
         parts.append(MemoryPart("framework reserve", reserve))
     return PlanMemory(tuple(parts))
+
+
+def _laws_kept(plan: Plan, target: ModelShape, batch: Quantity) -> Iterator[MemoryPart]:
+    """Laws of drawn trees that go from round to round."""
+    for state in plan.states:
+        if isinstance(state, ValueState) and state.kind.get("law") == "drawn":
+            size = row_bytes(target, batch, state.kind.integer("nodes", 0))
+            yield MemoryPart(f"laws @{state.name}", size)
 
 
 def _small(state: CacheState, budget: int, drafted: int) -> int:

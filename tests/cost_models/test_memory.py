@@ -27,6 +27,7 @@ from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.plan_memory import plan_memory as arenas_of
+from tests.backends.window_plans import windows
 from tests.cost_models.layered_shapes import DEEPSEEK_LATENT, layered
 from tests.cost_models.public_shapes import CONFIGS, llama, shape
 
@@ -74,6 +75,7 @@ def reference() -> Models:
         ("bush 8 by draft", False, 3, 10),
         ("lookup 10", True, 8, 40),
         ("lookup 10", False, 4, 10),
+        ("windows of 8", False, 4, 10),
     ],
 )
 def test_reference_models_allocate_what_was_predicted(
@@ -81,8 +83,9 @@ def test_reference_models_allocate_what_was_predicted(
 ) -> None:
     """Weights to the byte; caches to 1 %; caches and workspace, and everything, to 5 %."""
     models, shapes = reference
-    plan = probe(name, greedy)
-    caches, peak = peak_of_rounds(plan, models, batch, prompt, 40, 2)
+    windowed = name.startswith("windows")
+    plan = parse_plan(windows(8, drawn=True)) if windowed else probe(name, greedy)
+    caches, peak = peak_of_rounds(plan, models, batch, prompt, 40, 3)
     weights = weights_of([models[role] for role in plan.models_run])
     memory = plan_memory(plan, shapes, batch, prompt + 40, prompt)
     parts = {part.name: part.bytes for part in memory.parts}
