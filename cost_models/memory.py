@@ -110,7 +110,8 @@ def plan_memory(
     """Memory of a plan, on all devices together; of many loads at once where arrays are given.
 
     Every cache holds the text, the speculative slots of the widest round and one slot for dead
-    writes; trees that go from round to round hold the laws that they were drawn from. Workspace is that of the highest moment, of a prefill or a round.
+    writes; trees that go from round to round hold the laws that they were drawn from. Workspace
+    is that of the highest moment, of a prefill or a round.
 
     Args:
         plan: a well-typed plan.
