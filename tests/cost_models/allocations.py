@@ -92,6 +92,7 @@ def peak_of_rounds(
     from specplan.backends.reference.backend import ReferenceBackend
 
     executable = ReferenceBackend().compile(plan, models)
+    executable.side_by_side = False  # the profiler sees this thread alone
     requests = requests_for(plan, models, batch, prompt, output)
     kept = []
     caches, _ = allocated(lambda: kept.append(executable.start(requests)))
