@@ -17,9 +17,10 @@ from torch.fx.traceback import preserve_node_meta
 
 from specplan.backends.onnx_export.translations import translations
 from specplan.backends.static.functional import FunctionalRound
-from specplan.backends.static.graph import PLAN_OP, RoundGraph
+from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import free_sizes
 from specplan.backends.static.packages import weight_names
+from specplan.backends.static.tracing import PLAN_OP
 from specplan.ir.errors import MissingCapabilityError
 
 OPSET = 23

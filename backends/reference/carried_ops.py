@@ -63,12 +63,12 @@ def refresh(session: ReferenceSession, op: Refresh, scope: Scope) -> None:
 
 
 def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
-    """One number per request."""
+    """One number per request, on the host."""
     operand = scope[Value(op.operand)]
     assert isinstance(operand, Tree | Path | Rows | Tensor)
     nodes = operand.size if op.variant and isinstance(operand, Tree) else 1
     session.worked(max(1, nodes), op.variant)
-    scope[op.results[0]] = scalars.measure(operand, op.kind)
+    scope[op.results[0]] = scalars.measure(operand, op.kind).cpu()
 
 
 def compute(session: ReferenceSession, op: Compute, scope: Scope) -> None:

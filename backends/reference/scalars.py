@@ -14,7 +14,7 @@ from specplan.ir.values import Entry
 
 
 def measure(operand: Tree | Path | Rows | Tensor, kind: Entry) -> Tensor:
-    """A number for each request, float64 `[B]` on the host.
+    """A number for each request, float64 `[B]`.
 
     Accepted nodes of a path; `count`, live nodes of a tree, and `value`, the sum of the largest
     path probabilities of its live nodes; of the row of one node, at temperature 1, the largest
@@ -22,7 +22,7 @@ def measure(operand: Tree | Path | Rows | Tensor, kind: Entry) -> Tensor:
     the first.
     """
     if isinstance(operand, Tensor):
-        return operand[:, 0].to("cpu", torch.float64)
+        return operand[:, 0].double()
     if isinstance(operand, Path):
         return torch.tensor([len(nodes) for nodes in operand.nodes], dtype=torch.float64)
     if isinstance(operand, Tree):
@@ -31,13 +31,13 @@ def measure(operand: Tree | Path | Rows | Tensor, kind: Entry) -> Tensor:
             declared = BUILTIN.find("measure", kind.name)
             assert declared is not None
             found = _value(operand, int(declared.arguments(kind)["best"]))
-        return found.to("cpu", torch.float64)
+        return found.double()
     law = operand.logits[:, 0].double().softmax(-1)
     if kind.name == "entropy":
         entropy: Tensor = torch.special.entr(law).sum(-1)
-        return entropy.cpu()
+        return entropy
     best = law.topk(1 if kind.name == "top1" else 2).values
-    return (best[:, 0] if kind.name == "top1" else best[:, 0] - best[:, 1]).cpu()
+    return best[:, 0] if kind.name == "top1" else best[:, 0] - best[:, 1]
 
 
 def _value(tree: Tree, best: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -93,32 +93,38 @@ class Stops:
             after: as it left them.
             flag: bool `[B]`.
         """
-        kept = [self._kept(old, new) for old, new in zip(before, after, strict=True)]
+        if not bool(self.running.all()):
+            after = [kept(self.running, *both) for both in zip(before, after, strict=True)]
         self.trips += self.running
         self.running = self.running & ~flag.to(self.running.device)
-        return kept
+        return after
 
-    def _kept(self, before: Held, after: Held) -> Held:
-        """What the trip made for requests that run, and what it found for the others."""
-        if bool(self.running.all()):
-            return after
-        match before, after:
-            case Tree(), Tree():
-                return self._grown(before, after)
-            case Rows(), Rows():
-                running = self.running.to(after.logits.device)[:, None, None]
-                return replace(after, logits=torch.where(running, after.logits, before.logits))
-            case Tensor(), Tensor():
-                return torch.where(self.running, after, before)
-        raise AssertionError("what else a loop carries is refused before a plan runs")
 
-    def _grown(self, before: Tree, after: Tree) -> Tree:
-        """The tree whose new nodes are dead for requests that have stopped, and score worst."""
-        live = live_mask(after).clone()
-        running = self.running.to(live.device)[:, None]
-        live[:, before.size :] &= running
-        if after.scores is None:
-            return replace(after, live=live)
-        scores = after.scores.clone()
-        scores[:, before.size :].masked_fill_(~running, -torch.inf)
-        return replace(after, live=live, scores=scores)
+def kept(running: Tensor, before: Any, after: Any) -> Any:
+    """What a trip made for requests that run, and what it found for the others.
+
+    Args:
+        running: bool `[B]`.
+        before: a tree, rows, a number or a flag, as it entered the trip.
+        after: as it left it.
+    """
+    match before, after:
+        case Tree(), Tree():
+            return _grown(running, before, after)
+        case Rows(), Rows():
+            chosen = running.to(after.logits.device)[:, None, None]
+            return replace(after, logits=torch.where(chosen, after.logits, before.logits))
+        case Tensor(), Tensor():
+            return torch.where(running, after, before)
+    raise AssertionError("what else a loop carries is refused before a plan runs")
+
+
+def _grown(running: Tensor, before: Tree, after: Tree) -> Tree:
+    """The tree whose new nodes are dead for requests that have stopped, and score worst."""
+    running = running.to(after.tokens.device)[:, None]
+    live, size = live_mask(after), before.size
+    live = torch.cat([live[:, :size], live[:, size:] & running], 1)
+    if after.scores is None:
+        return replace(after, live=live)
+    new = after.scores[:, size:].masked_fill(~running, -torch.inf)
+    return replace(after, live=live, scores=torch.cat([after.scores[:, :size], new], 1))

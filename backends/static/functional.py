@@ -43,6 +43,7 @@ class FunctionalRound(nn.Module):
             text=given.text.clone(),
             stores={name: FunctionalCache(store) for name, store in given.stores.items()},
             tracks={name: track.clone() for name, track in given.tracks.items()},
+            values={name: held.clone() for name, held in given.values.items()},
         )
         told = self.graph.run(given)
         return told, *given.written()

@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
 
-import torch
 from torch import Tensor, nn
-from torch.fx.traceback import annotate
 
 from specplan.backends.kernels.fitting import NOTHING, Fused
-from specplan.backends.reference import choosing, growing, joining
-from specplan.backends.reference.caches import TrackUse
-from specplan.backends.reference.carrying import numbered_from
-from specplan.backends.reference.columns import rows_of
-from specplan.backends.reference.looking import certain
-from specplan.backends.reference.one_pass import Texts, pending_of, prepare_pass, stretch_of
-from specplan.backends.reference.slots import NodeSlots
-from specplan.backends.reference.values import Nodes, Rows, Tree, held_as, nodes_as
-from specplan.backends.static import judging
+from specplan.backends.reference.choosing import reads_scores
+from specplan.backends.reference.one_pass import pending_of
 from specplan.backends.static.buckets import Sampling
-from specplan.backends.static.fusing import FusedCache, form_by, kernel_mask
-from specplan.backends.static.interface import HostInputs, Interface, RoundTensors, packed
-from specplan.backends.static.judging import Path
-from specplan.backends.static.lookups import looked_up
+from specplan.backends.static.fusing import form_by
+from specplan.backends.static.interface import HostInputs, Interface, RoundTensors
+from specplan.backends.static.tracing import RoundRun
 from specplan.ir.lifetimes import last_reads
-from specplan.ir.ops import (
-    Accept,
-    Commit,
-    Emit,
-    Forward,
-    Graft,
-    Grow,
-    Lookup,
-    Op,
-    Pick,
-    Prune,
-    Root,
-    Segment,
-    Uniform,
-)
-from specplan.ir.plan import CacheState, Plan, Round, walk, walk_plan
-from specplan.ir.printer import print_op
-from specplan.ir.values import State, Value
+from specplan.ir.ops import Forward
+from specplan.ir.plan import Plan, Round, walk, walk_plan
+from specplan.ir.values import State
 from specplan.runtime.models import CausalModel
-from specplan.runtime.sampling import SamplingSettings
-
-PLAN_OP = "plan_op"
-"""Of a traced node's `custom` metadata: the op of the plan that it came from, as text."""
-
-Held: TypeAlias = Tree | Nodes | Rows | Path | Tensor
-Scope: TypeAlias = dict[Value, Held]
 
 
 class RoundGraph(nn.Module):
     """One round of a lowered plan, for batches of one size.
 
     Args:
-        plan: after all passes: no loop is left.
+        plan: after all passes: no loop is left but those that may end early.
         item: the round.
         models: by the names the plan gives them.
         sampling: of the batches.
@@ -87,7 +53,7 @@ class RoundGraph(nn.Module):
         self.inputs = HostInputs.of(item)
         self.pending = tuple(_pending(item))
         self.spent = last_reads(plan)
-        self.scored = any(isinstance(op, Pick) and op.best is not None for op in walk_plan(plan))
+        self.scored = any(map(reads_scores, walk_plan(plan)))
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """Run the round.
@@ -102,169 +68,14 @@ class RoundGraph(nn.Module):
 
     def run(self, given: RoundTensors) -> Tensor:
         """The same with tensors by their names."""
-        return _Run(self, given).result()
+        return RoundRun(self, given).result()
 
     def judged(self, given: RoundTensors) -> Tensor:
         """Run the round, and give the logits `[B, R, V]` that the target judged by."""
-        run = _Run(self, given)
+        run = RoundRun(self, given)
         run.result()
         assert run.rows is not None, "the round accepts something"
         return run.rows.logits
-
-
-class _Run:
-    """One trace, or one eager run."""
-
-    def __init__(self, graph: RoundGraph, given: RoundTensors) -> None:
-        self.graph = graph
-        self.given = given
-        self.settings = SamplingSettings(
-            temperature=given.temperature,
-            top_k=given.top_k,
-            top_p=given.top_p,
-            greedy=graph.sampling.greedy,
-            truncated=graph.sampling.truncated,
-        )
-        self.caches = {
-            name: NodeSlots(num_layers=layers) for name, layers in graph.interface.caches
-        }
-        moved = {
-            state.name
-            for state in graph.plan.states
-            if isinstance(state, CacheState) and state.model in graph.fused.moves
-        }
-        self.stores = {
-            name: FusedCache(store) if name in moved else store
-            for name, store in given.stores.items()
-        }
-        self.resident = dict(given.resident)
-        self.tracks = {name: TrackUse(store) for name, store in given.tracks.items()}
-        self.uniforms = {id(op): first for op, first in graph.inputs.uniforms}
-        self.lookups = {
-            id(op): (index, first) for index, (op, first) in enumerate(graph.inputs.lookups)
-        }
-        self.roots = 0
-        self.emitted: Path | None = None
-        self.rows: Rows | None = None
-        self.done = given.done
-
-    def result(self) -> Tensor:
-        """Run all ops; what the host is told."""
-        self.run(self.graph.item.ops, {})
-        path = self.emitted
-        if path is None:
-            tokens = self.given.text[:, :0]
-            count = torch.zeros_like(self.given.lengths)
-        else:
-            tokens, count = path.tokens, path.count
-        return packed(tokens, count, self.done, self.resident)
-
-    def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
-        """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
-        for op in ops:
-            with _told_apart(op):
-                _OPS[type(op)](self, op, scope)
-            for name in self.graph.spent.get(id(op), ()):
-                scope.pop(name, None)
-
-    def root(self, op: Root, scope: Scope) -> None:
-        """The tree without drafted nodes."""
-        scope[op.results[0]] = numbered_from(Tree(self.given.text[:, :0]), self.roots)
-        self.roots += 1
-
-    def grow(self, op: Grow, scope: Scope) -> None:
-        """Children below nodes."""
-        tree = held_as(scope, op.tree, Tree)
-        by = None if op.by is None else held_as(scope, op.by, Tensor)
-        at, rows = nodes_as(scope, op.at), held_as(scope, op.rows, Rows)
-        grown = growing.grow(self.settings, op, tree, at, rows, by, scored=self.graph.scored)
-        scope[op.results[0]] = grown
-
-    def lookup(self, op: Lookup, scope: Scope) -> None:
-        """Continuations of the text that the host has found."""
-        index, first = self.lookups[id(op)]
-        found = self.given.found[:, first : first + op.length]
-        counts = self.given.found_counts[:, index]
-        tree = looked_up(held_as(scope, op.tree, Tree), found, counts)
-        scope[op.results[0]] = certain(tree) if self.graph.scored else tree
-
-    def graft(self, op: Graft, scope: Scope) -> None:
-        """Trees joined at the root."""
-        scope[op.results[0]] = joining.graft(op, [held_as(scope, name, Tree) for name in op.trees])
-
-    def pick(self, op: Pick, scope: Scope) -> None:
-        """Some nodes of a tree."""
-        scope[op.results[0]] = choosing.pick(op, held_as(scope, op.tree, Tree))
-
-    def prune(self, op: Prune, scope: Scope) -> None:
-        """The nodes that were chosen, and their ancestors."""
-        scope[op.results[0]] = choosing.prune(held_as(scope, op.tree, Tree), nodes_as(scope, op.to))
-
-    def forward(self, op: Forward, scope: Scope) -> None:
-        """A model on nodes, and on as much text as may be pending."""
-        name = op.cache or State("")
-        cached, store = self.caches[name], self.stores[name]
-        stretch = stretch_of(op, cached.num_layers, self.tracks)
-        nodes, model = nodes_as(scope, op.nodes[0]), self.graph.models[op.model]
-        with_root = nodes.holds_root or stretch.layers not in cached.passes(stretch.scratch)
-        call = prepare_pass(
-            Texts(self.given.text, self.given.lengths),
-            self.resident[name],
-            max(pending_of(op), 1) if with_root else 0,
-            [nodes],
-            cached,
-            stretch,
-            store.trash,
-            0,
-            None if op.model in self.graph.fused.attention else lambda: self.given.keys,
-        )
-        mask = call.mask if call.prefix is None else kernel_mask(call.prefix, call.mask)
-        features = None if stretch.features is None else stretch.features.read(call.slots)
-        hidden = model.hidden(
-            call.tokens, call.positions, call.slots, mask, store,
-            stretch.layers, features, stretch.skips,
-        )  # fmt: skip
-        if stretch.keep is not None and isinstance(nodes.drafted, tuple):
-            stretch.keep.write(cached, nodes.tree.numbered(nodes.drafted), call.slots, hidden)
-        if with_root and not stretch.scratch and cached.caught_up:
-            self.resident[name] = self.resident[name].maximum(self.given.lengths)
-        if stretch.logits:
-            logits = model.logits(hidden, call.gather)
-            scope[op.results[0]] = rows_of(nodes, with_root, logits)
-
-    def uniform(self, op: Uniform, scope: Scope) -> None:
-        """Numbers that the host has drawn."""
-        first = self.uniforms[id(op)]
-        scope[op.results[0]] = self.given.uniforms[:, first : first + op.count]
-
-    def accept(self, op: Accept, scope: Scope) -> None:
-        """Judge a tree."""
-        tree = held_as(scope, op.tree, Tree)
-        by = None if op.by is None else held_as(scope, op.by, Tensor)
-        self.rows = rows = held_as(scope, op.target or Value(""), Rows)
-        scope[op.results[0]] = judging.accept(self.settings, op, tree, rows, by, self.graph.form)
-
-    def emit(self, op: Emit, scope: Scope) -> None:
-        """Append to the texts."""
-        self.emitted, self.done = judging.emit(self.given, held_as(scope, op.path, Path))
-        scope[op.results[0]] = self.emitted
-
-    def commit(self, op: Commit, scope: Scope) -> None:
-        """Keep what was emitted."""
-        path, name = held_as(scope, op.path, Path), op.state
-        if name in self.tracks:
-            judging.commit_track(self.tracks[name], self.given.lengths, path)
-        else:
-            self.resident[name] = judging.commit(
-                self.caches[name], self.stores[name], self.resident[name], path
-            )
-
-    def segment(self, op: Segment, scope: Scope) -> None:
-        """Ops one after another: all of a round is one graph."""
-        inner = dict(scope)
-        self.run(op.body.ops, inner)
-        yielded = (inner[name] for name in op.body.yields)
-        scope.update(zip(op.results, yielded, strict=True))
 
 
 def _pending(item: Round) -> Iterator[tuple[str, int]]:
@@ -274,26 +85,3 @@ def _pending(item: Round) -> Iterator[tuple[str, int]]:
         if isinstance(op, Forward) and (op.cache, op.layers, op.write) not in seen:
             seen.add((op.cache, op.layers, op.write))
             yield op.cache or State(""), max(pending_of(op), 1)
-
-
-def _told_apart(op: Op) -> AbstractContextManager[None]:
-    """Says of what is traced here which op of the plan it comes from."""
-    if not torch.compiler.is_exporting():
-        return nullcontext()
-    return annotate({PLAN_OP: print_op(op).splitlines()[0]})
-
-
-_OPS: dict[type, Callable[[_Run, Any, Scope], None]] = {
-    Root: _Run.root,
-    Grow: _Run.grow,
-    Lookup: _Run.lookup,
-    Graft: _Run.graft,
-    Pick: _Run.pick,
-    Prune: _Run.prune,
-    Forward: _Run.forward,
-    Uniform: _Run.uniform,
-    Accept: _Run.accept,
-    Emit: _Run.emit,
-    Commit: _Run.commit,
-    Segment: _Run.segment,
-}

@@ -8,15 +8,14 @@ from specplan.backends.reference.capabilities import CAPABILITIES as REFERENCE
 from specplan.backends.static.shapes import shape_refusals
 
 _ON_THE_HOST = {
-    "update", "load", "store", "place", "relabel", "reroot", "measure", "compute", "when",
-    "refresh", "adopt",
+    "update", "place", "relabel", "reroot", "when", "refresh", "adopt",
 }  # fmt: skip
 
 STATIC = replace(
     REFERENCE,
     backend="static",
     ops=REFERENCE.ops - _ON_THE_HOST,
-    states=frozenset({"cache", "track"}),
+    states=frozenset({"cache", "track", "value"}),
     sources=frozenset(),
     policies=frozenset(),
     limits={
@@ -31,8 +30,7 @@ STATIC = replace(
     single=REFERENCE.single | {("forward", "nodes")},
     shapes=shape_refusals,
     whole_rounds=True,
-    stops=False,
 )
-"""What the interpreter runs, sources that learn and values carried from round to round left out;
-loops are unrolled before tracing. A backend that compiles such graphs says so under its own
-name."""
+"""What the interpreter runs, sources that learn and trees carried from round to round left out.
+Loops are unrolled before tracing; of those that end by request every trip is traced. A backend that
+compiles such graphs says so under its own name."""

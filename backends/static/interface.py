@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from specplan.ir.ops import Lookup, Uniform
-from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk
+from specplan.ir.ops import Compute, Lookup, Repeat, Uniform
+from specplan.ir.plan import CacheState, Plan, Round, TrackState, ValueState, walk
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
 
@@ -49,6 +49,7 @@ class RoundTensors:
         resident: by cache, the text tokens that it holds, int64 `[B]`.
         stores: by cache, its keys, values and positions. Written.
         tracks: by track, hidden states `[B, S, hidden]`. Written.
+        values: by value state, a number of each request, float64 `[B]`. Written.
     """
 
     text: Tensor
@@ -66,20 +67,21 @@ class RoundTensors:
     resident: Mapping[str, Tensor]
     stores: Mapping[str, KVCache]
     tracks: Mapping[str, Tensor]
+    values: Mapping[str, Tensor]
 
     def flat(self) -> list[Tensor]:
         """All of them, in the order of `Interface.read`."""
         found = [getattr(self, name) for name in (*PER_REQUEST, KEYS)]
         for name, store in self.stores.items():
             found += [self.resident[name], store.positions, *store.keys, *store.values]
-        return [*found, *self.tracks.values()]
+        return [*found, *self.tracks.values(), *self.values.values()]
 
     def written(self) -> list[Tensor]:
         """What a round writes, in the order of `Interface.written`."""
         found = [self.text]
         for store in self.stores.values():
             found += [store.positions, *store.keys, *store.values]
-        return [*found, *self.tracks.values()]
+        return [*found, *self.tracks.values(), *self.values.values()]
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,12 @@ class Interface:
     Attributes:
         caches: name and layers of each.
         tracks: names.
+        values: names.
     """
 
     caches: tuple[tuple[str, int], ...]
     tracks: tuple[str, ...]
+    values: tuple[str, ...]
 
     @classmethod
     def of(cls, plan: Plan, models: Mapping[str, CausalModel]) -> Interface:
@@ -104,6 +108,7 @@ class Interface:
                 if isinstance(state, CacheState)
             ),
             tuple(state.name for state in plan.states if isinstance(state, TrackState)),
+            tuple(state.name for state in plan.states if isinstance(state, ValueState)),
         )
 
     def names(self) -> list[str]:
@@ -111,12 +116,16 @@ class Interface:
         found = [*PER_REQUEST, KEYS]
         for name, layers in self.caches:
             found += [f"{name}.resident", *_stored(name, layers)]
-        return [*found, *(f"{name}.hidden" for name in self.tracks)]
+        return [*found, *self._kept()]
 
     def written(self) -> list[str]:
         """Names of those that a round writes."""
         stored = [part for name, layers in self.caches for part in _stored(name, layers)]
-        return ["text", *stored, *(f"{name}.hidden" for name in self.tracks)]
+        return ["text", *stored, *self._kept()]
+
+    def _kept(self) -> list[str]:
+        hidden = (f"{name}.hidden" for name in self.tracks)
+        return [*hidden, *(f"{name}.value" for name in self.values)]
 
     def read(self, tensors: Sequence[Tensor]) -> RoundTensors:
         """The tensors of a flat list by their names."""
@@ -132,35 +141,47 @@ class Interface:
             resident[name], positions = take(2)
             stores[name] = KVCache(take(layers), take(layers), positions)
         tracks = dict(zip(self.tracks, take(len(self.tracks)), strict=True))
-        return RoundTensors(**fixed, resident=resident, stores=stores, tracks=tracks)
+        values = dict(zip(self.values, take(len(self.values)), strict=True))
+        return RoundTensors(**fixed, resident=resident, stores=stores, tracks=tracks, values=values)
 
 
 @dataclass(frozen=True)
 class HostInputs:
-    """What the host computes for a round before it runs: numbers drawn, tokens looked up.
+    """What the host computes for a round before it runs, and what it is told by number.
 
     Attributes:
-        uniforms: each `uniform` op and its first column.
+        uniforms: each `uniform` op, its first column, and how often it runs: once, or in every
+            trip of a loop that may end early.
         lookups: each `lookup` op and its first column.
+        formulas: of the round.
     """
 
-    uniforms: tuple[tuple[Uniform, int], ...]
+    uniforms: tuple[tuple[Uniform, int, int], ...]
     lookups: tuple[tuple[Lookup, int], ...]
+    formulas: tuple[str, ...]
 
     @classmethod
     def of(cls, item: Round) -> HostInputs:
-        """Those of a round without loops."""
-        uniforms: list[tuple[Uniform, int]] = []
+        """Those of a round in which no loop stands in another."""
+        trips = {
+            id(op): loop.count
+            for loop in walk(item.ops)
+            if isinstance(loop, Repeat)
+            for op in walk(loop.body.ops)
+        }
+        uniforms: list[tuple[Uniform, int, int]] = []
         lookups: list[tuple[Lookup, int]] = []
         drawn = found = 0
         for op in walk(item.ops):
             if isinstance(op, Uniform):
-                uniforms.append((op, drawn))
-                drawn += op.count
+                times = trips.get(id(op), 1)
+                uniforms.append((op, drawn, times))
+                drawn += op.count * times
             elif isinstance(op, Lookup):
                 lookups.append((op, found))
                 found += op.length
-        return cls(tuple(uniforms), tuple(lookups))
+        formulas = dict.fromkeys(op.formula for op in walk(item.ops) if isinstance(op, Compute))
+        return cls(tuple(uniforms), tuple(lookups), tuple(formulas))
 
 
 def _stored(name: str, layers: int) -> list[str]:
@@ -175,7 +196,17 @@ def free_sizes(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
     return tuple(free)
 
 
-def packed(tokens: Tensor, counts: Tensor, done: Tensor, resident: Mapping[str, Tensor]) -> Tensor:
-    """What a round tells the host, int64 `[B, W + 2 + caches]`."""
-    columns = [tokens, counts[:, None], done.long()[:, None]]
+def packed(
+    tokens: Tensor,
+    counts: Tensor,
+    done: Tensor,
+    failed: Tensor | None,
+    resident: Mapping[str, Tensor],
+) -> Tensor:
+    """What a round tells the host, int64 `[B, W + 2 + caches]`.
+
+    `failed` `[B]`, 0 where all is well, stands in one column with `done`, as twice its number.
+    """
+    ended = done.long() if failed is None else done.long() + 2 * failed
+    columns = [tokens, counts[:, None], ended[:, None]]
     return torch.cat([*columns, *(held[:, None] for held in resident.values())], 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,32 +13,11 @@ from specplan.backends.reference.judging import Form, judge
 from specplan.backends.reference.slots import NodeSlots
 from specplan.backends.reference.values import Rows, Tree
 from specplan.backends.static.interface import RoundTensors
+from specplan.backends.static.values import Path
 from specplan.ir.ops import Accept
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.masks import first_true
 from specplan.runtime.sampling import SamplingSettings
-
-
-@dataclass(frozen=True)
-class Path:
-    """A judged path.
-
-    Attributes:
-        nodes: the round's numbers of accepted nodes, int64 `[B, D]`; those beyond `count` are any.
-        tokens: what they and the bonus carry, int64 `[B, D + 1]`.
-        accepted: accepted nodes, int64 `[B]`.
-        count: tokens of the path, int64 `[B]`: the accepted ones and the bonus, until a text's end
-            cuts them.
-        highest: no node has a higher number.
-        chain: it comes from a tree in which no node has two children.
-    """
-
-    nodes: Tensor
-    tokens: Tensor
-    accepted: Tensor
-    count: Tensor
-    highest: int
-    chain: bool
 
 
 def accept(

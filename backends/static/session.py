@@ -14,6 +14,7 @@ from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.lookups import search
+from specplan.ir.errors import UsageError
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.uniforms import numbers_of
 
@@ -56,6 +57,11 @@ class StaticSession:
         self.sampling = Sampling.of(batch.settings)
         self._stops = _padded(batch, [sorted(stop) for stop in batch.stops])
         self._limits = self._numbers(batch.limits)
+        self._values = {
+            name: held.to(batch.device)
+            for name, held in batch.values.items()
+            if isinstance(held, Tensor)
+        }
 
     @property
     def lengths(self) -> list[int]:
@@ -90,7 +96,7 @@ class StaticSession:
         self._catch_up(graph)
         tensors = self._tensors(graph, used).flat()
         told = self.programs.program(graph, self.bucket, tensors)(*tensors)
-        result = self._take(told.tolist())
+        result = self._take(told.tolist(), graph.inputs.formulas)
         if observer is not None:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
@@ -121,6 +127,7 @@ class StaticSession:
             resident={name: self._numbers(cache.lengths) for name, cache in batch.caches.items()},
             stores={name: cache.store for name, cache in batch.caches.items()},
             tracks={name: track.store for name, track in batch.tracks.items()},
+            values=self._values,
         )
 
     def _numbers(self, values: Sequence[int]) -> Tensor:
@@ -129,8 +136,8 @@ class StaticSession:
     def _drawn(self, graph: RoundGraph) -> Tensor:
         batch = self.batch
         drawn = [
-            numbers_of(op.key)(batch.seeds, op.stream, batch.lengths, op.offset, op.count)
-            for op, _ in graph.inputs.uniforms
+            numbers_of(op.key)(batch.seeds, op.stream, batch.lengths, op.offset, op.count * times)
+            for op, _, times in graph.inputs.uniforms
         ] or [torch.zeros(batch.size, 1, dtype=torch.float64)]
         return torch.cat(drawn, 1).to(batch.device)
 
@@ -142,11 +149,18 @@ class StaticSession:
         tokens = torch.cat([tokens for tokens, _ in found], 1)
         return tokens, torch.stack([counts for _, counts in found], 1)
 
-    def _take(self, told: list[list[int]]) -> StepResult:
-        """Take over what a round says of every request."""
+    def _take(self, told: list[list[int]], formulas: Sequence[str]) -> StepResult:
+        """Take over what a round says of every request.
+
+        Raises:
+            UsageError: one of the formulas had no value for a request; names it.
+        """
         batch, caches = self.batch, list(self.batch.caches.values())
         width = len(told[0]) - 2 - len(caches)
         for row, (count, done, *resident) in enumerate(line[width:] for line in told):
+            if done > 1:
+                where = f'"{formulas[done // 2 - 1]}"'
+                raise UsageError(f"the formula has no value for request {row}", where=where)
             batch.lengths[row] += count
             batch.done[row] = bool(done)
             for cache, length in zip(caches, resident, strict=True):
