@@ -36,6 +36,7 @@ class Capabilities:
         shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
         whole_rounds: a round is one call, and no op can be timed by itself.
         stops: loops may end before their last trip.
+        all_trips: where they end nothing is saved: all trips run, for whoever goes on.
     """
 
     backend: str
@@ -48,6 +49,7 @@ class Capabilities:
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
     whole_rounds: bool = False
     stops: bool = False
+    all_trips: bool = False
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
         """Everything in a plan that the backend cannot run; empty when it can run it all."""

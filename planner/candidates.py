@@ -80,8 +80,11 @@ class Candidate:
         return self.priced and self.refusal is None
 
     @property
-    def simplicity(self) -> tuple[int, ...]:
-        """Sorts simpler plans first: rounds, models run, nodes judged, ops with a price."""
+    def simplicity(self) -> tuple[float, ...]:
+        """Sorts simpler plans first: rounds, models run, nodes judged, ops with a price.
+
+        Of rounds that end early at some loads, the ops of the longest.
+        """
         assert self.plan is not None and self.estimate is not None, "only prices are compared"
         if self.by_cell:
             rounds = [part.simplicity for part in self.by_cell]
@@ -90,7 +93,8 @@ class Candidate:
             )
         parts = self.estimate.breakdown
         judged = max((part.width for part in parts if part.op.startswith("accept")), default=0)
-        return 1, len(self.plan.models), judged, sum(part.times for part in parts)
+        ran = sum(part.times for part in parts)
+        return 1, len(self.plan.models), judged, float(np.max(ran))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON; the plan as text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from specplan.cost_models.cost import Quantity
 from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, load_device
-from specplan.ir.capabilities import Judge
+from specplan.ir.capabilities import Capabilities, Judge
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.draft_sources import DRAFT_SOURCES
@@ -178,7 +178,8 @@ def gather_facts(
         device: what prices ops; needed when the problem says "measured", else loaded by name.
         profiles: measured acceptance profiles by proposer; those that the problem names are read
             from their files and win.
-        capabilities: of the problem's backend; None to plan for no backend of this package.
+        capabilities: of the problem's backend; None to plan for no backend of this package. Where
+            that runs all trips of loops that end early, all are priced, whatever profiles tell.
 
     Raises:
         UsageError: when a device or profile file is broken, belongs to other models or to other
@@ -199,6 +200,8 @@ def gather_facts(
     for proposer, path in problem.acceptance.items():
         with Origin().key(f"acceptance.{proposer}"):
             found[proposer] = AcceptanceProfile.load(path)
+    if isinstance(capabilities, Capabilities) and capabilities.all_trips:
+        found = {name: replace(profile, trips=None) for name, profile in found.items()}
     facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)
     check_profiles(problem, facts.shapes, found)
     return facts

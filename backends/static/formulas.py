@@ -1,4 +1,4 @@
-"""Scalar formulas (`specplan.ir.formula`) for all requests at once, without a look at the numbers."""
+"""Scalar formulas (`specplan.ir.formula`) of all requests at once, with no look at the numbers."""
 
 from __future__ import annotations
 

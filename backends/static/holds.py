@@ -30,6 +30,7 @@ STATIC = replace(
     single=REFERENCE.single | {("forward", "nodes")},
     shapes=shape_refusals,
     whole_rounds=True,
+    all_trips=True,
 )
 """What the interpreter runs, sources that learn and trees carried from round to round left out.
 Loops are unrolled before tracing; of those that end by request every trip is traced. A backend that

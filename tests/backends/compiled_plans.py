@@ -42,6 +42,43 @@ round decode {
   commit @kv %e
 }
 """
+ENDED = """plan ended
+model target
+model draft
+state @kv = cache target
+state @dkv = cache draft
+state @bar = value number(init=0.05)
+round decode {
+  %t0 = root
+  %b = load @bar
+  %some = compute "b > 0.01" b=%b
+  %s0 = compute "1.0"
+  %pool, %end = repeat 2 (%t = %t0, %s = %s0) only=%some {
+    %f = pick %t of=newest best=1
+    %q = forward draft %f cache=@dkv pending=2
+    %n = grow %t at=%f rows=%q children=2
+    %m = measure %q top1
+    %h = measure %q entropy
+    %z = uniform 1 stream=stop
+    %c = measure %z uniform
+    %p = compute "s*m" s=%s m=%m
+    %stop = compute "p < b or h > 3.4 or c > 0.7" p=%p b=%b h=%h c=%c
+    yield %n, %p until=%stop
+  }
+  %best = pick %pool of=all best=3
+  %tree = prune %pool to=%best
+  %l = forward target %tree cache=@kv pending=1
+  %a = accept %tree target=%l
+  %hit = measure %a accepted
+  %all = measure %tree count
+  %rate = compute "hit/max(all, 1)" hit=%hit all=%all
+  %next = compute "where(n < 1, 0.1, where(r <= 0, b/5, b + 0.1*r))" n=%all r=%rate b=%b
+  store @bar %next
+  %e = emit %a
+  commit @kv %e
+  commit @dkv %e
+}
+"""
 
 
 def drawn_tree(depth: int, *, split: bool = False) -> Plan:
@@ -100,7 +137,8 @@ PLANS = {
 
 FEWER = {
     "layer spans, tracks, drawn trees": (drawn_tree(1, split=True), {"temperature": 0.8}),
-    **{name: PLANS[name] for name in list(PLANS)[2:]},
+    "looked up chains, truncated laws": PLANS["looked up chains, truncated laws"],
+    "loops that end, trees that differ, numbers": (parse_plan(ENDED), {}),
 }
 """The same in fewer plans, for models of two layers: compilers take their time by the op."""
 

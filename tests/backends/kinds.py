@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.stopping import stopping_loops
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.kinds import kinds
 from specplan.planner.method import Family, Method, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
 from tests.planner.example_facts import (
@@ -58,6 +61,21 @@ def further_kinds(
     small = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in SMALL_CACHES}
     facts = replace(facts, profiles={**facts.profiles, **small})
     yield from _kinds(facts, per_family, lambda method: method.name in named, most)
+
+
+def ended_kinds(folder: Path, temperature: float, layers: int = 3) -> Iterator[tuple[str, Plan]]:
+    """One plan of each kind whose round has a loop that ends by request; its bar in the middle."""
+    every = discover_methods()
+    named = [name for name, one in every.items() if one.by_name and not one.sources]
+    target = SEVEN_BILLION | {"num_hidden_layers": layers}
+    facts = example_facts(folder, temperature=temperature, target=target, methods=named)
+    for name in named:
+        for family in every[name].choices(facts):
+            settings = family.settings if isinstance(family, Family) else ()
+            for kind in kinds(settings, partial(every[name].plan, facts)):
+                options, plan = kind[len(kind) // 2]
+                if stopping_loops(plan.rounds[0]):
+                    yield f"{name}: {options.words}", plan
 
 
 def source_kinds(

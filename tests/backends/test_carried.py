@@ -133,8 +133,25 @@ def test_tokens_that_the_model_does_not_have_are_refused(
         ReferenceBackend().compile(parse_plan(BLOCKS.replace(old, new)), load_pair(pair_folder))
 
 
-def test_compiled_rounds_carry_nothing() -> None:
+TREES = """plan kept
+model target
+state @kv = cache target
+state @guess = value tree(nodes=4, init=0)
+round decode {
+  %g = load @guess
+  %l = forward target %g cache=@kv pending=1
+  %a = accept %g target=%l
+  %e = emit %a
+  commit @kv %e
+  store @guess %g
+}
+"""
+
+
+def test_compiled_rounds_carry_numbers_only() -> None:
     from specplan.backends.static.holds import STATIC as COMPILED
 
     plan: Plan = plan_of("jacobi_blocks")
-    assert any("no op load" in refusal.reason for refusal in refusals(plan, COMPILED))
+    assert any("no op relabel" in refusal.reason for refusal in refusals(plan, COMPILED))
+    (found,) = refusals(parse_plan(TREES), COMPILED)
+    assert found.where == "state @guess" and "numbers only" in found.reason

@@ -12,12 +12,14 @@ import pytest
 
 from specplan import optimize
 from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.static.holds import STATIC
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.capabilities import Capabilities, Refusal, refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
+from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import score
-from specplan.planner.facts import ProblemFacts
+from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.search import SearchResult, search
 from specplan.problems import capabilities_of
@@ -75,6 +77,29 @@ def test_a_shape_that_does_not_run_is_refused_too(tmp_path: Path) -> None:
     found = found_with(rich_facts(tmp_path), replace(CAPABILITIES, shapes=_no_loops))
     chains = [c for c in found.candidates if c.words == "chain of 4 by draft"]
     assert chains and all("no loops today" in str(c.refusal) for c in chains)
+
+
+def test_who_runs_all_trips_of_a_loop_pays_them_all(tmp_path: Path) -> None:
+    """Rounds in one piece do masked work for who has stopped, whatever a profile tells of trips."""
+    facts = example_facts(tmp_path, methods=["thompson"])
+    given = {
+        name: replace(one, trips=((1,) * len(one.lengths[0]),) * len(one.lengths))
+        for name, one in facts.profiles.items()
+        if one.lengths is not None
+    }
+
+    def chain(capabilities: Capabilities) -> Candidate:
+        found = search(gather_facts(facts.problem, profiles=given, capabilities=capabilities))
+        (chain,) = (c for c in found.candidates if c.words == "up to 4 by draft, by chance")
+        assert chain.unsupported is None and chain.estimate is not None
+        return chain
+
+    early, late = (chain(one).estimates[0] for one in (CAPABILITIES, STATIC))
+    assert "loops that may stop early run all their trips" in late.assumptions
+    drafts = [
+        sum(part.times for part in one.breakdown if part.model == "draft") for one in (early, late)
+    ]
+    assert drafts == [1, 4] and late.seconds_per_round.median > early.seconds_per_round.median
 
 
 def _no_loops(plan: Plan) -> Iterator[Refusal]:

@@ -1,0 +1,45 @@
+"""Kinds of plans: settings whose plans hold the same ops, as far as a backend tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from specplan.ir.ops import Accept, Forward, Grow, Measure, Op, Repeat
+from specplan.ir.plan import Plan, walk_plan
+
+OptionsT = TypeVar("OptionsT")
+
+
+def kinds(
+    settings: Iterable[OptionsT], plan: Callable[[OptionsT], Plan]
+) -> list[list[tuple[OptionsT, Plan]]]:
+    """Settings with their plans, those of one kind together.
+
+    Args:
+        settings: of one family.
+        plan: gives a setting's plan.
+    """
+    found: dict[frozenset[tuple[str, object]], list[tuple[OptionsT, Plan]]] = {}
+    for options in settings:
+        written = plan(options)
+        held = frozenset((op.keyword, _way(op)) for op in walk_plan(written))
+        found.setdefault(held, []).append((options, written))
+    return list(found.values())
+
+
+def _way(op: Op) -> object:
+    """What a backend does in another way for the same op."""
+    match op:
+        case Grow():
+            return op.how
+        case Accept():
+            return op.rule.name
+        case Measure():
+            return op.kind.name
+        case Forward():
+            return bool(op.layers), bool(op.skip), op.write
+        case Repeat():
+            return len(op.carried), op.body.until is None, op.only is None
+        case _:
+            return None

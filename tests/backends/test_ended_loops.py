@@ -1,0 +1,188 @@
+"""Rounds whose loops end by request, as one graph: the interpreter's tokens, numbers and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.formulas import Formula
+from specplan.backends.static.holds import STATIC
+from specplan.ir.errors import UsageError
+from specplan.ir.formula import evaluate, is_condition
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan, ValueState
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from tests.backends.kinds import ended_kinds
+from tests.backends.pairs import load_pair, save_pair
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
+    """A pair that is surer of its tokens than others: bars differ in what they let through."""
+    folder = tmp_path_factory.mktemp("sure")
+    save_pair(folder, scale=0.45, layers=2)
+    return load_pair(folder)
+
+
+def requests_of(temperature: float) -> list[Request]:
+    return [
+        Request(
+            prompt_tokens=tuple((7 * i * i + seed) % 61 for i in range(1 + 5 * seed)),
+            max_new_tokens=4 + 2 * seed,
+            temperature=temperature,
+            stop_tokens=(11, 40) if seed % 2 else (),
+            seed=seed,
+        )
+        for seed in range(4)
+    ]
+
+
+def side_by_side(
+    plan: Plan, models: dict[str, CausalModel], requests: Sequence[Request]
+) -> list[list[int]]:
+    """Run a batch by the interpreter and as graphs, in step; the trips of the rounds."""
+    kinds = (ReferenceBackend().compile, StaticExecutable)
+    sessions = [kind(plan, models).start(requests) for kind in kinds]
+    numbers = [state.name for state in plan.states if isinstance(state, ValueState)]
+    trips = []
+    for session in sessions:
+        session.prefill()
+    known, graphs = sessions
+    while not all(known.done):
+        expected, found = (session.step("decode") for session in sessions)
+        assert torch.equal(found.tokens, expected.tokens)
+        assert graphs.lengths == known.lengths and graphs.done == known.done
+        for name in numbers:
+            kept = (session.batch.values[name] for session in sessions)  # type: ignore[attr-defined]
+            going = ~torch.tensor(known.done)
+            torch.testing.assert_close(*(held[going] for held in kept), rtol=1e-12, atol=0)
+        assert expected.trips is not None
+        trips.append(expected.trips[:, 0].tolist())
+    return trips
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_every_kind_runs_as_the_interpreter_does(
+    models: dict[str, CausalModel], tmp_path: Path, temperature: float
+) -> None:
+    """Bars on the last token, on all so far, on entropy, on what a layer adds; chance."""
+    requests, found = requests_of(temperature), dict(ended_kinds(tmp_path, temperature, layers=2))
+    assert len(found) >= 10
+    for name, plan in found.items():
+        assert STATIC.refusals(plan) == (), name
+        trips = side_by_side(plan, models, requests)
+        assert any(len(set(row)) > 1 for row in trips), name
+        if temperature:
+            side_by_side(plan, models, requests[-1:])
+
+
+GUARDED = """plan guarded
+model target
+model draft
+state @kv = cache target
+state @dkv = cache draft
+state @left = value number(init=FIRST)
+round decode {
+  %t0 = root
+  %x = load @left
+  %c = repeat 3 (%t = %t0) {
+    %f = pick %t of=newest
+    %q = forward draft %f cache=@dkv pending=2
+    %n = grow %t at=%f rows=%q
+    %count = measure %n count
+    %stop = compute "INSIDE" x=%x n=%count
+    yield %n until=%stop
+  }
+  %l = forward target %c cache=@kv pending=1
+  %a = accept %c target=%l
+  %e = emit %a
+  commit @kv %e
+  commit @dkv %e
+  %y = compute "AFTER" x=%x
+  store @left %y
+}
+"""
+
+
+def guarded(first: float, inside: str = "n < 0 * x", after: str = "x") -> Plan:
+    text = GUARDED.replace("FIRST", str(first)).replace("INSIDE", inside)
+    return parse_plan(text.replace("AFTER", after))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [guarded(2.0, after="1/(x - 1)"), guarded(0.0, inside="n > 3 or 1 % x > 0")],
+    ids=["after it", "in the loop"],
+)
+def test_a_formula_without_a_value_is_told(plan: Plan, models: dict[str, CausalModel]) -> None:
+    for kind in (ReferenceBackend().compile, StaticExecutable):
+        session = kind(plan, models).start(requests_of(0.0)[1:3])
+        session.prefill()
+        with pytest.raises(UsageError, match="the formula has no value") as told:
+            for _ in range(3):
+                session.step("decode")
+        assert '"1' in str(told.value) or '"n > 3' in str(told.value)
+
+
+def test_who_has_stopped_or_is_done_needs_no_value(models: dict[str, CausalModel]) -> None:
+    """After two trips the formula has none; the loop ends with the second, for who is alone."""
+    plan, requests = guarded(0.0, inside="1/(3 - n) > 0.9 + x"), requests_of(0.0)[:1]
+    side_by_side(plan, models, requests)
+    session = StaticExecutable(plan, models).start(requests)
+    session.prefill()
+    while not session.done[0]:
+        session.step("decode")
+
+
+OPERANDS = st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0])
+
+
+TEMPLATES = (
+    "({} + {})", "({} - {})", "({} * {})", "({} / {})", "({} % {})", "({} < {})", "({} == {})",
+    "(0 < {} <= {})", "(({} > 0) and ({} < 1))", "(({} > 0) or ({} >= 1) or ({} != 2))",
+    "min({}, {})", "max({}, {})", "where({} > 0, {}, {})", "floor({})", "abs(-{})", "(not {})",
+)  # fmt: skip
+FORMULAS = st.recursive(
+    st.sampled_from(["a", "b", "0", "1", "2.5"]),
+    lambda inner: st.builds(str.format, st.sampled_from(TEMPLATES), inner, inner, inner),
+    max_leaves=5,
+)
+
+
+@given(text=FORMULAS, a=st.lists(OPERANDS, min_size=3, max_size=3), b=OPERANDS)
+@settings(max_examples=100, deadline=None)
+def test_formulas_of_all_requests_at_once(text: str, a: list[float], b: float) -> None:
+    names = {"a": torch.tensor(a, dtype=torch.float64), "b": torch.full((3,), b).double()}
+    compare(text, names)
+
+
+@pytest.mark.parametrize("text", ["exp(a)", "log(a)", "log(a) < 2 and exp(a) > 1", "exp(710) + a"])
+def test_formulas_of_powers(text: str) -> None:
+    compare(text, {"a": torch.tensor([-1.0, 0.0, 2.0, 709.7, 709.8], dtype=torch.float64)})
+
+
+def compare(text: str, names: dict[str, Tensor]) -> None:
+    """Request by request with the interpreter's: same value and kind, or both have none."""
+    formula = Formula(next(iter(names.values())))
+    found = formula.of(text, names)
+    assert found.dtype == (torch.bool if is_condition(text) else torch.float64)
+    failed = torch.zeros_like(found).bool() if formula.failed is None else formula.failed
+    for row, value in enumerate(found.tolist()):
+        try:
+            expected = evaluate(text, {name: float(held[row]) for name, held in names.items()})
+        except UsageError:
+            assert failed[row], (text, row)
+        else:
+            assert not failed[row] and value == pytest.approx(float(expected), nan_ok=True), (
+                text,
+                row,
+            )
