@@ -2,8 +2,10 @@
 
     python benchmarks/backend_matrix.py --work DIR [--prompts 100] [--methods NAME ...] [--json]
 
-Kinds of plans are those of the methods themselves: one setting of every family that a method offers
-for the reference pair, its acceptance measured on a few prompts. Each kind is run by each backend
+Kinds of plans are those of the methods themselves, those offered by name only among them: of every
+family for the reference pair one setting for each set of ops that its plans hold. Acceptance is
+measured on a few prompts, but for settings that are measured by running them: of these all are
+taken. Each kind is run by each backend
 that is here at batch 1 and 4 on prompts of examples/prompts (half code, half prose), greedily in
 float32, and compared with the interpreter at the same batch:
 
@@ -22,7 +24,8 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.session import Program
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.timing.device import load_device
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import read_json, write_json_atomic
@@ -48,7 +52,11 @@ from specplan.measure.machine import hardware_name, versions
 from specplan.measure.teacher import text_logits
 from specplan.measure.workbench import Workbench
 from specplan.planner import Family, discover_methods, gather_facts, measured_here
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.kinds import kinds as same_ops
 from specplan.planner.loading import problem_from_dict
+from specplan.planner.profiles import acceptance_key
+from specplan.planner.rehearsed import Rehearsed
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
@@ -180,20 +188,39 @@ def logits_apart(
 
 
 def kinds(problem: dict[str, Any], work: Path) -> Iterator[tuple[str, Plan]]:
-    """One plan of every family of every method that runs."""
-    profiles = api.profile_acceptance(problem, limit=PROFILED)
-    checked = measured_here(problem_from_dict(problem, work))
+    """One plan of every kind of every family of every method that runs with these sources."""
+    every = discover_methods()
+    known = set(problem["sources"])
+    able = [name for name, one in every.items() if one.runnable and set(one.sources) <= known]
+    named = problem.get("methods") or able
+    measured = [name for name in named if not isinstance(every[name], Rehearsed)]
+    profiles = api.profile_acceptance(
+        problem | {"methods": measured or ["autoregressive"]}, limit=PROFILED
+    )
+    checked = measured_here(problem_from_dict(problem | {"methods": named}, work))
     facts = gather_facts(checked, device=load_device("cpu-generic"), profiles=profiles)
-    for name, method in discover_methods().items():
-        if not method.runnable or name not in (checked.methods or discover_methods()):
-            continue
-        for family in method.choices(facts):
+    facts = replace(facts, profiles=profiles | untold(facts, named))
+    for name in named:
+        for family in every[name].choices(facts):
             if not isinstance(family, Family):
                 print(f"{name}, {family.name}: {family.reason}", file=sys.stderr)
                 continue
             small = [item for item in family.settings if nodes_of(item) <= MOST_NODES]
-            for options in small[-1:]:
-                yield f"{name}, {family.name}: {options.words}", method.plan(facts, options)
+            for kind in same_ops(small, partial(every[name].plan, facts)):
+                options, plan = kind[-1]
+                yield f"{name}, {family.name}: {options.words}", plan
+
+
+def untold(facts: ProblemFacts, methods: Sequence[str]) -> dict[str, AcceptanceProfile]:
+    """Profiles that tell nothing, of settings that would be measured by running each of them."""
+    found = {}
+    for name in methods:
+        method = discover_methods()[name]
+        if isinstance(method, Rehearsed):
+            for proposer in method.proposers(facts.shapes):
+                key = acceptance_key(facts.problem, facts.shapes, proposer)
+                found[proposer] = AcceptanceProfile(key, lengths=((0,),))
+    return found
 
 
 def nodes_of(options: object) -> int:
