@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specplan.cost_models.memory import as_allocated
-from specplan.passes.pipeline import run_passes
 from specplan.passes.plan_memory import Arena, plan_memory
 from specplan.planner.as_data import interval_data
 from specplan.planner.candidates import Candidate
@@ -16,6 +15,8 @@ from specplan.planner.number_words import about, bytes_words
 
 def arenas(facts: ProblemFacts, chosen: Candidate) -> tuple[Arena, ...]:
     """Of the lowered rounds of a plan, at the workload's largest batch and longest text."""
+    from specplan.passes.pipeline import run_passes
+
     assert chosen.plan is not None, "a chosen candidate has a plan"
     lowered = run_passes(chosen.plan)
     return plan_memory(lowered, facts.shapes, max(facts.batch_sizes), facts.longest_text)

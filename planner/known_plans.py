@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specplan.cost_models.timing.measured import MeasuredDevice
-from specplan.cost_models.timing.measured_table import Provenance
 from specplan.ir.files import sha256_bytes
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured_plans import SCHEMA_VERSION, MeasuredPlans
+
+if TYPE_CHECKING:
+    from specplan.cost_models.timing.measured_table import Provenance
 
 _NAMED = ("hardware", "backend", "threads", "versions")
 
@@ -56,5 +58,9 @@ def store_plans(facts: ProblemFacts, plans: MeasuredPlans) -> Path:
 
 
 def _machine(facts: ProblemFacts) -> Provenance | str:
-    device = facts.device
-    return device.provenance if isinstance(device, MeasuredDevice) else device.name
+    if facts.device.kind != "measured":
+        return facts.device.name
+    from specplan.cost_models.timing.measured import MeasuredDevice
+
+    assert isinstance(facts.device, MeasuredDevice), "its kind says so"
+    return facts.device.provenance

@@ -11,8 +11,6 @@ from typing import Any
 
 from specplan.cost_models.shapes.architectures.config import Config
 from specplan.cost_models.shapes.architectures.registry import read_decoder, text_config
-from specplan.cost_models.shapes.gguf_config import config_of_gguf, formats_by_part
-from specplan.cost_models.shapes.gguf_headers import read_gguf
 from specplan.cost_models.shapes.layers import Decoder
 from specplan.cost_models.shapes.number_formats import (
     DTYPE_BYTES,
@@ -104,6 +102,9 @@ def read_folder(folder: Path, name: str, chosen: Chosen) -> StoredModel:
 
 def read_gguf_file(path: Path, name: str, chosen: Chosen) -> StoredModel:
     """A model from a GGUF file; see `ModelShape.from_gguf`."""
+    from specplan.cost_models.shapes.gguf_config import config_of_gguf, formats_by_part
+    from specplan.cost_models.shapes.gguf_headers import read_gguf
+
     model = read_gguf(path)
     config = config_of_gguf(model)
     decoder = read_decoder(config, str(path))

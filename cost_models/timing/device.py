@@ -137,13 +137,14 @@ def load_device(name_or_path: Path | str) -> Device:
         MissingCapabilityError: the package with the tables is not installed.
         UsageError: no such device, stack, table or file, or the file is not a device.
     """
-    from specplan.cost_models.timing.measured import MeasuredDevice
-    from specplan.cost_models.timing.measured_table import MeasuredTable
     from specplan.cost_models.timing.roofline import AnalyticDevice
     from specplan.cost_models.timing.stack import DEFAULT, load_stack
 
     text = str(name_or_path)
     if text.endswith(".json"):
+        from specplan.cost_models.timing.measured import MeasuredDevice
+        from specplan.cost_models.timing.measured_table import MeasuredTable
+
         return MeasuredDevice(MeasuredTable.load(Path(name_or_path)))
     count, name, stack = _parts(text)
     if name.startswith(TABLES):

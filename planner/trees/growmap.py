@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.acceptance.importers import sequoia
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text, write_atomic
 from specplan.planner.trees.shape import StaticTree, tree_of_paths
@@ -87,6 +86,8 @@ def read_growmap(path: Path | str) -> StaticTree:
     Raises:
         UsageError: when it is no growmap, or its parts contradict each other.
     """
+    from specplan.cost_models.acceptance.importers import sequoia
+
     if Path(path).suffix != ".json":
         parents, ranks = sequoia.read_growmap(path)
     else:

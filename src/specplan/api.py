@@ -48,16 +48,22 @@ def optimize(
         InfeasibleError: no plan keeps the limits.
         MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
     """
-    from specplan.bundling import check_out, write_result
     from specplan.planner.search import search
     from specplan.problems import as_problem
     from specplan.result import Result
 
     checked = as_problem(problem)
-    check_out(checked, out)
+    if out is not None:
+        from specplan.bundling import check_out
+
+        check_out(checked, out)
     facts = gather(checked, progress)
     found = Result(search(facts, lambda done, total: progress("pricing candidates", done, total)))
-    return found if out is None else Result(found.search, write_result(found, Path(out)))
+    if out is None:
+        return found
+    from specplan.bundling import write_result
+
+    return Result(found.search, write_result(found, Path(out)))
 
 
 def profile_device(

@@ -60,11 +60,11 @@ def capabilities_of(problem: Problem) -> Judge | None:
     Raises:
         UsageError: what the engine's version understands is not known.
     """
+    if problem.backend == NO_BACKEND:
+        return None
     from specplan.backends.engines.registry import is_engine, open_table
     from specplan.backends.registry import backend_capabilities
 
-    if problem.backend == NO_BACKEND:
-        return None
     if is_engine(problem.backend):
         return open_table(problem.backend)
     return backend_capabilities(problem.backend)

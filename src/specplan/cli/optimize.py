@@ -29,8 +29,6 @@ def optimize(
     """Find the fastest decoding plan of a problem."""
     from specplan import api
     from specplan.ir.printer import print_plan
-    from specplan.passes.pipeline import run_passes
-    from specplan.planner.explain_memory import arenas
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
@@ -40,6 +38,9 @@ def optimize(
         return
     print(print_plan(result.plan))
     if print_ir_after_all:
+        from specplan.passes.pipeline import run_passes
+        from specplan.planner.explain_memory import arenas
+
         run_passes(result.plan, watch=_show)
         for arena in arenas(result.search.facts, result.search.chosen):
             print("".join(f"# {line}\n" for line in arena.table()))
