@@ -55,8 +55,8 @@ def each(key: Quantity, function: Callable[[int], T]) -> T:
     """
     if not isinstance(key, np.ndarray):
         return function(int(key))
-    values, places = np.unique(key, return_inverse=True)
-    return _stacked([function(int(value)) for value in values], places)
+    values = sorted(set(key.tolist()))
+    return _stacked([function(int(value)) for value in values], np.searchsorted(values, key))
 
 
 def chosen(values: Sequence[T], which: Any) -> T:

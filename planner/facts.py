@@ -73,12 +73,16 @@ class ProblemFacts:
         return area / outputs
 
     @property
-    def loads(self) -> tuple[tuple[int, float], ...]:
-        """Batch size and mean text of a request, in tokens, of everything that is priced."""
+    def contexts(self) -> tuple[float, ...]:
+        """Mean text of a request, in tokens: one by prompt length, or that of a trace."""
         lengths = self.problem.workload.lengths
         outputs = self.requests[0].output_tokens
-        contexts = [prompt + outputs / 2 for prompt in lengths] or [self.mean_context]
-        return tuple((batch, context) for batch in self.batch_sizes for context in contexts)
+        return tuple(prompt + outputs / 2 for prompt in lengths) or (self.mean_context,)
+
+    @property
+    def loads(self) -> tuple[tuple[int, float], ...]:
+        """Batch size and mean text of a request, in tokens, of everything that is priced."""
+        return tuple((batch, context) for batch in self.batch_sizes for context in self.contexts)
 
     @property
     def longest_text(self) -> int:
@@ -140,10 +144,12 @@ class ProblemFacts:
             UnpricedError: the device cannot say.
         """
         if (role, widths) not in self._pass_seconds:
-            batch, context = np.repeat(np.array(self.loads), widths, axis=0).T
-            tokens: Quantity = np.tile(np.arange(1, widths + 1), len(self.loads))
+            batch: Quantity = np.array(self.batch_sizes, dtype=np.float64)[:, None, None]
+            context: Quantity = np.array(self.contexts)[:, None]
+            tokens: Quantity = np.arange(1, widths + 1)
             passes = self.device.forward_seconds(self.shape(role), batch, tokens, context)
-            seconds = np.broadcast_to(passes.median, tokens.shape)
+            grid = len(self.batch_sizes), len(self.contexts), widths
+            seconds = np.broadcast_to(passes.median, grid)
             self._pass_seconds[role, widths] = seconds.reshape(-1, widths)
         return self._pass_seconds[role, widths]
 

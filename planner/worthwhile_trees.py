@@ -63,8 +63,7 @@ def tree_objective(facts: ProblemFacts, draft: str) -> TreeObjective:
 
 def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iterator[StaticTree]:
     rounds = _round_times(facts, draft)
-    for place, times in enumerate(rounds):
-        choice = objective.best(times)
+    for place, choice in enumerate(objective.best_of_each(rounds)):
         yield choice.tree
         if place == len(rounds) // 2:
             for nodes in NODES:

@@ -15,8 +15,9 @@ forward does not depend on its width, the two meet and the choice is exact.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,8 @@ class TreeChoice:
         tree: its shape; no nodes where plain decoding is the fastest.
         tokens_per_round: emitted tokens, bonus included.
         seconds_per_round: of this tree.
-        plain: seconds per token without speculation.
-        bound: no tree within the limits takes fewer seconds per token.
+        objective: what it is the best of.
+        times: of the rounds.
         found: seconds per token of the best tree found, [depth, nodes], both from 0; infinite
             where none was priced, plain decoding at [0, 0].
     """
@@ -50,9 +51,19 @@ class TreeChoice:
     tree: StaticTree
     tokens_per_round: float
     seconds_per_round: float
-    plain: float
-    bound: float
+    objective: TreeObjective
+    times: RoundTimes
     found: Array
+
+    @property
+    def plain(self) -> float:
+        """Seconds per token without speculation."""
+        return self.times.plain
+
+    @cached_property
+    def bound(self) -> float:
+        """No tree within the limits takes fewer seconds per token."""
+        return min(self.objective.bound(self.times), self.seconds_per_token)
 
     @property
     def seconds_per_token(self) -> float:
@@ -90,25 +101,44 @@ class TreeObjective:
         Args:
             times: of rounds at one batch size and context; sizes beyond them are not chosen.
         """
-        found = np.full((self.depth + 1, self.nodes + 1), np.inf)
-        found[0, 0] = bound = times.plain
+        (choice,) = self.best_of_each([times])
+        return choice
+
+    def best_of_each(self, rounds: Sequence[RoundTimes]) -> list[TreeChoice]:
+        """The best tree at every one of several loads; see `best`."""
+        found = np.full((len(rounds), self.depth + 1, self.nodes + 1), np.inf)
+        found[:, 0, 0] = [times.plain for times in rounds]
         limits = np.zeros(found.shape, dtype=np.intp)
-        ladder = _ladder(times.draft, self.nodes)
-        for step, width in enumerate(ladder):
-            least = _least_seconds(times, found.shape, ladder[step - 1] if step else 0, width)
-            least = np.where(self._fits, least, np.inf)
-            most = np.minimum(self.exact.values, self._limited(True, width).values)
-            bound = min(bound, float((least / most).min()))
-            seconds = _seconds_per_token(self._limited(False, width), times)
-            limits[seconds < found] = width
-            np.minimum(seconds, found, out=found)
+        places: dict[int, list[int]] = {}
+        for place, times in enumerate(rounds):
+            for width in _ladder(times.draft, self.nodes):
+                places.setdefault(width, []).append(place)
+        for width, some in sorted(places.items()):
+            search, known = self._limited(False, width), found[some]
+            seconds = _seconds_per_token(search, [rounds[place] for place in some])
+            limits[some] = np.where(seconds < known, width, limits[some])
+            found[some] = np.minimum(seconds, known)
+        return [self._choice(*parts) for parts in zip(rounds, found, limits, strict=True)]
+
+    def _choice(self, times: RoundTimes, found: Array, limits: NDArray[np.intp]) -> TreeChoice:
+        """The best of what was priced, by the limits of width with which it was found."""
         nodes, depth = _first_least(found)
         tree = self._limited(False, int(limits[depth, nodes])).tree(nodes, depth)
         if not self.table.is_ordered:
             tree = self._traced(times, tree, found)
         tokens, taken = tree.value(self.table), times.round_seconds(tree)
         found[tree.depth, len(tree)] = taken / tokens
-        return TreeChoice(tree, tokens, taken, times.plain, min(bound, taken / tokens), found)
+        return TreeChoice(tree, tokens, taken, self, times, found)
+
+    def bound(self, times: RoundTimes) -> float:
+        """Seconds per token that no tree with children goes below, nor plain decoding."""
+        bound, below = times.plain, 0
+        for width in _ladder(times.draft, self.nodes):
+            least = _least_seconds(times, self._fits.shape, below, width)
+            most = np.minimum(self.exact.values, self._limited(True, width).values)
+            bound = min(bound, float((np.where(self._fits, least, np.inf) / most).min()))
+            below = width
+        return bound
 
     @cached_property
     def exact(self) -> TreeSearch:
@@ -171,9 +201,14 @@ def _ladder(draft: Array, nodes: int) -> list[int]:
     """Limits of width: where a draft forward over one more node costs more, and no limit."""
     rises = 1 + np.flatnonzero(np.diff(draft[:nodes]) > 0.0)
     if len(rises) >= _LADDER:
-        spread = np.geomspace(1, len(rises), _LADDER - 1).round().astype(np.intp) - 1
-        rises = rises[np.unique(spread)]
+        rises = rises[_spread(len(rises))]
     return [*rises.tolist(), max(nodes, 1)]
+
+
+@cache
+def _spread(count: int) -> NDArray[np.intp]:
+    """Places of at most `_LADDER` - 1 of so many, close together at the beginning."""
+    return np.unique(np.geomspace(1, count, _LADDER - 1).round().astype(np.intp) - 1)
 
 
 def _verify_seconds(times: RoundTimes, nodes: int) -> Array:
@@ -201,11 +236,14 @@ def _least_seconds(times: RoundTimes, shape: tuple[int, int], below: int, width:
     return np.asarray(least, dtype=np.float64)
 
 
-def _seconds_per_token(search: OrderedSearch, times: RoundTimes) -> Array:
-    """Of the best tree of every size and depth, [depth, nodes], as it is grown."""
-    drafted = times.draft_of(search.all_widths).sum(axis=1)
-    taken = _verify_seconds(times, search.nodes) + drafted + times.overhead
-    seconds = np.where(search.exists, taken, np.inf)
+def _seconds_per_token(search: OrderedSearch, rounds: Sequence[RoundTimes]) -> Array:
+    """Of the best tree of every size and depth, [rounds, depth, nodes], as it is grown."""
+    widths = np.arange(search.nodes + 1)
+    draft = np.stack([times.draft_of(widths) for times in rounds], axis=1)
+    drafted = draft[search.all_widths].sum(axis=1)  # rounds come last: their rows lie together
+    verify = np.stack([_verify_seconds(times, search.nodes) for times in rounds], axis=1)
+    taken = verify + drafted + np.array([times.overhead for times in rounds])
+    seconds = np.where(search.exists, np.moveaxis(taken, -1, 0), np.inf)
     return np.asarray(seconds / search.values, dtype=np.float64)
 
 
