@@ -15,29 +15,21 @@ computed with the other sources at their centre.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import maximum
-from specplan.cost_models.drafting import Drafting, read_drafting
-from specplan.cost_models.intervals import HALF_WIDTH_90, Seconds, beside
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import geometric_mean, score
+from specplan.planner.draws import DRAWS, Drawn, Draws, Floats
 from specplan.planner.objectives import Load, Objective
 from specplan.planner.serving import Times, serve
 
-DRAWS = 400
-SHARED = 0.64
-"""Share of the variance of a pass's time that all passes of its model have in common."""
 NEAR = 1.25
 """Candidates whose time is within this factor of the best may turn out to be the best."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,8 @@ def confidence(
         objective: what the time of a candidate is.
     """
     field = _field(chosen, candidates, objective)
-    worlds = _Worlds(profiles)
+    draws = Draws(profiles)
+    worlds = _Worlds(draws)
     times = np.stack([worlds.times(candidate, objective) for candidate in field], axis=1)
     best = np.bincount(times.argmin(axis=1), minlength=len(field)) / len(times)
     rivals = sorted(zip(field[1:], best[1:].tolist(), strict=True), key=lambda pair: -pair[1])
@@ -95,7 +88,7 @@ def confidence(
         probability_best=float(best[0]),
         expected_regret=_regret(times),
         rivals=tuple(pair for pair in rivals if pair[1] > 0.0),
-        measurements=_measurements(field, worlds, objective),
+        measurements=_measurements(field, draws, objective),
     )
 
 
@@ -111,7 +104,7 @@ def request_draws(
         candidates: with a price each.
         profiles: by proposer.
     """
-    worlds = _Worlds(profiles)
+    worlds = _Worlds(Draws(profiles))
     return np.stack([worlds.per_token(candidate) for candidate in candidates], axis=1)
 
 
@@ -129,11 +122,11 @@ def _regret(times: Floats) -> float:
 
 
 def _measurements(
-    field: Sequence[Candidate], worlds: _Worlds, objective: Objective
+    field: Sequence[Candidate], draws: Draws, objective: Objective
 ) -> tuple[Measurement, ...]:
     found = []
     for kind, name in sorted({source for c in field for source in _sources(c)}):
-        alone = _Worlds(worlds.profiles, only=(kind, name))
+        alone = _Worlds(draws, only=(kind, name))
         times = np.stack([alone.times(candidate, objective) for candidate in field], axis=1)
         saved = (times.mean(axis=0).min() - times.min(axis=1).mean()) / times[:, 0].mean()
         found.append(Measurement(kind, name, float(max(saved, 0.0))))
@@ -151,110 +144,73 @@ def _sources(candidate: Candidate) -> set[tuple[str, str]]:
 
 
 class _Worlds:
-    """Draws of everything that is not known; `only` one source varies when it is given."""
+    """What candidates take under each draw; `only` one source varies when it is given."""
 
-    def __init__(
-        self, profiles: Mapping[str, AcceptanceProfile], only: tuple[str, str] | None = None
-    ) -> None:
-        self.profiles = profiles
-        self.only = only
-        self._factors: dict[tuple[str, ...], Floats] = {}
-        self._priced: dict[int, Times] = {}
+    def __init__(self, draws: Draws, only: tuple[str, str] | None = None) -> None:
+        self._draws = draws
+        self._only = only
+        self._known: dict[tuple[int, str], Floats] = {}
 
     def times(self, candidate: Candidate, objective: Objective) -> Floats:
         """Its score under each draw, [draws]: seconds per output token, or of a request."""
-        whole, times = candidate.estimate, self._of_all_cells(candidate)
+        whole = candidate.estimate
         assert whole is not None, "only prices are compared"
-        per_token = times.request / whole.output_tokens
         if isinstance(objective, Load):
+            times = Times(*(self._cells(candidate, name) for name in ("request", "ttft", "tpot")))
             found = serve(objective, whole, times.each(_under_all_draws)).score
-        elif objective == "throughput":
-            found = 1.0 / (whole.batch / per_token).mean(axis=1)
         else:
-            found = geometric_mean(per_token)
+            per_token = self._cells(candidate, "request") / whole.output_tokens
+            if objective == "throughput":
+                found = 1.0 / (whole.batch / per_token).mean(axis=1)
+            else:
+                found = geometric_mean(per_token)
         return np.broadcast_to(found, DRAWS)
 
     def per_token(self, candidate: Candidate) -> Floats:
         """Seconds of a request per output token, [draws, cells]."""
         assert candidate.estimate is not None, "only prices are compared"
-        request = self._of_all_cells(candidate).request
+        request = self._cells(candidate, "request")
         return _under_all_draws(request / candidate.estimate.output_tokens)
 
-    def _of_all_cells(self, candidate: Candidate) -> Times:
-        """In each cell those of the round that runs there, [draws, cells].
+    def _cells(self, candidate: Candidate, name: str) -> Floats:
+        """One of its `Times`, in each cell that of the round that runs there, [draws, cells].
 
         One row stands for all draws where none makes a difference.
         """
         if not candidate.by_cell:
-            return self._times(candidate)
-        shape = DRAWS, sum(len(cells) for _, cells in candidate.parts)
-        found = Times(np.empty(shape), np.empty(shape), np.empty(shape))
+            return self._time(candidate, name)
+        found = np.empty((DRAWS, sum(len(cells) for _, cells in candidate.parts)))
         for part, cells in candidate.parts:
-            times = self._times(part)
-            for name in ("request", "ttft", "tpot"):
-                getattr(found, name)[:, cells] = getattr(times, name)[:, cells]
+            found[:, cells] = self._time(part, name)[:, cells]
         return found
 
-    def _times(self, part: Candidate) -> Times:
+    def _time(self, part: Candidate, name: str) -> Floats:
         """Of one round, in all cells, [draws, cells], or one row for all draws."""
-        if id(part) in self._priced:
-            return self._priced[id(part)]
-        estimate = part.estimate
+        key = id(part), name
+        if key not in self._known:
+            self._known[key] = self._new_time(part, name)
+        return self._known[key]
+
+    def _new_time(self, part: Candidate, name: str) -> Floats:
+        estimate, drawn = part.estimate, self._draws.of(part)
         assert estimate is not None, "only prices are compared"
-        shared = estimate.shared_error
-        ops = [
-            self._scaled(op.seconds, op.model or "ops", f"{op.op} {op.width}", shared)
-            for op in estimate.breakdown
-        ]
         # lanes overlap: a round may take less than the sum of its ops
         whole = sum(op.seconds.median for op in estimate.breakdown)
-        seconds = sum(ops) * (estimate.seconds_per_round.median / maximum(whole, 1e-300))
-        prefill = self._scaled(estimate.prefill, "target", "prefill", shared)
-        tokens = np.where(estimate.measured, 1.0, self._tokens(part)[:, None])
-        found = Times(
-            request=prefill + seconds * (estimate.rounds.mean / tokens),
-            ttft=prefill + seconds,
-            tpot=seconds / (estimate.tokens_per_round.mean * tokens),
-        )
-        self._priced[id(part)] = found
+        overlap = estimate.seconds_per_round.median / maximum(whole, 1e-300)
+        seconds: Floats = sum(self._varied(op) for op in drawn.ops) * overlap
+        drawn_tokens = drawn.tokens if self._varies("acceptance", part.proposer) else np.ones(1)
+        tokens = np.where(estimate.measured, 1.0, drawn_tokens[:, None])
+        if name == "tpot":
+            return seconds / (estimate.tokens_per_round.mean * tokens)
+        rounds = estimate.rounds.mean / tokens if name == "request" else 1.0
+        found: Floats = self._varied(drawn.prefill) + seconds * rounds
         return found
 
-    def _scaled(self, seconds: Seconds, name: str, which: str, shared_error: float) -> Floats:
-        """A time under each draw, [draws, cells] or one of both; its machine's drift left out."""
-        median = np.atleast_1d(np.asarray(seconds.median, dtype=np.float64))
-        if self.only is not None and self.only != ("device", name):
-            return median[None, :]
-        half = np.asarray((seconds.high - seconds.low) / 2.0)
-        relative = half / np.maximum(median, 1e-300)
-        spread = np.asarray(beside(relative, shared_error)) / HALF_WIDTH_90
-        shared, own = self._normal(name), self._normal(name, which)
-        normal = SHARED**0.5 * shared + (1.0 - SHARED) ** 0.5 * own
-        found: Floats = median * np.exp(spread * normal[:, None] - spread**2 / 2.0)
-        return found
+    def _varied(self, time: Drawn) -> Floats:
+        return time.drawn if self._varies("device", time.name) else time.estimated
 
-    def _tokens(self, part: Candidate) -> Floats:
-        """Tokens per round over their mean, [draws]; one where no draw makes a difference."""
-        name = part.proposer
-        if name is None or (self.only is not None and self.only != ("acceptance", name)):
-            return np.ones(1)
-        key = "acceptance", str(id(part))
-        if key not in self._factors:
-            drawn = self._drawn(part, self.profiles[name])
-            self._factors[key] = np.ones(DRAWS) if drawn is None else np.resize(drawn, DRAWS)
-        return self._factors[key]
-
-    def _drawn(self, part: Candidate, profile: AcceptanceProfile) -> Floats | None:
-        assert part.plan is not None
-        drafting = read_drafting(part.plan, part.plan.rounds[0], profile)
-        assert isinstance(drafting, Drafting), "it has a price"
-        draws = drafting.token_draws
-        return None if draws is None else draws / drafting.tokens_per_round.mean
-
-    def _normal(self, *key: str) -> Floats:
-        if key not in self._factors:
-            seed = zlib.crc32("|".join(key).encode())
-            self._factors[key] = np.random.default_rng(seed).standard_normal(DRAWS)
-        return self._factors[key]
+    def _varies(self, kind: str, name: str | None) -> bool:
+        return self._only is None or self._only == (kind, name)
 
 
 def _under_all_draws(times: Floats) -> Floats:
