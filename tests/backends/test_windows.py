@@ -21,6 +21,7 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.verify import verify_plan
+from specplan.passes.pipeline import run_passes
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
@@ -115,6 +116,15 @@ def test_lanes_at_once_give_what_lanes_in_turns_give(models: dict[str, CausalMod
     assert found[True] == found[False]
     assert {thread for _, thread in ran[False]} == {threading.current_thread().name}
     assert {name for name, thread in ran[True] if thread.startswith("lane")} == {"draft"}
+
+
+def test_lanes_are_lanes_after_all_passes(models: dict[str, CausalModel]) -> None:
+    plan = parse_plan(windows(3, drawn=True))
+    lowered = run_passes(plan)
+    assert lowered != plan and verify_plan(lowered) == () == refusals(lowered, CAPABILITIES)
+    assert len(lanes_of(lowered, models)) == 1
+    some = SAMPLED[:4]
+    assert in_batches(lowered, models, some, 4) == in_batches(plan, models, some, 4)
 
 
 def test_an_error_in_a_lane_is_told(models: dict[str, CausalModel]) -> None:
