@@ -16,7 +16,7 @@ from specplan.backends.manifest import KERNELS
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.holds import UNCOMPILED
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
 from specplan.runtime.models import CausalModel, load_model
@@ -87,7 +87,7 @@ def _with_kernels(
     bundle: Bundle, models: Mapping[str, CausalModel], device: torch.device
 ) -> Executable | None:
     """Rounds as graphs that launch the bundle's kernels; None where it has none for its plan."""
-    if not bundle.kernels or device.type != "cuda" or STATIC.refusals(bundle.plan):
+    if not bundle.kernels or device.type != "cuda" or UNCOMPILED.refusals(bundle.plan):
         return None
     load_kernels(bundle.folder / KERNELS, device)
     return StaticExecutable(bundle.plan, models, fused_on={"cuda"})

@@ -34,8 +34,7 @@ def measure(operand: Tree | Path | Rows | Tensor, kind: Entry) -> Tensor:
         return found.double()
     law = operand.logits[:, 0].double().softmax(-1)
     if kind.name == "entropy":
-        entropy: Tensor = torch.special.entr(law).sum(-1)
-        return entropy
+        return -torch.where(law > 0, law * law.log(), 0.0).sum(-1)
     best = law.topk(1 if kind.name == "top1" else 2).values
     return best[:, 0] if kind.name == "top1" else best[:, 0] - best[:, 1]
 

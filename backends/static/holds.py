@@ -35,3 +35,7 @@ STATIC = replace(
 """What the interpreter runs, sources that learn and trees carried from round to round left out.
 Loops are unrolled before tracing; of those that end by request every trip is traced. A backend that
 compiles such graphs says so under its own name."""
+
+UNCOMPILED = replace(STATIC, stops=False)
+"""What is worth running as a graph that no compiler has seen: where a loop may end early, the
+interpreter ends it, and a graph does not."""

@@ -112,10 +112,10 @@ def _heads(bundle: Bundle) -> dict[str, Heads]:
         MissingCapabilityError: they make none; names the op.
     """
     from specplan.backends.kernels.needs import heads_of
-    from specplan.backends.static.holds import STATIC
+    from specplan.backends.static.holds import UNCOMPILED
     from specplan.cost_models.shapes.model_shape import ModelShape
 
-    refused = STATIC.refusals(bundle.plan)
+    refused = UNCOMPILED.refusals(bundle.plan)
     if refused:
         raise MissingCapabilityError(str(refused[0]), where=str(bundle.folder))
     return {

@@ -14,7 +14,7 @@ from torch import Tensor
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.formulas import Formula
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.holds import STATIC, UNCOMPILED
 from specplan.ir.errors import UsageError
 from specplan.ir.formula import evaluate, is_condition
 from specplan.ir.parser import parse_plan
@@ -79,6 +79,7 @@ def test_every_kind_runs_as_the_interpreter_does(
     assert len(found) >= 10
     for name, plan in found.items():
         assert STATIC.refusals(plan) == (), name
+        assert any("stop early" in one.reason for one in UNCOMPILED.refusals(plan)), name
         trips = side_by_side(plan, models, requests)
         assert any(len(set(row)) > 1 for row in trips), name
         if temperature:
