@@ -21,6 +21,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -173,29 +174,25 @@ def peers(told: Comparison) -> Iterator[dict[str, Any]]:
             }
 
 
-def columns(
-    work: Path, prompts: int, repeats: int, seed: int, methods: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Every column, those that an earlier run stored read from their files."""
-    for temperature in TEMPERATURES:
-        for task in TASKS:
-            path = column_problem(work, task, temperature, seed, methods)
-            found = api.optimize(path, progress=tell).search
-            bench = Workbench(load_problem(path))
-            for place, batch in enumerate(BATCHES):
-                pick, best = best_of_methods(found, place)
-                texts = {name: candidate.as_dict()["plan"] for name, candidate in best.items()}
-                key = json.dumps(
-                    [texts, prompts, repeats, OUTPUT_TOKENS, versions()], sort_keys=True
-                )
-                mark = hashlib.sha256(key.encode()).hexdigest()[:16]
-                stored = work / "columns" / f"{task}-{temperature}-{batch}-{mark}.json"
-                if not stored.is_file():
-                    column = run_column(bench, best, pick, batch, prompts, repeats)
-                    stored.parent.mkdir(parents=True, exist_ok=True)
-                    named = {"task": task, "temperature": temperature, "batch": batch}
-                    write_json_atomic(stored, named | column)
-                yield dict(read_json(stored, "column"))
+def columns(work: Path, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Every column that is asked for, those that an earlier run stored read from their files."""
+    for temperature, task in product(asked.temperatures, asked.tasks):
+        path = column_problem(work, task, temperature, asked.seed, asked.methods)
+        found = api.optimize(path, progress=tell).search
+        bench = Workbench(load_problem(path))
+        for batch in asked.batches:
+            pick, best = best_of_methods(found, BATCHES.index(batch))
+            texts = {name: candidate.as_dict()["plan"] for name, candidate in best.items()}
+            key = json.dumps([texts, asked.prompts, OUTPUT_TOKENS, versions()], sort_keys=True)
+            mark = hashlib.sha256(key.encode()).hexdigest()[:16]
+            stored = work / "columns" / f"{task}-{temperature}-{batch}-{mark}.json"
+            if not stored.is_file():
+                column = run_column(bench, best, pick, batch, asked.prompts, asked.repeats)
+                stored.parent.mkdir(parents=True, exist_ok=True)
+                named = {"task": task, "temperature": temperature, "batch": batch}
+                named |= {"prompts": asked.prompts, "repeats": asked.repeats}
+                write_json_atomic(stored, named | column)
+            yield dict(read_json(stored, "column"))
 
 
 def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -238,16 +235,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--prompts", type=int, default=16, help="continued per column")
-    parser.add_argument("--repeats", type=int, default=2, help="runs of each prompt")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each prompt in new columns")
     parser.add_argument("--methods", nargs="*", default=[])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--temperatures", nargs="+", type=float, default=TEMPERATURES)
+    parser.add_argument("--batches", nargs="+", type=int, choices=BATCHES, default=BATCHES)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     found = []
-    asked = options.prompts, options.repeats, options.seed, options.methods
-    for column in columns(work, *asked):
+    for column in columns(work, options):
         found.append(column)
         print(table(column), file=sys.stderr, flush=True)
     result = summary(found)
