@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 Quantity = Any
@@ -104,7 +104,9 @@ class OpCost:
 
     def times(self, count: Quantity) -> OpCost:
         """The same op, executed `count` times as often."""
-        return replace(self, count=self.count * count)
+        return OpCost(
+            self.name, self.cost, self.count * count, self.matrix, self.math, self.streams
+        )
 
 
 def minimum(a: Quantity, b: Quantity) -> Quantity:

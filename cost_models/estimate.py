@@ -184,6 +184,8 @@ class Pricer:
         )
 
     def _round(self, plan: Plan) -> Round:
+        if plan.schedule is None:
+            return plan.rounds[0]
         context = self.prompt_tokens + self.output_tokens / 2.0
         loads = np.broadcast(self.batch, context)
         names = {select_round(plan, batch=int(b), context=round(c)) for b, c in loads}

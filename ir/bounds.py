@@ -32,7 +32,7 @@ def check_bounds(item: object, what: str) -> None:
         held = getattr(item, field)
         for number in held if isinstance(held, tuple) else (held,):
             match number:
-                case bool():
+                case bool() | str():
                     continue
                 case Span(start, stop) if not 0 <= start <= stop <= LARGEST:
                     raise RuleError("size", f"{what} {field}: a span is start:stop, start <= stop")

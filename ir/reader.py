@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from typing import Any, TypeVar
 
@@ -198,14 +199,21 @@ class Reader:
                 values[key] = coerce(types[key], atom)
             except CoercionError as error:
                 raise self.error(f"{what} {key}: {error}", at=token) from error
-        for field in dataclasses.fields(typing.cast(Any, cls)):
-            required = (
-                field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-            )
-            if required and field.name not in values:
-                raise self.error(f"{what} lacks '{field.name}='", at=place)
+        for name in _required(typing.cast(type, cls)):
+            if name not in values:
+                raise self.error(f"{what} lacks '{name}='", at=place)
         return cls(**values)
+
+
+@functools.cache
+def _required(cls: type) -> tuple[str, ...]:
+    """Fields of a dataclass that have no default."""
+    missing = dataclasses.MISSING
+    return tuple(
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.default is missing and field.default_factory is missing
+    )
 
 
 def _shown(token: Token) -> str:

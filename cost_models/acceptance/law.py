@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.closed_forms import depths_of, expected_rounds
 from specplan.cost_models.intervals import Interval
 
+T = TypeVar("T")
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -122,7 +123,7 @@ class NodeLaw(ABC):
         shape = Shape.of(parents, ranks)
 
         def found() -> Interval:
-            mean = 1.0 + float(self.reach(shape).sum())
+            mean = 1.0 + float(self._reach_once(shape).sum())
             draws = self.token_draws(parents, ranks)
             return Interval.exact(mean) if draws is None else around(mean, draws, confidence)
 
@@ -140,7 +141,7 @@ class NodeLaw(ABC):
         if not len(parents):
             return ()
         shape = Shape.of(parents, ranks)
-        levels = np.bincount(shape.depths, weights=self.reach(shape))[1:]
+        levels = np.bincount(shape.depths, weights=self._reach_once(shape))[1:]
         return tuple(levels.tolist())
 
     def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
@@ -148,7 +149,7 @@ class NodeLaw(ABC):
         if not len(parents):
             return (1.0,)
         shape = Shape.of(parents, ranks)
-        reached = self.reach(shape)
+        reached = self._reach_once(shape)
         left = np.bincount(shape.parents + 1, weights=reached, minlength=len(reached) + 1)
         return tuple((np.concatenate([[1.0], reached]) - left).tolist())
 
@@ -171,13 +172,16 @@ class NodeLaw(ABC):
 
         return self._once(Shape.of(parents, ranks), ("rounds", tokens, confidence), found)
 
-    def _once(self, shape: Shape, question: Any, answer: Callable[[], Interval]) -> Interval:
+    def _reach_once(self, shape: Shape) -> Floats:
+        return self._once(shape, "reach", lambda: self.reach(shape))
+
+    def _once(self, shape: Shape, question: Any, answer: Callable[[], T]) -> T:
         if self._latest is None or self._latest[0] is not shape:
             self._latest = shape, {}
         known = self._latest[1]
         if question not in known:
             known[question] = answer()
-        found: Interval = known[question]
+        found: T = known[question]
         return found
 
 

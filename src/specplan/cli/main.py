@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -56,6 +57,7 @@ def run() -> None:
     """Run the program on `sys.argv` and exit; the entry point of the `specplan` script."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched at run time
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the bars are our own
+    gc.set_threshold(20_000)  # importing and planning build much that stays
     try:
         app()
     except KeyboardInterrupt:
