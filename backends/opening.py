@@ -133,6 +133,10 @@ class FittedExecutable:
         """Begin a batch; arguments and errors as in `Executable.start`."""
         return self._fitting(requests, capacity).start(requests, capacity)
 
+    def forget(self) -> None:
+        """See `Executable.forget`; compiled rounds have no sources."""
+        self.plain.forget()
+
     def _fitting(self, requests: Sequence[Request], capacity: int | None) -> Executable:
         """What runs a batch: that of the smallest shape which holds it."""
         if not requests or Sampling.of(SamplingSettings.of(requests)).word != self.sampling:

@@ -161,17 +161,15 @@ def _run_all(
     repeats: int,
     progress: Progress,
 ) -> None:
-    """Every contender on every group, `repeats` times, starting with another one each time."""
+    """Every contender on all groups, `repeats` times, starting with another one each time."""
     for contender in contenders:
         contender.run(groups[0])  # not counted: the first run allocates and warms caches
     total = len(groups) * repeats
-    for group, prompts in enumerate(groups):
-        for repeat in range(repeats):
-            turn = group * repeats + repeat
-            progress("comparing", turn, total)
-            first = turn % len(contenders)
-            for contender in [*contenders[first:], *contenders[:first]]:
-                contender.take(group, contender.run(prompts))
+    for turn in range(total):
+        progress("comparing", turn, total)
+        group, first = turn % len(groups), turn % len(contenders)
+        for contender in [*contenders[first:], *contenders[:first]]:
+            contender.take(group, contender.run(groups[group]))
     progress("comparing", total, total)
 
 

@@ -100,10 +100,20 @@ def plan_timer(bench: Workbench, plan: Plan) -> Timer:
 
 
 def executable_timer(bench: Workbench, executable: Executable) -> Timer:
-    """Runs of a compiled plan; no stop token ends a text early."""
+    """Runs of a compiled plan; no stop token ends a text early.
+
+    A source that learns from past outputs must not know the very output that is timed: a prompt
+    that comes again begins a new pass over all prompts, of which nothing is known yet.
+    """
     workload = bench.problem.workload
+    seen: set[str] = set()
 
     def run(prompts: Sequence[TokenPrompt]) -> Outcome:
+        names = {prompt.id for prompt in prompts}
+        if names & seen:
+            executable.forget()
+            seen.clear()
+        seen.update(names)
         requests = [
             Request(
                 prompt_tokens=prompt.tokens,

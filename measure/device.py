@@ -117,9 +117,8 @@ def measure_device(
             remedy="Plan with `backend: reference`; `specplan compile DIR` compiles the bundle.",
         )
     every = _every_probe(bench, facts)
-    table, path = _table(bench, every)
-    whole = cells(facts, batches, contexts)
-    short = [cell for cell in budget_cells(bench, facts, batches) if cell not in whole]
+    whole, short = cells(facts, batches, contexts), budget_cells(bench, facts, batches, contexts)
+    table, path = _table(bench, every, short)
     todo = [
         (number, cell)
         for number in range(passes)
@@ -132,8 +131,8 @@ def measure_device(
             run.cell(cell, number)
         table.save(path)
     _refine(bench, facts, table, path, passes, progress)
-    beside = [probe.plan for probe in every if runs_at_once(bench, probe.plan)] if todo else []
-    if beside:
+    beside = [probe.plan for probe in every if runs_at_once(bench, probe.plan)]
+    if beside and table.lane_overlap is None:
         table.lane_overlap = lane_overlap(bench, facts, beside[-1], table, whole[0])
         table.save(path)
     progress("seconds per op", 1, 1)
@@ -149,13 +148,21 @@ def cells(
     return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
 
 
-def budget_cells(bench: Workbench, facts: ProblemFacts, batches: Sequence[int] = ()) -> list[Cell]:
+def budget_cells(
+    bench: Workbench,
+    facts: ProblemFacts,
+    batches: Sequence[int] = (),
+    contexts: Sequence[int] = (),
+) -> list[Cell]:
     """Where chains alone are measured: as long as the caches of drafters that keep few tokens.
 
-    Trees and sources do not draft from these, and no drafter reads more than the longest text.
+    Only below all other contexts: between two of them, times of few tokens would come between those
+    of trees, and their own are told by both.
     """
-    kept = [budget for budget in budgets_of(bench, facts) if budget < facts.longest_text]
-    return list(product(sorted({*facts.batch_sizes, *batches}), kept))
+    whole = cells(facts, batches, contexts)
+    shortest = min(context for _, context in whole)
+    kept = [budget for budget in budgets_of(bench, facts) if budget < shortest]
+    return list(product(sorted({batch for batch, _ in whole}), kept))
 
 
 def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
@@ -219,13 +226,17 @@ def machine_of(bench: Workbench) -> Provenance:
     )
 
 
-def _table(bench: Workbench, every: Sequence[Probe]) -> tuple[MeasuredTable, Path]:
+def _table(
+    bench: Workbench, every: Sequence[Probe], short: Sequence[Cell]
+) -> tuple[MeasuredTable, Path]:
     """The table of this machine as far as it is filled, and where it is kept."""
     provenance = machine_of(bench)
     workload = bench.problem.workload
     sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
     about = (provenance.hardware, provenance.threads, provenance.versions, sampling)
-    name = bench.fingerprint(SCHEMA_VERSION, *about, [probe.name for probe in every])
+    probed = [probe.name for probe in every]
+    probed += [f"chains alone at {cell}" for cell in short]  # elsewhere they may not be enough
+    name = bench.fingerprint(SCHEMA_VERSION, *about, probed)
     path = bench.problem.profiles / "device" / f"{name}.json"
     if path.is_file():
         return MeasuredTable.load(path), path

@@ -28,7 +28,8 @@ TURNS = 7
 def runs_at_once(bench: Workbench, plan: Plan) -> bool:
     """Whether the interpreter runs lanes of a plan at once here."""
     groups = lanes_of(plan, bench.models).values()
-    return any(room_for(len(group)) for group in groups)
+    device = bench.models["target"].device
+    return any(room_for(len(group), device) for group in groups)
 
 
 def lane_overlap(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json
 from specplan.planner.method import Method
 from specplan.planner.search import PLAIN
 
@@ -63,6 +66,22 @@ def methods_page(
         for method in methods
     )
     return _HEAD + rows + _PRICED + told + (measured_table(measured) if measured else "")
+
+
+def read_results(path: Path) -> Mapping[str, Any]:
+    """What `benchmarks/methods.py --json` printed.
+
+    Raises:
+        UsageError: the file is missing or holds something else.
+    """
+    found = read_json(path, "results of methods")
+    if not isinstance(found, dict) or not {"date", "columns"} <= found.keys():
+        raise UsageError(
+            "the file holds no results of methods",
+            where=str(path),
+            remedy="Make it with `python benchmarks/methods.py --work DIR --json`.",
+        )
+    return found
 
 
 def measured_table(measured: Mapping[str, Any]) -> str:

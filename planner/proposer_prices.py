@@ -19,7 +19,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.planner.search import PLAIN, Setting, priced, pricer_of
 
-HOPELESS = 1.3
+TOO_DEAR = 1.3
 """Times the best known cost of a load; what costs more at every load is not looked at closer.
 
 Over 16 prompts of 64 tokens, tokens per round are known to about a tenth.
@@ -48,15 +48,15 @@ class ProposerPrices:
     def hopeful(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[str]:
         """Proposers that may be worth a closer look.
 
-        Those are left out whose plans cost `HOPELESS` times as much as the best of all, plain
-        decoding among them, at every load. Who has no price stays.
+        Those are left out whose plans cost `TOO_DEAR` times as much as the best of all, plain
+        decoding among them, at every load. Who has no price, or nothing that runs, stays.
         """
         costs = {one.key.proposer: self._costs(self._candidates(one)) for one in profiles}
         best = np.min([self._costs(self._plain), *costs.values()], axis=0)
         return frozenset(
             name
             for name, cost in costs.items()
-            if not np.isfinite(cost).any() or (cost <= HOPELESS * best).any()
+            if not np.isfinite(cost).any() or (cost <= TOO_DEAR * best).any()
         )
 
     def pass_seconds(self, skips: Skips = NO_SKIPS) -> float:
@@ -96,7 +96,7 @@ class ProposerPrices:
                 yield from self._of_method(name, profile)
 
     def _of_method(self, name: str, profile: AcceptanceProfile | None) -> Iterator[Candidate]:
-        """The method's priced candidates for which the profile's proposer drafts."""
+        """The method's admissible candidates for which the profile's proposer drafts."""
         proposer = None if profile is None else profile.key.proposer
         given = {} if profile is None else {profile.key.proposer: profile}
         facts, method = replace(self.facts, profiles=given), discover_methods()[name]
@@ -104,5 +104,5 @@ class ProposerPrices:
             for options in family.settings if isinstance(family, Family) else ():
                 if method.proposer(options) == proposer:
                     found = priced(facts, self._pricer, Setting(method, family.name, options))
-                    if found.priced:
+                    if found.admissible:
                         yield found

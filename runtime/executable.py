@@ -135,3 +135,7 @@ class Executable(Protocol):
             UsageError: a request needs more positions than a model has.
         """
         ...
+
+    def forget(self) -> None:
+        """Let sources forget what they learned of the requests of earlier batches."""
+        ...

@@ -80,7 +80,7 @@ class ReferenceExecutable:
         self.side_by_side: bool | None = None
         self.models = dict(models)
         self.speculative = speculative_slots(plan)
-        self.shared = shared_sources(plan, models["target"].vocab_size)
+        self.forget()
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> ReferenceSession:
         """Begin a batch: check the requests and make room for them.
@@ -102,6 +102,10 @@ class ReferenceExecutable:
             capacity,
             self.side_by_side,
         )
+
+    def forget(self) -> None:
+        """See `Executable.forget`."""
+        self.shared = shared_sources(self.plan, self.models["target"].vocab_size)
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse a batch that the plan or its models cannot run.

@@ -22,6 +22,8 @@ def carried_reason(plan: Plan, step: Step) -> str | None:
             held = loaded_type(plan.state(op.state), op.state)
             if isinstance(held, TreeType) and held.parents is None:
                 return "a tree is carried on where it is a chain, or says its parents="
+            if isinstance(held, TreeType) and not held.nodes:
+                return "a tree that is carried on has nodes"
             stored = step.reads[op.value] if isinstance(op, Store) else None
             if isinstance(stored, TreeType) and stored.parents is None:
                 return _SHAPE

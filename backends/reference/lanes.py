@@ -45,8 +45,10 @@ def lanes_of(plan: Plan, models: Mapping[str, CausalModel]) -> dict[int, tuple[S
     return found
 
 
-def room_for(lanes: int) -> bool:
-    """Whether there are cores for so many lanes, each with torch's threads."""
+def room_for(lanes: int, device: torch.device) -> bool:
+    """Whether a processor has cores for so many lanes, each with torch's threads."""
+    if device.type != "cpu":
+        return False
     mine = getattr(os, "sched_getaffinity", None)
     cores = len(mine(0)) if mine is not None else os.cpu_count() or 1
     return lanes * torch.get_num_threads() <= cores
@@ -70,7 +72,7 @@ def segment(session: ReferenceSession, op: Segment, scope: Scope) -> None:
 def _at_once(session: ReferenceSession, lanes: int) -> bool:
     if session.side_by_side is not None:
         return session.side_by_side
-    return session.batch.device.type == "cpu" and room_for(lanes)
+    return room_for(lanes, session.batch.device)
 
 
 def _together(

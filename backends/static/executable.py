@@ -70,6 +70,9 @@ class StaticExecutable:
         batch = Batch(filled, self.models, self.lowered.states, {}, self.speculative, bucket.text)
         return StaticSession(batch, len(requests), self, bucket)
 
+    def forget(self) -> None:
+        """See `Executable.forget`: graphs have no sources."""
+
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""
         key = (name, sampling)

@@ -44,7 +44,7 @@ class MeasuredDevice:
         self.provenance = table.provenance
         self.name = table.name
         self.memory_bytes = table.provenance.memory_bytes
-        self.lane_overlap = table.lane_overlap
+        self.lane_overlap = table.lane_overlap or 0.0
         self.shared_error, self._scatter = table.drift, table.scatter
         self._points: dict[Any, Nested] = {}
         self._axes: dict[Any, Axis] = {}

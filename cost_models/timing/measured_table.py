@@ -75,7 +75,7 @@ class MeasuredTable:
         rows: by `row.key`.
         fits: the analytic form fitted to the rows, by (digest of the model, dtype).
         refined: rows measured in between because the grid's own showed a cliff.
-        lane_overlap: see `specplan.cost_models.timing.device.Device`; 0 where not measured.
+        lane_overlap: see `specplan.cost_models.timing.device.Device`; None where not measured.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class MeasuredTable:
         rows: Iterable[Row] = (),
         fits: Iterable[FittedForm] = (),
         refined: int = 0,
-        lane_overlap: float = 0.0,
+        lane_overlap: float | None = None,
     ) -> None:
         self.name = name
         self.provenance = provenance
@@ -206,8 +206,8 @@ class MeasuredTable:
         fits = [FittedForm(**entry) for entry in document.get("fits", [])]
         provenance = Provenance(**document["provenance"])
         refined = int(document.get("refined", 0))
-        overlap = float(document.get("lane_overlap", 0.0))
-        if not 0.0 <= overlap <= 1.0:
+        overlap = document.get("lane_overlap")
+        if overlap is not None and not 0.0 <= float(overlap) <= 1.0:
             raise ValueError(f"lane_overlap {overlap} is not between 0 and 1")
         return cls(document["name"], provenance, rows, fits, refined, overlap)
 

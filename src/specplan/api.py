@@ -288,6 +288,7 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
         if problem.device == "measured":
             device = measure_device(bench, known, progress=progress)
         if problem.workload.prompts is not None:
+            known = replace(known, capabilities=capabilities_of(problem))
             profiles = measure_proposers(bench, known, device, progress)
     facts = gather_facts(
         problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)

@@ -176,6 +176,7 @@ REFUSED = {
         "  store @window %c", "one shape for all"),
     "no row of the root": (windows(3), "%o = forward target %w", "%z = pick %w of=all\n"
         "    %o = forward target %z", "with rows of the root and of all of it"),
+    "no nodes": (windows(3), "nodes=2, depth=2", "nodes=0, depth=0", "has nodes"),
 }  # fmt: skip
 
 

@@ -121,7 +121,14 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("no-such-command",), ("schema", "--no-such-option"), ("methods", "surplus"), ()]
+    "arguments",
+    [
+        ("no-such-command",),
+        ("schema", "--no-such-option"),
+        ("methods", "surplus"),
+        ("methods", "--measured", "README.md"),
+        (),
+    ],
 )
 def test_usage_errors_exit_with_2(arguments: tuple[str, ...]) -> None:
     assert specplan(*arguments).returncode == 2

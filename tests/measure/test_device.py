@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,13 @@ from specplan.cost_models.timing.spread import UNKNOWN_DRIFT  # noqa: E402
 from specplan.measure import device as device_module  # noqa: E402
 from specplan.measure import visits  # noqa: E402
 from specplan.measure.cliffs import find_cliffs  # noqa: E402
-from specplan.measure.device import MOST_REFINED, cells, measure_device  # noqa: E402
+from specplan.measure.device import (  # noqa: E402
+    MOST_REFINED,
+    budget_cells,
+    budgets_of,
+    cells,
+    measure_device,
+)
 from specplan.measure.probes import EXIT_CHAINS  # noqa: E402
 from specplan.measure.visits import Visit  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
@@ -104,6 +112,18 @@ def test_every_width_is_measured_and_priced(
     device.table.save(stored[0])
     monkeypatch.setattr(device_module, "visit", never)
     assert measure_device(bench, facts, passes=1).table.rows == device.table.rows
+
+
+def test_few_cached_tokens_are_timed_below_all_other_contexts(tmp_path: Path) -> None:
+    """Between others, rows of chains alone would stand beside trees that have none there."""
+    path = write_problem(tmp_path, batch_sizes=[1, 3], prompt_tokens=100)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"methods": ["sparse_cache"]}))
+    bench = Workbench(load_problem(path))
+    facts = facts_of(bench)
+    shortest = min(context for _, context in cells(facts))
+    kept = [budget for budget in budgets_of(bench, facts) if budget < shortest]
+    assert kept and budget_cells(bench, facts) == list(product([1, 3], kept))
+    assert budget_cells(bench, facts, contexts=[min(kept)]) == []
 
 
 def test_passes_are_apart_and_can_be_added(small: Workbench) -> None:

@@ -14,6 +14,8 @@ from specplan.backends.reference.lanes import room_for  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
 from specplan.ir.errors import UsageError  # noqa: E402
+from specplan.ir.ops import Repeat  # noqa: E402
+from specplan.ir.plan import walk  # noqa: E402
 from specplan.measure import overlap  # noqa: E402
 from specplan.measure.device import machine_of  # noqa: E402
 from specplan.measure.overlap import lane_overlap, runs_at_once  # noqa: E402
@@ -24,15 +26,17 @@ from specplan.planner import gather_facts, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
+CPU = torch.device("cpu")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def test_lanes_have_room_where_each_has_cores_for_its_threads() -> None:
-    assert room_for(CORES) and not room_for(CORES + 1)
+    assert room_for(CORES, CPU) and not room_for(CORES + 1, CPU)
     torch.set_num_threads(2)
     try:
-        assert not room_for(CORES)
-        assert room_for(CORES // 2)
+        assert not room_for(CORES, CPU)
+        assert room_for(CORES // 2, CPU)
+        assert not room_for(1, torch.device("meta"))
     finally:
         torch.set_num_threads(1)
 
@@ -62,3 +66,25 @@ def test_the_overlap_is_a_part_and_is_kept(tmp_path: Path, monkeypatch: pytest.M
     )
     with pytest.raises(UsageError, match="lane_overlap"):
         load_device(tmp_path / "device.json")
+
+
+def test_the_shorter_lane_is_the_sum_of_its_passes(tmp_path: Path) -> None:
+    """Passes of 1 ms, one and those of a loop, beside one of 10 ms; all else takes no time."""
+    path = write_problem(tmp_path, prompts=2, output_tokens=8)
+    path.write_text(
+        path.read_text().replace('"schema_version"', '"methods": ["pearl"], "schema_version"')
+    )
+    bench = Workbench(load_problem(path))
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    plan = next(probe.plan for probe in rehearsal_probes(facts))
+    seen = visit(bench, bench.compile(plan), 1, 40, seed=0).samples
+    seconds = {"draft": 1e-3, "target": 10e-3}
+    given = {
+        key: [seconds.get(key[1] or "", 0.0) if key[0] == "forward" else 0.0] * 4 for key in seen
+    }
+    table = MeasuredTable("here", machine_of(bench))
+    for row in rows_of(bench, given, 1, 40):
+        table.join(row)
+    (drafted,) = [op.count for op in walk(plan.rounds[0].ops) if isinstance(op, Repeat)]
+    found = overlap._shorter_lanes(facts, plan, table, (1, 40))
+    assert found == pytest.approx((1 + drafted) * 1e-3, rel=1e-6) and found < 10e-3

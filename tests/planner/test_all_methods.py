@@ -13,13 +13,14 @@ from specplan.backends.engines.structure import DRAFTERS, read_structure
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.capabilities import refusals
+from specplan.ir.errors import UsageError
 from specplan.ir.json_form import plan_from_json, plan_to_json
 from specplan.ir.parser import parse_plan
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal, discover_methods
-from specplan.planner.method_words import method_as_dict, methods_page
+from specplan.planner.method_words import method_as_dict, methods_page, read_results
 from tests.planner.example_facts import example_facts
 from tests.planner.rich_facts import rich_facts
 
@@ -154,6 +155,33 @@ def test_the_page_of_methods_is_that_of_the_code() -> None:
     assert page == methods_page(found, engines_by_draft()), (
         "run: specplan methods --markdown > docs/methods.md"
     )
+
+
+def test_results_stand_on_the_page(tmp_path: Path) -> None:
+    """One column of two methods; a method that did not run there has no figure."""
+    plain = {"method": "autoregressive", "tokens_per_round": 1.0, "ratio": 1.0}
+    chain = {"method": "draft_model", "tokens_per_round": 2.5, "ratio": 1.75}
+    column = {
+        "task": "code",
+        "temperature": 0.0,
+        "batch": 4,
+        "hardware": "a processor",
+        "versions": {"torch": "2.13"},
+        "cells": [
+            plain | {"predicted_seconds_per_token": 0.02},
+            chain | {"predicted_seconds_per_token": 0.01},
+        ],
+    }
+    other = column | {"task": "prose", "cells": column["cells"][:1]}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"date": "2026-11-22", "columns": [column, other]}))
+    page = methods_page([], {}, read_results(path))
+    assert "| method | code, temperature 0.0, batch 4 | prose, temperature 0.0, batch 4 |" in page
+    assert "| `draft_model` | 2.50, 1.75 x (2.00) | - |" in page
+    assert "a processor; torch 2.13; 2026-11-22" in page
+    path.write_text("{}")
+    with pytest.raises(UsageError, match="results of methods"):
+        read_results(path)
 
 
 def test_methods_as_data(method: Method[Any]) -> None:

@@ -15,7 +15,7 @@ from specplan.planner import ProblemFacts, ProposerPrices, search
 from specplan.planner.comparing import cell_costs
 from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer_prices import HOPELESS
+from specplan.planner.proposer_prices import TOO_DEAR
 from tests.planner.example_facts import example_facts
 
 
@@ -54,7 +54,7 @@ def test_who_costs_too_much_at_every_load_is_not_hopeful(tmp_path: Path) -> None
     prices = ProposerPrices(facts)
     draft, target = known(facts, "draft", 0.9), known(facts, "target@2", 0.05)
     assert prices.hopeful([draft]) == {"draft"}
-    assert prices.best(draft) * HOPELESS < prices.plain < prices.best(target) < inf
+    assert prices.best(draft) * TOO_DEAR < prices.plain < prices.best(target) < inf
     assert prices.hopeful([draft, target]) == {"draft"}
 
 
@@ -68,11 +68,11 @@ def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
             cost = cell_costs(one, facts.objective)
             costs[one.proposer] = np.minimum(costs.get(one.proposer, inf), cost)
     best = np.min(list(costs.values()), axis=0)
-    expected = {name for name, cost in costs.items() if name and (cost <= HOPELESS * best).any()}
+    expected = {name for name, cost in costs.items() if name and (cost <= TOO_DEAR * best).any()}
     hopeful = ProposerPrices(facts).hopeful(facts.profiles.values())
     assert expected and expected <= hopeful
     assert all(
-        not (costs[name] <= HOPELESS * best).any() for name in costs.keys() - hopeful if name
+        not (costs[name] <= TOO_DEAR * best).any() for name in costs.keys() - hopeful if name
     )
 
 

@@ -32,6 +32,9 @@ class PlainExecutable:
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> PlainSession:
         return PlainSession(self, requests)
 
+    def forget(self) -> None:
+        """It learns nothing."""
+
 
 class PlainSession:
     def __init__(self, executable: PlainExecutable, requests: Sequence[Request]) -> None:

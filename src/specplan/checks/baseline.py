@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specplan.measure.interleave import Run
     from specplan.measure.workbench import Workbench
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 KIND = "speed_baseline"
 GROUPS, RUNS = 12, 3
 """Groups of prompts of a baseline unless told otherwise, and runs of each at least."""

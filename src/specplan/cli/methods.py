@@ -36,15 +36,21 @@ def methods(
     from specplan import api
     from specplan.backends.engines.registry import engines_by_draft
     from specplan.backends.registry import backends_by_rule
-    from specplan.ir.files import read_json
+    from specplan.ir.errors import UsageError
     from specplan.ir.rule_entries import list_rules
     from specplan.ir.rule_words import rule_as_dict, rules_page
-    from specplan.planner.method_words import method_as_dict, methods_page
+    from specplan.planner.method_words import method_as_dict, methods_page, read_results
 
     found, engines = api.list_methods(), engines_by_draft()
     known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
+    if measured is not None and (rules or not markdown):
+        raise UsageError(
+            "results of methods stand on the page of methods only",
+            where="--measured",
+            remedy="Add --markdown, and leave --rules out.",
+        )
     if markdown:
-        results = read_json(measured, "results of methods") if measured else None
+        results = read_results(measured) if measured else None
         page = rules_page(known, runners) if rules else methods_page(found, engines, results)
         print(page, end="")
     elif json:
