@@ -14,8 +14,9 @@ from specplan.planner.search import PLAIN
 _HEAD = """# Methods
 
 What the search may choose from: one file each in `planner/methods/`, or an entry point of the group
-`specplan.methods` in another package. This page is written by `specplan methods --markdown`; a test
-holds it to the code, and each status to the plans that the method writes.
+`specplan.methods` in another package. This page is written by `specplan methods --markdown
+--measured benchmarks/results/methods.json`; a test holds it to the code and to those results, and
+each status to the plans that the method writes.
 
 - **priced**: its plans have a price on any device, given an acceptance profile;
 - **emitted**: it writes its plans in the ops of the [plan language](plan_language.md);

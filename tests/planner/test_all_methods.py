@@ -150,10 +150,13 @@ def test_its_drafter_is_what_its_plans_draft_with(method: Method[Any], facts: Pr
 
 
 def test_the_page_of_methods_is_that_of_the_code() -> None:
-    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
+    root = Path(__file__).parents[2]
+    page = (root / "docs/methods.md").read_text(encoding="utf-8")
     found = [METHODS[name] for name in sorted(METHODS)]
-    assert page == methods_page(found, engines_by_draft()), (
-        "run: specplan methods --markdown > docs/methods.md"
+    results = read_results(root / "benchmarks/results/methods.json")
+    assert page == methods_page(found, engines_by_draft(), results), (
+        "run: specplan methods --markdown --measured benchmarks/results/methods.json"
+        " > docs/methods.md"
     )
 
 
