@@ -117,7 +117,8 @@ def measure_device(
             remedy="Plan with `backend: reference`; `specplan compile DIR` compiles the bundle.",
         )
     every = _every_probe(bench, facts)
-    whole, short = cells(facts, batches, contexts), budget_cells(bench, facts, batches, contexts)
+    whole = cells(facts, batches, contexts)
+    short = budget_cells(bench, facts, whole)
     table, path = _table(bench, every, short)
     todo = [
         (number, cell)
@@ -148,18 +149,12 @@ def cells(
     return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
 
 
-def budget_cells(
-    bench: Workbench,
-    facts: ProblemFacts,
-    batches: Sequence[int] = (),
-    contexts: Sequence[int] = (),
-) -> list[Cell]:
+def budget_cells(bench: Workbench, facts: ProblemFacts, whole: Sequence[Cell]) -> list[Cell]:
     """Where chains alone are measured: as long as the caches of drafters that keep few tokens.
 
-    Only below all other contexts: between two of them, times of few tokens would come between those
-    of trees, and their own are told by both.
+    Only below the contexts of the whole cells: between two of them, times of few tokens would come
+    between those of trees, and their own are told by both.
     """
-    whole = cells(facts, batches, contexts)
     shortest = min(context for _, context in whole)
     kept = [budget for budget in budgets_of(bench, facts) if budget < shortest]
     return list(product(sorted({batch for batch, _ in whole}), kept))

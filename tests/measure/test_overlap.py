@@ -15,19 +15,31 @@ from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
 from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.ir.ops import Repeat  # noqa: E402
-from specplan.ir.plan import walk  # noqa: E402
+from specplan.ir.plan import Plan, walk  # noqa: E402
 from specplan.measure import overlap  # noqa: E402
 from specplan.measure.device import machine_of  # noqa: E402
 from specplan.measure.overlap import lane_overlap, runs_at_once  # noqa: E402
 from specplan.measure.probes import rehearsal_probes  # noqa: E402
 from specplan.measure.visits import rows_of, visit  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
-from specplan.planner import gather_facts, load_problem  # noqa: E402
+from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def lanes_beside(folder: Path) -> tuple[Workbench, ProblemFacts, Plan]:
+    """A small problem, and a plan of two lanes that it times."""
+    path = write_problem(folder, prompts=2, output_tokens=8)
+    path.write_text(
+        path.read_text().replace('"schema_version"', '"methods": ["pearl"], "schema_version"')
+    )
+    bench = Workbench(load_problem(path))
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    plan = next(probe.plan for probe in rehearsal_probes(facts))
+    return bench, facts, plan
 
 
 def test_lanes_have_room_where_each_has_cores_for_its_threads() -> None:
@@ -42,13 +54,7 @@ def test_lanes_have_room_where_each_has_cores_for_its_threads() -> None:
 
 
 def test_the_overlap_is_a_part_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_problem(tmp_path, prompts=2, output_tokens=8)
-    path.write_text(
-        path.read_text().replace('"schema_version"', '"methods": ["pearl"], "schema_version"')
-    )
-    bench = Workbench(load_problem(path))
-    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    plan = next(probe.plan for probe in rehearsal_probes(facts))
+    bench, facts, plan = lanes_beside(tmp_path)
     assert runs_at_once(bench, plan) == (CORES > 1)
     table, cell = MeasuredTable("here", machine_of(bench)), (1, 40)
     for row in rows_of(bench, visit(bench, bench.compile(plan), *cell, seed=0).samples, *cell):
@@ -70,13 +76,7 @@ def test_the_overlap_is_a_part_and_is_kept(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_shorter_lane_is_the_sum_of_its_passes(tmp_path: Path) -> None:
     """Passes of 1 ms, one and those of a loop, beside one of 10 ms; all else takes no time."""
-    path = write_problem(tmp_path, prompts=2, output_tokens=8)
-    path.write_text(
-        path.read_text().replace('"schema_version"', '"methods": ["pearl"], "schema_version"')
-    )
-    bench = Workbench(load_problem(path))
-    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    plan = next(probe.plan for probe in rehearsal_probes(facts))
+    bench, facts, plan = lanes_beside(tmp_path)
     seen = visit(bench, bench.compile(plan), 1, 40, seed=0).samples
     seconds = {"draft": 1e-3, "target": 10e-3}
     given = {
