@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.drafting import Drafting, read_drafting
-from specplan.planner import Family, ProblemFacts, discover_methods
+from specplan.planner import ProblemFacts, settings_by
 
 PRECISION = 0.03
 """Half width of the 90 % interval of tokens per round, relative, that is narrow enough."""
@@ -36,17 +36,8 @@ def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> floa
 
 def _drafts(facts: ProblemFacts, profile: AcceptanceProfile) -> Iterator[Drafting]:
     """What all candidates draft for which the profile's proposer does."""
-    allowed = facts.problem.methods
-    for name, method in discover_methods().items():
-        if allowed is not None and name not in allowed:
-            continue
-        for family in method.choices(facts):
-            if not isinstance(family, Family):
-                continue
-            for options in family.settings:
-                if method.proposer(options) != profile.key.proposer:
-                    continue
-                plan = method.plan(facts, options)
-                found = read_drafting(plan, plan.rounds[0], profile)
-                if isinstance(found, Drafting):
-                    yield found
+    for setting in settings_by(facts, profile.key.proposer):
+        plan = setting.method.plan(facts, setting.options)
+        found = read_drafting(plan, plan.rounds[0], profile)
+        if isinstance(found, Drafting):
+            yield found

@@ -19,7 +19,7 @@ from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.proposer import SINKS, Proposer
 from specplan.planner.proposer_prices import ProposerPrices
-from specplan.planner.search import PLAIN, SearchResult, search
+from specplan.planner.search import PLAIN, SearchResult, search, settings_by
 from specplan.planner.skip_search import (
     SparedBlock,
     first_guesses,
@@ -84,5 +84,6 @@ __all__ = [
     "search",
     "searched_blocks",
     "searches_blocks",
+    "settings_by",
     "tuned",
 ]

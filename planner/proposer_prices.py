@@ -16,8 +16,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import cell_costs, score
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, discover_methods
-from specplan.planner.search import PLAIN, Setting, priced, pricer_of
+from specplan.planner.search import PLAIN, Setting, priced, pricer_of, settings_by
 
 TOO_DEAR = 1.3
 """Times the best known cost of a load; what costs more at every load is not looked at closer.
@@ -77,7 +76,9 @@ class ProposerPrices:
 
     @cached_property
     def _plain(self) -> tuple[Candidate, ...]:
-        return tuple(self._of_method(PLAIN, None))
+        facts = replace(self.facts, profiles={})
+        plain = (one for one in settings_by(facts, None) if one.method.name == PLAIN)
+        return tuple(self._admissible(facts, plain))
 
     def _least(self, candidates: Iterable[Candidate]) -> float:
         return min((score(one, self.facts.objective) for one in candidates), default=inf)
@@ -90,19 +91,10 @@ class ProposerPrices:
         return found
 
     def _candidates(self, profile: AcceptanceProfile) -> Iterator[Candidate]:
-        wanted = self.facts.problem.methods
-        for name in discover_methods():
-            if wanted is None or name in wanted:
-                yield from self._of_method(name, profile)
+        """The admissible ones for which the profile's proposer drafts."""
+        facts = replace(self.facts, profiles={profile.key.proposer: profile})
+        return self._admissible(facts, settings_by(facts, profile.key.proposer))
 
-    def _of_method(self, name: str, profile: AcceptanceProfile | None) -> Iterator[Candidate]:
-        """The method's admissible candidates for which the profile's proposer drafts."""
-        proposer = None if profile is None else profile.key.proposer
-        given = {} if profile is None else {profile.key.proposer: profile}
-        facts, method = replace(self.facts, profiles=given), discover_methods()[name]
-        for family in method.choices(facts):
-            for options in family.settings if isinstance(family, Family) else ():
-                if method.proposer(options) == proposer:
-                    found = priced(facts, self._pricer, Setting(method, family.name, options))
-                    if found.admissible:
-                        yield found
+    def _admissible(self, facts: ProblemFacts, settings: Iterable[Setting]) -> Iterator[Candidate]:
+        found = (priced(facts, self._pricer, setting) for setting in settings)
+        return (candidate for candidate in found if candidate.admissible)

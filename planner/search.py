@@ -199,6 +199,13 @@ def _choices(facts: ProblemFacts) -> Iterator[Setting | Candidate]:
                 yield Candidate(name, family.name, {}, "any", refusal=family.reason)
 
 
+def settings_by(facts: ProblemFacts, proposer: str | None) -> Iterator[Setting]:
+    """Settings that the problem chooses from, those in which a proposer drafts, or none (None)."""
+    for choice in _choices(facts):
+        if isinstance(choice, Setting) and choice.method.proposer(choice.options) == proposer:
+            yield choice
+
+
 def _settings(facts: ProblemFacts, method: str, family: Family[Any]) -> Iterator[Any]:
     """Those that are tried, and those beside them that were measured."""
     yield from family.settings
