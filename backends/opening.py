@@ -16,6 +16,7 @@ from specplan.backends.manifest import KERNELS
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.flat import flat_program
 from specplan.backends.static.holds import UNCOMPILED
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
@@ -90,7 +91,9 @@ def _with_kernels(
     if not bundle.kernels or device.type != "cuda" or UNCOMPILED.refusals(bundle.plan):
         return None
     load_kernels(bundle.folder / KERNELS, device)
-    return StaticExecutable(bundle.plan, models, fused_on={"cuda"})
+    return StaticExecutable(
+        bundle.plan, models, flat_program, fused_on={"cuda"}, captured_on={"cuda"}
+    )
 
 
 class FittedExecutable:

@@ -21,7 +21,7 @@ if ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; 
 fi
 status=0
 if "$PYTHON" -c 'import pytest, hypothesis' 2>/dev/null; then
-  timeout 150 "$PYTHON" -m pytest -q -m gpu tests/backends/kernels || status=1
+  timeout 150 "$PYTHON" -m pytest -q -m gpu tests/backends/kernels tests/backends/test_captured.py || status=1
 else
   echo "pytest or hypothesis is not installed: the GPU tests are left out."
 fi

@@ -3,29 +3,29 @@
     python benchmarks/gpu_round.py --out round.json
 
 Weights are random, so what is accepted says nothing; the time of a round does not depend on it. The
-floor is the bytes of all forwards over the bandwidth of a measured copy. The round runs as a graph
-of tensors, eagerly; as the flat program that `torch.export` makes of it; and that one captured in a
-CUDA graph; each with tensor ops alone, and with our kernels.
+floor is the bytes of all forwards over the bandwidth of a measured copy. The round runs op by op;
+as a flat program of tensor ops captured in a CUDA graph; and as what Inductor compiles, both as it
+is and captured; the first two with tensor ops alone and with our kernels.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import product
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import torch
-from gpu_timing import captured, copy_bandwidth
-from torch import Tensor
+from gpu_timing import copy_bandwidth
 
+from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import KEYS_PLACE
-from specplan.backends.static.session import StaticSession
+from specplan.backends.static.flat import flat_program
+from specplan.backends.static.packages import Packages
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.pricing import RoundPrice, price_round, read_round, round_cost
 from specplan.cost_models.shapes.model_shape import ModelShape
@@ -34,6 +34,7 @@ from specplan.ir.files import write_json_atomic
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.runtime.attention import ATTENTION_NAME
+from specplan.runtime.executable import Executable
 from specplan.runtime.models import CausalModel, assert_attention
 from specplan.runtime.requests import Request
 
@@ -46,13 +47,32 @@ DRAFT: dict[str, Any] = dict(
     intermediate_size=8192, vocab_size=128256, max_position_embeddings=131072,
     tie_word_embeddings=True,
 )  # fmt: skip
-MEASURED = ("eager_seconds", "exported_seconds", "captured_seconds")
+WARM_UP = 4
+"""Rounds before those that are timed: the first is as it is, the second is captured."""
 SHEETS = {
     "H100 80GB HBM3": "h100-sxm", "H100 PCIe": "h100-pcie", "H200": "h200", "B200": "b200",
     "A100-SXM4-80GB": "a100-sxm-80gb", "A100-SXM4-40GB": "a100-sxm-40gb", "L40S": "l40s",
     "GeForce RTX 4090": "rtx-4090",
 }  # fmt: skip
 """Data sheets by what CUDA calls the device."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """One load.
+
+    Attributes:
+        batch: rows.
+        context: tokens of text per row.
+        compiled: by Inductor, which takes longer than all the rest; else as flat programs.
+    """
+
+    batch: int
+    context: int
+    compiled: bool = False
+
+
+LOADS = (Load(1, 1000), Load(1, 1000, True), Load(8, 1000), Load(1, 8000), Load(8, 1000, True))
 
 
 def chain(length: int) -> Plan:
@@ -92,51 +112,29 @@ def random_model(
         model = transformers.AutoModelForCausalLM.from_config(
             transformers.LlamaConfig(**sizes), dtype=dtype, attn_implementation=ATTENTION_NAME
         )
-    model.requires_grad_(False).eval()
     assert_attention(model)
     return CausalModel(model, name=name, digest=name)
 
 
-def begun(
-    plan: Plan,
-    models: Mapping[str, CausalModel],
-    batch: int,
-    context: int,
-    fused_on: Collection[str] = (),
-) -> tuple[StaticExecutable, StaticSession]:
-    """A batch whose prompts have run; on devices `fused_on` its rounds call our kernels."""
-    tokens = torch.randint(
-        models["target"].vocab_size, (batch, context), generator=torch.Generator().manual_seed(0)
-    )
-    requests = [Request(prompt_tokens=tuple(row), max_new_tokens=64) for row in tokens.tolist()]
-    executable = StaticExecutable(plan, models, fused_on=fused_on)
-    session = executable.start(requests)
-    session.prefill()
-    return executable, session
-
-
-class FixedRound:
-    """One round on tensors of its own, again and again from the same state.
-
-    Args:
-        executable: whose only round it is.
-        session: a batch whose prompts have run.
-    """
-
-    def __init__(self, executable: StaticExecutable, session: StaticSession) -> None:
-        name = executable.lowered.rounds[0].name
-        self.graph: RoundGraph = executable.graph(name, session.sampling)
-        slots = session.batch.text.shape[1] - 1
-        used = max(session.batch.lengths) + executable.speculative
-        self.eager = session._tensors(self.graph, used).flat()
-        # A captured round attends to all slots; which of them count is the mask's affair.
-        self.fixed = list(self.eager)
-        self.fixed[KEYS_PLACE] = torch.arange(slots, device=self.eager[0].device)
-
-    def exported(self) -> Callable[..., Tensor]:
-        """The round as a flat program, whose constants are tensors on the device."""
-        program = torch.export.export(self.graph, tuple(self.fixed), strict=False)
-        return program.module()
+def ways(
+    plan: Plan, models: Mapping[str, CausalModel], folder: Path, compiled: bool
+) -> dict[str, Executable]:
+    """What runs a round, by how it is made and launched."""
+    ours: dict[str, Any] = {"fused_on": {"cuda"}}
+    if compiled:
+        backend = InductorBackend()
+        packages = Packages(backend, models, folder)
+        return {
+            "inductor": StaticExecutable(plan, models, packages, **ours),
+            "inductor, captured": backend.compile(plan, models, folder),
+        }
+    captured: dict[str, Any] = {"captured_on": {"cuda"}}
+    return {
+        "torch ops": StaticExecutable(plan, models),
+        "torch ops, captured": StaticExecutable(plan, models, flat_program, **captured),
+        "kernels": StaticExecutable(plan, models, **ours),
+        "kernels, captured": StaticExecutable(plan, models, flat_program, **captured, **ours),
+    }
 
 
 def floor_and_price(
@@ -161,43 +159,47 @@ def floor_and_price(
     return size, price.seconds.median if known else None
 
 
-def seconds_of(run: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Median seconds of a call as the host sees it, until the device is done."""
-    found = []
-    for _ in range(repeats + 2):
+def seconds_per_round(
+    executable: Executable, requests: Sequence[Request], repeats: int
+) -> tuple[float, list[list[int]]]:
+    """Median seconds of a round until the host knows its tokens, and the tokens of them all."""
+    session = executable.start(requests)
+    session.prefill()
+    name = executable.plan.rounds[0].name
+    spent, told = [], []
+    for _ in range(repeats + WARM_UP):
         start = perf_counter()
-        run()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        found.append(perf_counter() - start)
-    return median(found[2:])
+        told += session.step(name).tokens.tolist()
+        spent.append(perf_counter() - start)
+    session.release()
+    return median(spent[WARM_UP:]), told
 
 
 def measure(
-    plan: Plan,
-    models: Mapping[str, CausalModel],
-    batch: int,
-    context: int,
-    repeats: int,
-    fused_on: Collection[str] = (),
+    plan: Plan, models: Mapping[str, CausalModel], load: Load, folder: Path, repeats: int = 20
 ) -> dict[str, Any]:
-    """Seconds of a round: as a graph, as a flat program, and that captured in a CUDA graph."""
-    fixed = FixedRound(*begun(plan, models, batch, context, fused_on))
-    device = fixed.eager[0].device
-    row: dict[str, Any] = {"batch": batch, "context": context, "kernels": bool(fused_on)}
-    # A round writes to the text and the caches, from the same lengths on: again the same values.
-    first = fixed.graph(*fixed.eager)
-    row["eager_seconds"] = seconds_of(lambda: fixed.graph(*fixed.eager), device, repeats)
-    program = fixed.exported()
-    row["told_alike"] = bool(torch.equal(program(*fixed.fixed), first))
-    row["exported_seconds"] = seconds_of(lambda: program(*fixed.fixed), device, repeats)
-    row["captured_seconds"] = None
-    if device.type == "cuda":
+    """Seconds of a round by every way that can run it, and why others cannot."""
+    tokens = torch.randint(
+        models["target"].vocab_size,
+        (load.batch, load.context),
+        generator=torch.Generator().manual_seed(0),
+    )
+    requests = [Request(prompt_tokens=tuple(row), max_new_tokens=64) for row in tokens.tolist()]
+    row: dict[str, Any] = {"batch": load.batch, "context": load.context}
+    row |= {"seconds": {}, "errors": {}, "prepared_seconds": {}}
+    first: list[list[int]] | None = None
+    for way, executable in ways(plan, models, folder, load.compiled).items():
+        start = perf_counter()
         try:
-            replay = captured(lambda: program(*fixed.fixed)).replay
-            row["captured_seconds"] = seconds_of(replay, device, repeats)
-        except RuntimeError as error:  # an op that a graph cannot hold: said, not hidden
-            row["not_captured"] = str(error).splitlines()[0]
+            seconds, told = seconds_per_round(executable, requests, repeats)
+        except Exception as error:  # a compiler may refuse: say so and go on
+            row["errors"][way] = f"{type(error).__name__}: {str(error).splitlines()[0][:160]}"
+            continue
+        row["seconds"][way] = seconds
+        row["prepared_seconds"][way] = perf_counter() - start - seconds * repeats
+        first = first or told
+        row.setdefault("tokens_alike", {})[way] = told == first
+        torch.cuda.empty_cache()
     return row
 
 
@@ -205,24 +207,20 @@ def completed(row: dict[str, Any], size: float, predicted: float | None, bandwid
     """Add floor, prediction and ratios to a row."""
     row["floor_seconds"] = size / bandwidth
     row["predicted_seconds"] = predicted
-    best = min(row[key] for key in MEASURED if row[key])
+    best = min(row["seconds"].values(), default=float("inf"))
     row["floor_over_best"] = row["floor_seconds"] / best
     row["predicted_over_best"] = predicted and predicted / best
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line per load, milliseconds."""
-    keys = (*MEASURED, "floor_seconds", "predicted_seconds")
-    lines = [
-        "batch context kernels" + "".join(f"{key[:-8]:>11} ms" for key in keys) + "  floor / best"
-    ]
-    for row in rows:
-        line = f"{row['batch']:5} {row['context']:7} {'ours' if row['kernels'] else '-':>7}"
-        for key in keys:
-            line += f"{row[key] * 1e3:14.2f}" if row[key] else f"{'-':>14}"
-        lines.append(f"{line}{row['floor_over_best']:14.2f}")
-        if "not_captured" in row:
-            lines.append(f"not captured: {row['not_captured']}")
+def lines_of(row: Mapping[str, Any]) -> str:
+    """A load, and a line for each way to run a round of it."""
+    floor, predicted = row["floor_seconds"], row["predicted_seconds"]
+    told = f"predicted {predicted * 1e3:.2f} ms, " if predicted else ""
+    lines = [f"batch {row['batch']}, context {row['context']}: {told}floor {floor * 1e3:.2f} ms"]
+    for way, seconds in row["seconds"].items():
+        ready = f"ready after {row['prepared_seconds'][way]:.0f} s"
+        lines.append(f"{seconds * 1e3:9.2f} ms {floor / seconds:6.2f} of the floor  {way}, {ready}")
+    lines += [f"{'-':>9}  {way}: {error}" for way, error in row["errors"].items()]
     return "\n".join(lines)
 
 
@@ -236,22 +234,19 @@ def main() -> None:
     name, bandwidth = torch.cuda.get_device_name(), copy_bandwidth(device)
     sizes = {"target": TARGET, "draft": DRAFT}
     models = {key: random_model(given, key, device, torch.bfloat16) for key, given in sizes.items()}
-    rows = []
-    loads = ((1, 1000), (8, 1000), (1, 8000))
-    for (batch, context), fused_on in product(loads, ((), ("cuda",))):
-        row = measure(plan, models, batch, context, 20, fused_on)
-        completed(row, *floor_and_price(plan, sizes, batch, context, name), bandwidth)
-        rows.append(row)
-        torch.cuda.empty_cache()
-    write_json_atomic(
-        options.out,
-        {
-            "device": name, "torch": torch.__version__, "drafted": options.drafted,
-            "copy_bytes_per_second": bandwidth, "rows": rows,
-        },
-    )  # fmt: skip
+    found: dict[str, Any] = {
+        "device": name, "torch": torch.__version__, "drafted": options.drafted,
+        "copy_bytes_per_second": bandwidth, "rows": [],
+    }  # fmt: skip
     print(f"{name}, torch {torch.__version__}, {options.drafted} drafted tokens per round")
-    print(table(rows))
+    with tempfile.TemporaryDirectory() as folder:
+        for load in LOADS:
+            row = measure(plan, models, load, Path(folder))
+            sheet = floor_and_price(plan, sizes, load.batch, load.context, name)
+            completed(row, *sheet, bandwidth)
+            found["rows"].append(row)
+            write_json_atomic(options.out, found)
+            print(lines_of(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ the layers, and `finish`; adding one is writing that class and naming its `model
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -67,7 +68,7 @@ class RotaryFamily:
     def __init__(self, model: Any) -> None:
         inner = model.model
         self.embedding = inner.embed_tokens
-        self.rotary = inner.rotary_emb
+        self.angles = _angles_of(inner.rotary_emb)
         self.final_norm = norm_of(inner.norm)
         self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
         first = self.layers[0]
@@ -89,7 +90,7 @@ class RotaryFamily:
     ) -> Tensor:
         """See `Family.run`."""
         batch, count, width = hidden.shape
-        cos, sin = self.rotary(hidden, positions)
+        cos, sin = self.angles(hidden, positions)
         cos, sin = cos[:, :, None], sin[:, :, None].clone()
         sin[..., : self.head_dim // 2].neg_()
         flat = hidden.view(batch * count, width)
@@ -203,6 +204,18 @@ def _part_of_opt(
         given = layer.final_layer_norm(hidden) if before else hidden
         hidden = hidden + layer.fc2(layer.activation_fn(layer.fc1(given)))
     return hidden if before else layer.final_layer_norm(hidden)
+
+
+def _angles_of(rotary: Any) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Cosines and sines of positions, as a stock module computes them.
+
+    Without its `torch.no_grad`: we never run with gradients, and tracing a change of mode in every
+    pass made exports several times longer.
+    """
+    forward = type(rotary).forward
+    if forward.__code__.co_name == "decorate_context":
+        forward = forward.__wrapped__
+    return partial(forward, rotary)
 
 
 def _windows(config: Any, num_layers: int) -> tuple[int | None, ...]:

@@ -39,6 +39,8 @@ class CausalModel:
     """
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
+        # Never with gradients, so that no call has to turn them off.
+        model.requires_grad_(False).eval()
         config = model.config
         self.name = name
         self.digest = digest
@@ -98,7 +100,6 @@ class CausalModel:
         hidden = self.hidden(tokens, positions, slots, mask, cache)
         return self.logits(hidden, gather)
 
-    @torch.no_grad()
     def hidden(
         self,
         tokens: Tensor,
@@ -154,7 +155,6 @@ class CausalModel:
         embed = self.family.embed
         return run(embed(tokens, positions), positions, masks, writer, span, skips)
 
-    @torch.no_grad()
     def logits(self, hidden: Tensor, gather: Tensor | None = None) -> Tensor:
         """The final norm and the head on hidden states after any layer.
 
@@ -222,7 +222,7 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
         trust_remote_code=False,
         use_safetensors=True,
     )
-    model.requires_grad_(False).eval().to(device)
+    model.to(device)
     assert_attention(model)
     return CausalModel(model, name=folder.resolve().name, digest=digest)
 

@@ -26,6 +26,7 @@ class InductorBackend(RoundBackend):
     """
 
     capabilities = CAPABILITIES
+    captured_on = frozenset({"cuda"})
 
     def __init__(self, fused_on: Collection[str] = ("cuda",)) -> None:
         self.fused_on = frozenset(fused_on)

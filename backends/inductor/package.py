@@ -48,11 +48,23 @@ def load_package(folder: Path, models: Mapping[str, CausalModel]) -> Program:
     """A compiled round, with the weights of these models."""
     from safetensors.torch import load_file
 
-    package = torch._inductor.aoti_load_package(str(folder / CODE))
-    known = {**named_weights(models), **load_file(folder / TABLES)}
+    device = next(iter(models.values())).device
+    # Its locks wait for events, which a captured round must not.
+    alone = device.type == "cuda"
+    package = torch._inductor.aoti_load_package(str(folder / CODE), run_single_threaded=alone)
+    tables = load_file(folder / TABLES).items()
+    known = {
+        **named_weights(models),
+        **{name: table.to(_place(name, device)) for name, table in tables},
+    }
     used = {name: known[name] for name in package.get_constant_fqns()}
     package.load_constants(used, check_full_update=True, user_managed=True)
     return _Loaded(package.loader, used)
+
+
+def _place(table: str, device: torch.device) -> torch.device:
+    """Where a table belongs: its name says on what kind of device it was met."""
+    return device if table.startswith(device.type) else torch.device("cpu")
 
 
 class _Loaded:
@@ -81,7 +93,7 @@ def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dic
             constant = held.pop(spec.target or "")
             name = name_of.get(constant.data_ptr())
             if name is None:
-                name = f"table.{len(tables)}"
+                name = f"{constant.device.type}_table.{len(tables)}"
                 tables[name] = constant
             program.state_dict[name] = constant
             spec = dataclasses.replace(spec, kind=InputKind.BUFFER, target=name, persistent=True)

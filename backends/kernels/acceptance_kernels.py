@@ -38,7 +38,7 @@ def accept_greedy_kernel(
         target: logits `[B, nodes + 1, vocabulary]`.
         tokens: int64 `[B, nodes]`.
         parents: int64 `[B or 1, nodes]`.
-        live: uint8 `[B, nodes]`.
+        live: bool `[B, nodes]`.
         path: int64 `[B, levels]`, written.
         accepted: int64 `[B]`, written.
         bonus: int64 `[B]`, written.
@@ -83,7 +83,7 @@ def accept_token_kernel(
     Args:
         target: laws `[B, nodes + 1, vocabulary]`.
         tokens: int64 `[B, nodes]`.
-        live: uint8 `[B, nodes]`.
+        live: bool `[B, nodes]`.
         laws: `[B, law_rows, vocabulary]`; unused without HAS_LAWS.
         law_index: int64 `[B or 1, nodes]`; unused without HAS_LAWS.
         uniforms: float64 `[B, nodes + 1]`.

@@ -13,6 +13,27 @@ import triton.language as tl
 
 
 @triton.jit
+def _places(slot, there, pages, key_page, key_slot, value_page, value_slot, PAGE: tl.constexpr):
+    """Where keys and values of slots lie, from the row and head that the pointers stand at."""
+    if PAGE > 0:
+        if there is None:
+            page = tl.load(pages + slot // PAGE).to(tl.int64)
+        else:
+            page = tl.load(pages + slot // PAGE, mask=there, other=0).to(tl.int64)
+        inner = slot % PAGE
+        key_place = page * key_page + inner * key_slot
+        value_place = page * value_page + inner * value_slot
+    else:
+        key_place = slot * key_slot
+        value_place = slot * value_slot
+    return key_place, value_place
+
+
+_COUNTS = ["tokens", "window", "slots", "kv_heads", "group", "pages_row", "seen_row"]
+"""Numbers that change from pass to pass: one kernel serves all their values."""
+
+
+@triton.jit(do_not_specialize=_COUNTS)
 def tree_attention_split(
     query, keys, values, pages, prefix, seen, out, sums,
     scale, tokens, window, slots, kv_heads, group,
@@ -32,7 +53,7 @@ def tree_attention_split(
         values: as `keys`.
         pages: int32 `[B, pages]`; unused when PAGE is 0.
         prefix: int64 `[B]`, slots that all queries see; negative where `seen` begins before them.
-        seen: uint8 `[B or 1, tokens, window]`, which of the slots from there on each one sees.
+        seen: bool `[B or 1, tokens, window]`, which of the slots from there on each one sees.
         out: the result, by strides, where WHOLE; else float32 `[B * H_kv, splits, T * group, D]`.
         sums: the log2-sum-exp2 of each row of `out`, float32; not touched where WHOLE.
         scale: of the scores, times log2(e).
@@ -91,32 +112,48 @@ def tree_attention_split(
     total = tl.zeros([BLOCK_M, HEAD_DIM], tl.float32)
     weight = tl.zeros([BLOCK_M], tl.float32)
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    for start in range(low, high, BLOCK_N):
+    # Blocks that lie in the context altogether: nothing to mask, nothing out of bounds.
+    whole = tl.maximum(low, tl.minimum(high, tl.maximum(first, 0) // BLOCK_N * BLOCK_N))
+    for start in range(low, whole, BLOCK_N):
         slot = start + tl.arange(0, BLOCK_N)
+        key_place, value_place = _places(
+            slot, None, pages, key_page, key_slot, value_page, value_slot, PAGE
+        )
+        key = tl.load(keys + key_place[None, :] + lane[:, None])
+        value = tl.load(values + value_place[:, None] + lane[None, :])
+        scores = tl.dot(asked, key, input_precision="ieee")
+        highest = tl.maximum(top, tl.max(scores, 1) * scale)
+        share = tl.exp2(scores * scale - highest[:, None])
+        shrink = tl.exp2(top - highest)
+        weight = weight * shrink + tl.sum(share, 1)
+        total = tl.dot(
+            share.to(value.dtype), value, total * shrink[:, None], input_precision="ieee"
+        )
+        top = highest
+    TAIL_N: tl.constexpr = 16 if BLOCK_M * BLOCK_N > 4096 else 32
+    for start in tl.range(whole, high, TAIL_N, num_stages=1):
+        slot = start + tl.arange(0, TAIL_N)
         there = slot < high
-        if PAGE > 0:
-            page = tl.load(pages + slot // PAGE, mask=there, other=0).to(tl.int64)
-            key_place = page * key_page + (slot % PAGE) * key_slot
-            value_place = page * value_page + (slot % PAGE) * value_slot
-        else:
-            key_place = slot * key_slot
-            value_place = slot * value_slot
+        key_place, value_place = _places(
+            slot, there, pages, key_page, key_slot, value_page, value_slot, PAGE
+        )
         key = tl.load(keys + key_place[None, :] + lane[:, None], mask=there[None, :], other=0.0)
         value = tl.load(
             values + value_place[:, None] + lane[None, :], mask=there[:, None], other=0.0
         )
         scores = tl.dot(asked, key, input_precision="ieee") * scale
         column = slot - first
-        drafted = (column >= 0) & there  # no byte of the mask is read for the context
+        drafted = (column >= 0) & there
         visible = tl.load(seen + column[None, :], mask=drafted[None, :], other=0) != 0
         scores = tl.where(visible | (column < 0)[None, :], scores, float("-inf"))
         highest = tl.maximum(top, tl.max(scores, 1))
         base = tl.where(highest == float("-inf"), 0.0, highest)  # a query that has seen nothing
-        shrink = tl.exp2(top - base)
         share = tl.exp2(scores - base[:, None])
+        shrink = tl.exp2(top - base)
         weight = weight * shrink + tl.sum(share, 1)
-        total = total * shrink[:, None]
-        total = tl.dot(share.to(value.dtype), value, total, input_precision="ieee")
+        total = tl.dot(
+            share.to(value.dtype), value, total * shrink[:, None], input_precision="ieee"
+        )
         top = highest
 
     mean = total / tl.where(weight == 0.0, 1.0, weight)[:, None]
@@ -133,7 +170,7 @@ def tree_attention_split(
         tl.store(sums + place, top + tl.log2(weight), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "kv_heads", "group", "splits"])
 def tree_attention_combine(
     parts, sums, out, tokens, kv_heads, group, splits,
     out_row, out_head, out_token,

@@ -22,7 +22,7 @@ def move_slots_kernel(
         pages: int32 `[B, pages]`; unused when PAGE is 0.
         source: int64 `[B, moves]`.
         destination: int64 `[B, moves]`.
-        live: uint8 `[B, moves]`.
+        live: bool `[B, moves]`.
         moves: at most BLOCK_MOVES.
         heads: per cache.
         page_words: 32-bit words from page to page, or from row to row when PAGE is 0.

@@ -77,7 +77,7 @@ def compiled(
         (variant, arch)
         for arch in architectures
         for variant in variants
-        if not _served(variant, arch, architectures)
+        if arch in variant.architectures and not _served(variant, arch, architectures)
     ]
     workers = min(len(jobs), len(os.sched_getaffinity(0)))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,13 +41,14 @@ def tree_attention(
     group = heads // kv_heads
     lines = tokens * group
     slots = page if pages is None else pages.shape[1] * page
-    tile = tiles.attention_tile(lines, head_dim, query.element_size())
+    device = _device(query.device)
+    tile = tiles.attention_tile(lines, head_dim, query.element_size(), device.arch)
     count = -(-lines // tile.block_m)
     if not splits:
-        processors = _processors(query.device)
-        splits = tiles.attention_splits(batch * kv_heads, count, slots, tile.block_n, processors)
+        pairs = batch * kv_heads
+        splits = tiles.attention_splits(pairs, count, slots, tile, device.processors)
     query, keys, values = (_rows_together(tensor) for tensor in (query, keys, values))
-    seen = seen.contiguous().view(torch.uint8)
+    seen = seen.contiguous()
     out = torch.empty_like(query)
     parts = sums = out
     whole = splits == 1 and not loaded()  # kernels built ahead of time write parts
@@ -89,7 +90,7 @@ def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None
     path = tree.tokens.new_empty(batch, levels)
     accepted, bonus = tree.tokens.new_empty(batch), tree.tokens.new_empty(batch)
     target, tokens = target.contiguous(), tree.tokens.contiguous()
-    live = tree.live_mask().contiguous().view(torch.uint8)
+    live = tree.live_mask().contiguous()
     vocabulary = target.shape[2]
     block = min(tiles.BLOCK_VOCABULARY, tiles.power_of_two(vocabulary))
     sizes: dict[str, Any] = dict(
@@ -150,7 +151,7 @@ def move_slots(
     launch(
         "move_slots_kernel", (batch * heads, len(words)),
         addresses, source if pages is None else pages, source.contiguous(),
-        destination.contiguous(), live.contiguous().view(torch.uint8),
+        destination.contiguous(), live.contiguous(),
         moves, heads, *first.stride()[:3], 0 if pages is None else pages.stride(0),
         WORDS=first.shape[3], PAGE=0 if pages is None else page,
         BLOCK_MOVES=tiles.power_of_two(moves), num_warps=4,
@@ -170,9 +171,19 @@ def _per_row(values: tuple[int, ...] | Tensor, like: Tensor) -> tuple[Tensor, in
     return torch.tensor([values], dtype=torch.int64, device=like.device), 0
 
 
+class _Device(NamedTuple):
+    """What launches depend on of a device: its architecture and its multiprocessors."""
+
+    arch: str
+    processors: int
+
+
 @cache
-def _processors(device: torch.device) -> int:
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+def _device(device: torch.device) -> _Device:
+    if not torch.cuda.is_available():  # interpreted, or traced for a GPU that is elsewhere
+        return _Device("", 1)
+    found = torch.cuda.get_device_properties(device)
+    return _Device(f"sm_{found.major}{found.minor}", int(found.multi_processor_count))
 
 
 @cache

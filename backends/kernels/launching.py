@@ -30,7 +30,7 @@ _ROOM = frozenset({"BLOCK_NODES", "BLOCK_V", "BLOCK_SPLITS", "BLOCK_MOVES"})
 """Constants that say how much a kernel can hold: more does no harm."""
 _TYPES = {
     torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32",
-    torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8",
+    torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64", torch.bool: "*i1",
 }  # fmt: skip
 
 

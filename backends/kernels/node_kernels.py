@@ -12,7 +12,7 @@ def drafted_nodes(tokens, live, nodes, BLOCK_NODES: tl.constexpr):
 
     Args:
         tokens: int64 `[B, nodes]`.
-        live: uint8 `[B, nodes]`.
+        live: bool `[B, nodes]`.
         nodes: at most BLOCK_NODES.
         BLOCK_NODES: a power of two.
     """

@@ -137,7 +137,7 @@ def accept_recursive_kernel(
         target: laws `[B, nodes + 1, vocabulary]`.
         tokens: int64 `[B, nodes]`.
         parents: int64 `[B or 1, nodes]`.
-        live: uint8 `[B, nodes]`.
+        live: bool `[B, nodes]`.
         laws: `[B, law_rows, vocabulary]`; unused without HAS_LAWS.
         law_index: int64 `[B or 1, nodes]`; unused without HAS_LAWS.
         uniforms: float64 `[B, nodes + 1]`.

@@ -19,7 +19,7 @@ INDEX = "kernels.json"
 """The file that tells what a folder of built kernels holds."""
 NUMBER_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 """From torch's words for them to Triton's."""
-_NODES, _MOVES, _LINES = 128, 16, (16, 64)
+_NODES, _MOVES, _LINES = 128, 16, (16, 128, 256)
 RULES = ("greedy", "token", "recursive")
 """Acceptance rules that have a kernel."""
 
@@ -37,6 +37,7 @@ class Variant:
         aligned: arguments that must be multiples of 16 (pointers: bytes; numbers: elements).
         num_warps: per program.
         num_stages: blocks in flight.
+        architectures: for which it is built.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Variant:
     aligned: tuple[str, ...]
     num_warps: int
     num_stages: int
+    architectures: tuple[str, ...] = ARCHITECTURES
 
 
 def variants(
@@ -103,17 +105,21 @@ def attention(dtype: str, head_dim: int, lines: Iterable[int], page: int = 0) ->
     out = ["out_row", "out_head", "out_token"]
     signature = {
         **dict.fromkeys(("query", "keys", "values"), f"*{dtype}"),
-        "pages": _pages(page), "prefix": "*i64", "seen": "*u8", "out": "*fp32", "sums": "*fp32",
+        "pages": _pages(page), "prefix": "*i64", "seen": "*i1", "out": "*fp32", "sums": "*fp32",
         "scale": "fp32",
         **dict.fromkeys(("tokens", "window", "slots", "kv_heads", "group"), "i32"),
         **dict.fromkeys((*strides, "pages_row", "seen_row", *out), "i32"),
     }  # fmt: skip
     aligned = ("query", "keys", "values", "out", "sums", *strides)
     kind = f"paged{page}" if page else "contiguous"
-    element = DTYPES[dtype]
-    for tile in sorted({tiles.attention_tile(count, head_dim, element) for count in lines}):
+    serving: dict[tiles.AttentionTile, list[str]] = {}
+    for arch in ARCHITECTURES:
+        for tile in {tiles.attention_tile(n, head_dim, DTYPES[dtype], arch) for n in lines}:
+            serving.setdefault(tile, []).append(arch)
+    for tile, architectures in sorted(serving.items()):
+        size = f"m{tile.block_m}n{tile.block_n}s{tile.num_stages}"
         yield Variant(
-            f"tree_attention_{dtype}_d{head_dim}_m{tile.block_m}_{kind}",
+            f"tree_attention_{dtype}_d{head_dim}_{size}_{kind}",
             "attention_kernels",
             "tree_attention_split",
             signature,
@@ -124,6 +130,7 @@ def attention(dtype: str, head_dim: int, lines: Iterable[int], page: int = 0) ->
             aligned,
             tile.num_warps,
             tile.num_stages,
+            tuple(architectures),
         )  # fmt: skip
     yield Variant(
         f"tree_attention_combine_{dtype}_d{head_dim}",
@@ -161,7 +168,7 @@ def moves(row_bytes: int, most: int, page: int = 0) -> Variant:
         "move_slots_kernel",
         {
             "addresses": "*i64", "pages": _pages(page), "source": "*i64", "destination": "*i64",
-            "live": "*u8", **dict.fromkeys(("moves", "heads", *strides, "pages_row"), "i32"),
+            "live": "*i1", **dict.fromkeys(("moves", "heads", *strides, "pages_row"), "i32"),
         },
         {"WORDS": row_bytes // 4, "PAGE": page, "BLOCK_MOVES": block},
         strides,
@@ -181,7 +188,7 @@ def acceptance(rule: str, nodes: int, drawn: bool = True, distinct: bool = True)
     """
     block = tiles.power_of_two(nodes)
     sizes = {"BLOCK_NODES": block, "BLOCK_V": tiles.BLOCK_VOCABULARY}
-    tree = {"tokens": "*i64", "parents": "*i64", "live": "*u8"}
+    tree = {"tokens": "*i64", "parents": "*i64", "live": "*i1"}
     told = {"path": "*i64", "accepted": "*i64", "bonus": "*i64"}
     drafts = {"laws": "*fp32", "law_index": "*i64", "uniforms": "*fp64"}
     warps = tiles.ACCEPTING_WARPS
@@ -199,7 +206,7 @@ def acceptance(rule: str, nodes: int, drawn: bool = True, distinct: bool = True)
         return Variant(
             f"accept_token_{kind}", "acceptance_kernels", "accept_token_kernel",
             {
-                "target": "*fp32", "tokens": "*i64", "live": "*u8", **drafts, **told,
+                "target": "*fp32", "tokens": "*i64", "live": "*i1", **drafts, **told,
                 **dict.fromkeys(("nodes", "vocabulary", "law_rows", "index_row"), "i32"),
             },
             {"HAS_LAWS": drawn, **sizes}, (), warps, 1,

@@ -32,6 +32,8 @@ class StaticExecutable:
         compile_round: makes a program of a graph; None runs graphs eagerly.
         buckets: shapes to fit batches into; shapes are made as they are needed when none fits.
         fused_on: kinds of device on which parts of a round are kernels of our own.
+        captured_on: kinds of device on which rounds are captured in CUDA graphs; programs must be
+            such as can be.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class StaticExecutable:
         compile_round: Compile | None = None,
         buckets: Sequence[Bucket] = (),
         fused_on: Collection[str] = (),
+        captured_on: Collection[str] = (),
     ) -> None:
         self._interpreted = ReferenceBackend().compile(plan, models)
         self.plan = plan
@@ -49,6 +52,7 @@ class StaticExecutable:
         self.speculative = speculative_slots(plan)
         self.buckets = list(buckets)
         self.fused = fused_for(models, fused_on)
+        self.captured_on = frozenset(captured_on)
         self._compile = compile_round
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}

@@ -32,6 +32,7 @@ class RoundGraph(nn.Module):
 
     Attributes:
         pending: caches, and how much text of theirs the round takes that no model has seen yet.
+        masked: some pass computes a mask over all slots attended to.
     """
 
     def __init__(
@@ -52,6 +53,9 @@ class RoundGraph(nn.Module):
         self.interface = Interface.of(plan, models)
         self.inputs = HostInputs.of(item)
         self.pending = tuple(_pending(item))
+        self.masked = any(
+            isinstance(op, Forward) and op.model not in fused.attention for op in walk(item.ops)
+        )
         self.spent = last_reads(plan)
         self.scored = any(map(reads_scores, walk_plan(plan)))
 

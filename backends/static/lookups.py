@@ -19,13 +19,13 @@ def search(op: Lookup, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         op: how long a match may be, and its continuation.
         text: int64 `[B, S]`.
-        lengths: of the texts, int64 `[B]`.
+        lengths: of the texts, int64 `[B]`, on the CPU.
 
     Returns:
-        Tokens `[B, length]` and how many of them were found `[B]`, on the device of the text.
+        Tokens `[B, length]` and how many of them were found `[B]`, on the CPU.
     """
-    tokens, counts = continued(text.cpu().numpy(), lengths.cpu().numpy(), wanted_of(op, 1))
-    return torch.from_numpy(tokens).to(text.device), torch.from_numpy(counts).to(text.device)
+    tokens, counts = continued(text.cpu().numpy(), lengths.numpy(), wanted_of(op, 1))
+    return torch.from_numpy(tokens), torch.from_numpy(counts)
 
 
 def looked_up(tree: Tree, found: Tensor, counts: Tensor) -> Tree:

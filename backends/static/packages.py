@@ -27,10 +27,12 @@ class RoundBackend(ABC):
     Attributes:
         capabilities: what it can run.
         fused_on: kinds of device on which what it compiles calls kernels of our own.
+        captured_on: kinds of device on which what it compiles is captured in CUDA graphs.
     """
 
     capabilities: Capabilities
     fused_on: frozenset[str] = frozenset()
+    captured_on: frozenset[str] = frozenset()
 
     @abstractmethod
     def available(self) -> str | None:
@@ -97,7 +99,7 @@ class RoundBackend(ABC):
         require_support(plan, self.capabilities)
         self.check(models, frozen=frozen)
         packages = Packages(self, models, folder, frozen=frozen)
-        return StaticExecutable(plan, models, packages, buckets, self.fused_on)
+        return StaticExecutable(plan, models, packages, buckets, self.fused_on, self.captured_on)
 
 
 class Packages:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from specplan.backends.reference.batch import Batch
 from specplan.backends.static.buckets import Bucket, Sampling
+from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.lookups import search
@@ -23,7 +24,13 @@ Program: TypeAlias = Callable[..., Tensor]
 
 
 class Programs(Protocol):
-    """Where a session has its rounds from."""
+    """Where a session has its rounds from.
+
+    Attributes:
+        captured_on: kinds of device on which rounds are captured in graphs of the device's own.
+    """
+
+    captured_on: frozenset[str]
 
     @property
     def speculative(self) -> int:
@@ -56,7 +63,8 @@ class StaticSession:
         self.bucket = bucket
         self.sampling = Sampling.of(batch.settings)
         self._stops = _padded(batch, [sorted(stop) for stop in batch.stops])
-        self._limits = self._numbers(batch.limits)
+        self._limits = _numbers(batch.limits).to(batch.device)
+        self._captured: dict[tuple[str, int], CapturedRound] = {}
         self._values = {
             name: held.to(batch.device)
             for name, held in batch.values.items()
@@ -79,6 +87,7 @@ class StaticSession:
 
     def release(self) -> None:
         """Free the caches."""
+        self._captured.clear()
         self.batch.caches.clear()
         self.batch.tracks.clear()
 
@@ -94,13 +103,28 @@ class StaticSession:
         used = max(self.batch.lengths) + self.programs.speculative
         start = perf_counter()
         self._catch_up(graph)
-        tensors = self._tensors(graph, used).flat()
-        told = self.programs.program(graph, self.bucket, tensors)(*tensors)
-        result = self._take(told.tolist(), graph.inputs.formulas)
+        result = self._take(self._told(graph, used).tolist(), graph.inputs.formulas)
         if observer is not None:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
         return result
+
+    def _told(self, graph: RoundGraph, used: int) -> Tensor:
+        """Run a round; what it tells."""
+        device = self.batch.device
+        captured = device.type in self.programs.captured_on
+        if captured:
+            used = slots_attended(used, self.batch.text.shape[1] - 1, graph.masked)
+        given = self._tensors(graph, used).flat()
+        known = self._captured.get((graph.item.name, used))
+        if known is not None:
+            return known(*given)
+        placed = given if device.type == "cpu" else [tensor.to(device) for tensor in given]
+        program = self.programs.program(graph, self.bucket, placed)
+        if not captured:
+            return program(*placed)
+        self._captured[graph.item.name, used] = CapturedRound(program, device)
+        return self._captured[graph.item.name, used](*given)
 
     def _catch_up(self, graph: RoundGraph) -> None:
         """Run text that a schedule has left behind, so that a round finds no more than it takes."""
@@ -108,15 +132,16 @@ class StaticSession:
             self.batch.catch_up(self.batch.caches[name], pending)
 
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
+        """What the host makes anew for each round is on the CPU, all else on the device."""
         batch = self.batch
-        lengths = batch.length_tensor()
+        lengths = _numbers(batch.lengths)
         found, counts = self._found(graph, lengths)
         return RoundTensors(
             text=batch.text,
             lengths=lengths,
             limits=self._limits,
             stops=self._stops,
-            done=torch.tensor(batch.done, device=batch.device),
+            done=torch.tensor(batch.done),
             temperature=batch.settings.temperature,
             top_k=batch.settings.top_k,
             top_p=batch.settings.top_p,
@@ -124,14 +149,11 @@ class StaticSession:
             found=found,
             found_counts=counts,
             keys=torch.arange(used, device=batch.device),
-            resident={name: self._numbers(cache.lengths) for name, cache in batch.caches.items()},
+            resident={name: _numbers(cache.lengths) for name, cache in batch.caches.items()},
             stores={name: cache.store for name, cache in batch.caches.items()},
             tracks={name: track.store for name, track in batch.tracks.items()},
             values=self._values,
         )
-
-    def _numbers(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self.batch.device)
 
     def _drawn(self, graph: RoundGraph) -> Tensor:
         batch = self.batch
@@ -139,12 +161,12 @@ class StaticSession:
             numbers_of(op.key)(batch.seeds, op.stream, batch.lengths, op.offset, op.count * times)
             for op, _, times in graph.inputs.uniforms
         ] or [torch.zeros(batch.size, 1, dtype=torch.float64)]
-        return torch.cat(drawn, 1).to(batch.device)
+        return torch.cat(drawn, 1)
 
     def _found(self, graph: RoundGraph, lengths: Tensor) -> tuple[Tensor, Tensor]:
         found = [search(op, self.batch.text, lengths) for op, _ in graph.inputs.lookups]
         if not found:
-            nothing = torch.zeros(self.batch.size, 1, dtype=torch.int64, device=self.batch.device)
+            nothing = torch.zeros(self.batch.size, 1, dtype=torch.int64)
             return nothing, nothing
         tokens = torch.cat([tokens for tokens, _ in found], 1)
         return tokens, torch.stack([counts for _, counts in found], 1)
@@ -172,6 +194,10 @@ class StaticSession:
             for line, count in zip(told[: self.size], counts, strict=True)
         ]
         return StepResult(tokens=torch.tensor(tokens), counts=torch.tensor(counts))
+
+
+def _numbers(values: Sequence[int]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int64)
 
 
 def _padded(batch: Batch, rows: Sequence[Sequence[int]]) -> Tensor:

@@ -58,9 +58,11 @@ def save_shorter(folder: Path, name: str, layers: int) -> None:
     shorter.save_pretrained(folder / name)
 
 
-def load_pair(folder: Path, dtype: str = "float64") -> dict[str, CausalModel]:
+def load_pair(folder: Path, dtype: str = "float64", device: str = "cpu") -> dict[str, CausalModel]:
     """The pair by the names that plans give them."""
-    return {name: load_model(folder / name, dtype=dtype) for name in ("target", "draft")}
+    return {
+        name: load_model(folder / name, dtype=dtype, device=device) for name in ("target", "draft")
+    }
 
 
 def run(

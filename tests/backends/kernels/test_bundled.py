@@ -31,7 +31,7 @@ from tests.backends.source_plans import source_plans  # noqa: E402
 from tests.cli.test_program import specplan_here  # noqa: E402
 
 NEEDED = {
-    "tree_attention_fp16_d64_m16_contiguous",
+    "tree_attention_fp16_d64_m16n64s3_contiguous",
     "tree_attention_combine_fp16_d64",
     "accept_recursive_distinct_n2",
     "move_slots_128bytes_m1_contiguous",
@@ -139,6 +139,7 @@ def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
 
 
 def names(plan: Any, *heads: Heads) -> Sequence[str]:
+    """Of kernels for all architectures: those with little shared memory, and those with more."""
     models = dict(zip(("target", "draft"), heads, strict=False))
     return sorted(variant.name for variant in variants_for(plan, models))
 
@@ -150,7 +151,8 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
         assert heads_of(shape) == heads_of_loaded(model) == Heads(4, 2, 64, "float16", False)
     large, small = Heads(32, 8, 128, "bfloat16", False), Heads(8, 8, 80, "bfloat16", False)
     assert names(plain(), large) == [
-        "tree_attention_bf16_d128_m16_contiguous",
+        "tree_attention_bf16_d128_m16n64s2_contiguous",
+        "tree_attention_bf16_d128_m16n64s3_contiguous",
         "tree_attention_combine_bf16_d128",
     ]
     # 1 + 14 nodes times 4 heads fill a tile of 64; heads of 80 have no kernel, nor any move of them
@@ -158,7 +160,8 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
     assert found == [
         "accept_recursive_distinct_n16",
         "move_slots_256bytes_m4_contiguous",
-        "tree_attention_bf16_d128_m64_contiguous",
+        "tree_attention_bf16_d128_m64n128s3_contiguous",
+        "tree_attention_bf16_d128_m64n64s2_contiguous",
         "tree_attention_combine_bf16_d128",
     ]
     assert names(plain(), Heads(8, 8, 64, "float64", False)) == []

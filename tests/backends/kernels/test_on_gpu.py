@@ -1,0 +1,100 @@
+"""Kernels on a GPU: compiled when they are launched, and loaded as they were built before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from specplan.backends.kernels import launching, ops, plain
+from specplan.backends.kernels.cubins import build_kernels
+from specplan.backends.kernels.variants import variants
+from specplan.runtime.acceptance import DraftedTree
+from tests.backends.kernels.cases import attention_case, tree_case
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels for this GPU, loaded; nothing else is launched."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    major, minor = torch.cuda.get_device_capability()
+    build_kernels(tmp_path / "kernels", variants(["bf16"], [128]), [f"sm_{major}{minor}"])
+    monkeypatch.setattr(launching, "_loaded", None)
+    launching.load_kernels(tmp_path / "kernels", torch.device("cuda", 0))
+    monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
+    yield
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("page", [0, 16])
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize("tokens", [1, 9, 128])
+def test_attention(dtype: torch.dtype, page: int, head_dim: int, tokens: int) -> None:
+    attended(dtype, page, head_dim, tokens)
+
+
+def attended(dtype: torch.dtype, page: int, head_dim: int, tokens: int) -> None:
+    case = [
+        item.cuda() if isinstance(item, Tensor) else item
+        for item in attention_case(
+            8, batch=2, kv_heads=2, group=4, tokens=tokens, head_dim=head_dim, slots=3000,
+            window=200, page=page, dtype=dtype,
+        )
+    ]  # fmt: skip
+    exact = [
+        item.double() if i < 3 and isinstance(item, Tensor) else item for i, item in enumerate(case)
+    ]
+    wanted = plain.tree_attention(*exact)
+    bound = 2e-5 if dtype == torch.float32 else 2e-2
+    for splits in (0, 1, 8):
+        found = ops.tree_attention(*case, splits)
+        torch.testing.assert_close(found.double(), wanted, atol=bound, rtol=bound)
+
+
+@pytest.mark.parametrize("rule", ops.RULES)
+def test_rules(rule: str) -> None:
+    judged(rule, 200)
+
+
+def judged(rule: str, seeds: int) -> None:
+    for seed in range(seeds):
+        tree, target, uniforms = tree_case(seed, chain=rule == "token")
+        wanted = ops.accept(rule, tree, target, uniforms)
+        moved = {
+            name: item.cuda() if isinstance(item, Tensor) else item
+            for name, item in vars(tree).items()
+        }
+        found = ops.accept(rule, DraftedTree(**moved), target.cuda(), uniforms.cuda())
+        for field, value in vars(wanted).items():
+            assert torch.equal(getattr(found, field).cpu(), value)
+
+
+def test_moves() -> None:
+    moved_as_in_torch()
+
+
+def moved_as_in_torch() -> None:
+    random = torch.Generator().manual_seed(0)
+    caches = [torch.randn(4, 8, 600, 128, generator=random).bfloat16() for _ in range(64)]
+    source, destination = (
+        torch.stack([torch.randperm(600, generator=random)[:16] for _ in range(4)])
+        for _ in range(2)
+    )
+    live = torch.rand(4, 16, generator=random) < 0.8
+    moved = [cache.cuda() for cache in caches]
+    ops.move_slots(moved, source.cuda(), destination.cuda(), live.cuda())
+    ops.move_slots(caches, source, destination, live)
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(moved, caches, strict=True))
+
+
+def test_kernels_built_before(built: None) -> None:
+    for tokens in (1, 9, 64):
+        attended(torch.bfloat16, 0, 128, tokens)
+    for rule in ops.RULES:
+        judged(rule, 20)
+    moved_as_in_torch()
