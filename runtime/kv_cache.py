@@ -7,6 +7,8 @@ affair, and the position of a slot is kept in `positions`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -111,7 +113,17 @@ class CacheWriter:
         positions: int64 `[B, T]`, positions of the incoming tokens.
         slots: int64 `[B, T]`, where they go.
         used: slots 0..used-1 take part in attention.
+
+    Attributes:
+        rotate_and_store: in one step what rotary layers do before attention, where there is a
+            kernel: from queries, keys and values `[B, T, H + 2 H_kv, D]`, cosines and sines as
+            `RotaryLayer` has them and the layer to turned queries `[B, H, T, D]` and what `update`
+            returns.
     """
+
+    rotate_and_store: (
+        Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]] | None
+    ) = None
 
     def __init__(self, cache: KVCache, positions: Tensor, slots: Tensor, used: int) -> None:
         self.cache = cache

@@ -91,12 +91,16 @@ class RotaryLayer:
         heads, kv_heads, head_dim = self.heads, self.kv_heads, self.head_dim
         joined = functional.linear(normed, self.qkv, self.qkv_bias)
         joined = joined.view(batch, tokens, heads + 2 * kv_heads, head_dim)
+        if self.query_norm is None and writer.rotate_and_store is not None:
+            query, key, value = writer.rotate_and_store(joined, cos, sin, self.index)
+            mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
+            return mixed.reshape(batch * tokens, heads * head_dim)
         if self.query_norm is None:
-            turned = _rotate(joined[:, :, : heads + kv_heads], cos, sin)
+            turned = rotate(joined[:, :, : heads + kv_heads], cos, sin)
         else:
             query, key = joined[:, :, :heads], joined[:, :, heads : heads + kv_heads]
             parts = (rms_norm(query, self.query_norm), rms_norm(key, self.key_norm))
-            turned = _rotate(torch.cat(parts, dim=2), cos, sin)
+            turned = rotate(torch.cat(parts, dim=2), cos, sin)
         key, value = writer.update(
             turned[:, :, heads:].transpose(1, 2),
             joined[:, :, heads + kv_heads :].transpose(1, 2),
@@ -131,7 +135,7 @@ def add_linear(hidden: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | No
         hidden += functional.linear(inputs, weight, bias)
 
 
-def _rotate(heads: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+def rotate(heads: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
     """Rotary embedding (RoFormer, arXiv 2104.09864) of `[B, T, heads, head_dim]`."""
     first, second = heads.chunk(2, dim=-1)
     return torch.addcmul(heads * cos, torch.cat((second, first), dim=-1), signed_sin)

@@ -76,6 +76,23 @@ def tree_attention(
     return out
 
 
+def rotate_and_store(
+    joined: Tensor, cos: Tensor, sin: Tensor, slots: Tensor, keys: Tensor, values: Tensor
+) -> Tensor:
+    """See `specplan.backends.kernels.ops.rotate_and_store`."""
+    batch, tokens, count, head_dim = joined.shape
+    kv_heads = keys.shape[1]
+    heads = count - 2 * kv_heads
+    query = joined.new_empty(batch, tokens, heads, head_dim)
+    launch(
+        "rotate_and_store_kernel", (batch * tokens, count),
+        joined, cos, sin, slots, query, keys, values, tokens, heads, kv_heads,
+        *keys.stride()[:3], *values.stride()[:3],
+        HALF=head_dim // 2, num_warps=1,
+    )  # fmt: skip
+    return query.transpose(1, 2)
+
+
 def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None) -> Judged:
     """One of the rules `greedy`, `token` and `recursive`, all requests in one launch.
 

@@ -23,6 +23,7 @@ _HOMES = {
     "accept_recursive_kernel": "recursion_kernels",
     "accept_token_kernel": "acceptance_kernels",
     "move_slots_kernel": "cache_kernels",
+    "rotate_and_store_kernel": "rotary_kernels",
     "tree_attention_combine": "attention_kernels",
     "tree_attention_split": "attention_kernels",
 }

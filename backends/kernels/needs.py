@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from specplan.backends.kernels.fitting import Fused, Heads
-from specplan.backends.kernels.variants import DTYPES, Variant, acceptance, attention, moves
+from specplan.backends.kernels.variants import (
+    DTYPES,
+    Variant,
+    acceptance,
+    attention,
+    moves,
+    rotation,
+)
 from specplan.cost_models.demands import ForwardDemand, round_demands
 from specplan.cost_models.shapes.layers import GroupedAttention
 from specplan.cost_models.shapes.model_shape import ModelShape
@@ -49,6 +56,7 @@ def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterato
                 held |= {tokens * group for tokens in (step.tokens, step.width)}
     for (dtype, size), counts in lines.items():
         yield from attention(dtype, size, counts)
+        yield rotation(dtype, size)
 
 
 def _endings(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[Variant]:

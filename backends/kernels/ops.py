@@ -53,6 +53,33 @@ def tree_attention(
     return launch.tree_attention(query, keys, values, prefix, seen, pages, scale, splits)
 
 
+@torch.library.triton_op("specplan::rotate_and_store", mutates_args={"keys", "values"})
+def rotate_and_store(
+    joined: Tensor, cos: Tensor, sin: Tensor, slots: Tensor, keys: Tensor, values: Tensor
+) -> Tensor:
+    """Turn queries and keys by their positions; put keys and values into a cache.
+
+    Args:
+        joined: `[B, T, H + 2 H_kv, D]`, contiguous: queries, keys, values.
+        cos: `[B, T, 1, D]`, contiguous.
+        sin: `[B, T, 1, D]`, contiguous, its first half negated.
+        slots: int64 `[B, T]`, contiguous.
+        keys: `[B, H_kv, S, D]`, a slot's entries next to each other.
+        values: as `keys`.
+
+    Returns:
+        Turned queries `[B, H, T, D]`.
+
+    Raises:
+        MissingCapabilityError: on CUDA, triton is missing.
+    """
+    if joined.device.type != "cuda":
+        return plain.rotate_and_store(joined, cos, sin, slots, keys, values)
+    from specplan.backends.kernels import launch
+
+    return launch.rotate_and_store(joined, cos, sin, slots, keys, values)
+
+
 @torch.library.triton_op("specplan::accept", mutates_args=())
 def accept_tensors(
     rule: str,

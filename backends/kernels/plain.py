@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
+from specplan.runtime.rotary_layers import rotate
 
 
 def tree_attention(
@@ -33,6 +34,20 @@ def tree_attention(
         query, keys, values, attn_mask=visible[:, None], scale=scale, enable_gqa=True
     )
     return torch.where(visible.any(2)[:, None, :, None], mixed, 0.0)
+
+
+def rotate_and_store(
+    joined: Tensor, cos: Tensor, sin: Tensor, slots: Tensor, keys: Tensor, values: Tensor
+) -> Tensor:
+    """See `specplan.backends.kernels.ops.rotate_and_store`."""
+    kv_heads = keys.shape[1]
+    turning, value = joined.tensor_split([joined.shape[2] - kv_heads], dim=2)
+    turned = rotate(turning, cos, sin)
+    query, key = turned.tensor_split([turned.shape[2] - kv_heads], dim=2)
+    row = torch.arange(len(slots), device=slots.device)[:, None]
+    keys[row, :, slots] = key
+    values[row, :, slots] = value
+    return query.transpose(1, 2).clone()
 
 
 def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None) -> Judged:

@@ -70,6 +70,8 @@ def variants(
     for dtype in dtypes:
         for head_dim in head_dims:
             found += attention(dtype, head_dim, _LINES, page)
+            if not page:
+                found.append(rotation(dtype, head_dim))
     row_bytes = {head_dim * DTYPES[dtype] for dtype in dtypes for head_dim in head_dims}
     found += [moves(size, _MOVES, page) for size in sorted(row_bytes)]
     return [*found, *(acceptance(rule, _NODES) for rule in RULES)]
@@ -143,6 +145,31 @@ def attention(dtype: str, head_dim: int, lines: Iterable[int], page: int = 0) ->
         {"HEAD_DIM": head_dim, "BLOCK_SPLITS": tiles.MOST_SPLITS},
         ("parts", "out", *out),
         4,
+        1,
+    )  # fmt: skip
+
+
+def rotation(dtype: str, head_dim: int) -> Variant:
+    """Queries and keys turned by their positions, keys and values stored; no pages.
+
+    Args:
+        dtype: of `DTYPES`.
+        head_dim: of `tiles.HEAD_DIMS`.
+    """
+    tensors, strides = ("query", "keys", "values"), ("row", "head", "slot")
+    axes = [f"{what}_{axis}" for what in ("key", "value") for axis in strides]
+    return Variant(
+        f"rotate_and_store_{dtype}_d{head_dim}",
+        "rotary_kernels",
+        "rotate_and_store_kernel",
+        {
+            **dict.fromkeys(("joined", "cos", "sin"), f"*{dtype}"), "slots": "*i64",
+            **dict.fromkeys(tensors, f"*{dtype}"),
+            **dict.fromkeys(("tokens", "heads", "kv_heads", *axes), "i32"),
+        },
+        {"HALF": head_dim // 2},
+        ("joined", "cos", "sin", *tensors, *axes),
+        1,
         1,
     )  # fmt: skip
 

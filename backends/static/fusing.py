@@ -13,7 +13,7 @@ from specplan.backends.kernels.fitting import NOTHING, Fused, Heads
 from specplan.backends.reference.judging import Form
 from specplan.runtime.acceptance import RULES, Judged
 from specplan.runtime.attention import PrefixMask
-from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.kv_cache import CacheWriter, KVCache
 from specplan.runtime.models import CausalModel
 
 
@@ -64,10 +64,17 @@ class FusedCache(KVCache):
 
     Args:
         cache: whose tensors it holds.
+        attended: attention to it is a kernel too, and so is what rotary layers do before.
     """
 
-    def __init__(self, cache: KVCache) -> None:
+    def __init__(self, cache: KVCache, attended: bool) -> None:
         super().__init__(cache.keys, cache.values, cache.positions)
+        self.attended = attended
+
+    def writer(self, positions: Tensor, slots: Tensor, used: int) -> CacheWriter:
+        """See `KVCache.writer`."""
+        kind = FusedWriter if self.attended else CacheWriter
+        return kind(self, positions, slots, used)
 
     def move(self, source: Tensor, destination: Tensor, live: Tensor | None = None) -> None:
         """See `KVCache.move`; dead lanes touch nothing but the trash slot's position."""
@@ -75,3 +82,19 @@ class FusedCache(KVCache):
         ops.move_slots([*self.keys, *self.values], source, destination, live)
         moved = self.positions.gather(1, source.where(live, self.trash))
         self.positions.scatter_(1, destination.where(live, self.trash), moved)
+
+
+class FusedWriter(CacheWriter):
+    """One pass whose rotary layers write to the cache by a kernel; see `CacheWriter`."""
+
+    def __init__(self, cache: KVCache, positions: Tensor, slots: Tensor, used: int) -> None:
+        super().__init__(cache, positions, slots, used)
+        self._slots = slots.contiguous()
+        self.rotate_and_store = self._rotate_and_store
+
+    def _rotate_and_store(
+        self, joined: Tensor, cos: Tensor, sin: Tensor, layer_idx: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        keys, values = self.cache.keys[layer_idx], self.cache.values[layer_idx]
+        query = ops.rotate_and_store(joined, cos, sin, self._slots, keys, values)
+        return query, keys[:, :, : self.used], values[:, :, : self.used]

@@ -77,13 +77,16 @@ class RoundRun:
         self.caches = {
             name: NodeSlots(num_layers=layers) for name, layers in graph.interface.caches
         }
-        moved = {
-            state.name
+        models = {
+            str(state.name): state.model
             for state in graph.plan.states
-            if isinstance(state, CacheState) and state.model in graph.fused.moves
+            if isinstance(state, CacheState)
         }
+        fused = graph.fused
         self.stores = {
-            name: FusedCache(store) if name in moved else store
+            name: FusedCache(store, attended=models[name] in fused.attention)
+            if models[name] in fused.moves
+            else store
             for name, store in given.stores.items()
         }
         self.resident = dict(given.resident)

@@ -62,3 +62,28 @@ def tree_case(seed: int, *, chain: bool, batch: int = 3) -> tuple[DraftedTree, T
     )
     uniforms = torch.rand(batch, nodes + 1, generator=random, dtype=torch.float64)
     return tree, target / target.sum(-1, keepdim=True), uniforms
+
+
+def rotation_case(
+    seed: int,
+    *,
+    batch: int,
+    tokens: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    slots: int,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Arguments of `rotate_and_store`; a row's slots differ."""
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random).to(dtype)
+
+    angles = normal(batch, tokens, 1, head_dim)
+    places = [torch.randperm(slots, generator=random)[:tokens] for _ in range(batch)]
+    return (
+        normal(batch, tokens, heads + 2 * kv_heads, head_dim), angles.cos(), angles.sin(),
+        torch.stack(places), *(normal(batch, kv_heads, slots, head_dim) for _ in range(2)),
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from specplan.backends.kernels import launch, plain
 from specplan.runtime.kv_cache import KVCache
-from tests.backends.kernels.cases import attention_case, tree_case
+from tests.backends.kernels.cases import attention_case, rotation_case, tree_case
 
 few = settings(max_examples=7, deadline=None, derandomize=True)
 
@@ -54,6 +54,23 @@ def test_half_precision() -> None:
     torch.testing.assert_close(
         found.float(), plain.tree_attention(*exact, case[6]), atol=2e-3, rtol=2e-3
     )
+
+
+@few
+@given(
+    seed=st.integers(0, 999),
+    batch=st.integers(1, 2),
+    tokens=st.integers(1, 4),
+    heads=st.integers(1, 4),
+    kv_heads=st.integers(1, 2),
+)
+def test_queries_and_keys_turn_and_are_stored(seed: int, **shape: int) -> None:
+    *given, keys, values = rotation_case(seed, head_dim=64, slots=9, **shape)
+    stored = [(keys.clone(), values.clone()) for _ in range(2)]
+    found = launch.rotate_and_store(*given, *stored[0])
+    torch.testing.assert_close(found, plain.rotate_and_store(*given, *stored[1]))
+    for mine, wanted in zip(*stored, strict=True):
+        torch.testing.assert_close(mine, wanted)
 
 
 @pytest.mark.parametrize("rule", ["greedy", "token", "recursive"])

@@ -19,13 +19,16 @@ from specplan.backends.kernels.driver import packed  # noqa: E402
 from specplan.backends.kernels.fitting import Heads  # noqa: E402
 from specplan.backends.kernels.needs import heads_of, variants_for  # noqa: E402
 from specplan.backends.manifest import KERNELS  # noqa: E402
+from specplan.backends.opening import load_models, open_executable  # noqa: E402
+from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.backends.static.fusing import heads_of as heads_of_loaded  # noqa: E402
 from specplan.compiling import build_cubins  # noqa: E402
 from specplan.cost_models.shapes.model_shape import ModelShape  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.runtime.acceptance import DraftedTree  # noqa: E402
-from tests.backends.compiled_plans import drawn_tree  # noqa: E402
-from tests.backends.kernels.cases import attention_case  # noqa: E402
+from specplan.runtime.generate import generate  # noqa: E402
+from tests.backends.compiled_plans import drawn_tree, requests_of  # noqa: E402
+from tests.backends.kernels.cases import attention_case, rotation_case  # noqa: E402
 from tests.backends.pairs import load_pair, plain, save_pair  # noqa: E402
 from tests.backends.source_plans import source_plans  # noqa: E402
 from tests.cli.test_program import specplan_here  # noqa: E402
@@ -35,6 +38,7 @@ NEEDED = {
     "tree_attention_combine_fp16_d64",
     "accept_recursive_distinct_n2",
     "move_slots_128bytes_m1_contiguous",
+    "rotate_and_store_fp16_d64",
 }
 
 
@@ -92,6 +96,11 @@ def test_every_launch_of_a_round_finds_its_kernel(
     launch.accept("recursive", tree, laws, torch.rand(2, 3, dtype=torch.float64))
     cache, slot = torch.zeros(2, 2, 301, 64, dtype=torch.float16), torch.tensor([[4], [7]])
     launch.move_slots([cache, cache], slot, slot - 1, slot > 0, None)
+    launch.rotate_and_store(
+        *rotation_case(
+            1, batch=2, tokens=3, heads=4, kv_heads=2, head_dim=64, slots=9, dtype=torch.float16
+        )
+    )
     assert {kernel.name for kernel in found if kernel is not None} == NEEDED
     assert None not in found
     # another number type, a larger tree, another rule: nothing there serves them
@@ -102,6 +111,21 @@ def test_every_launch_of_a_round_finds_its_kernel(
     launch.accept("greedy", tree, laws, None)
     launch.move_slots([cache[..., :32].contiguous()], slot, slot - 1, slot > 0, None)
     assert found == [None] * 5
+
+
+@pytest.mark.gpu
+def test_a_bundle_decodes_by_its_own_kernels(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the bundle's kernels are for sm_90")
+    models, requests = load_models(bundle, "cuda"), requests_of(temperature=0.8)
+    monkeypatch.setattr(launching, "_loaded", None)
+    compiled_here = StaticExecutable(bundle.plan, models, fused_on={"cuda"})
+    expected = [item.tokens for item in generate(compiled_here, requests).completions]
+    executable = open_executable(bundle, models)
+    monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
+    assert [item.tokens for item in generate(executable, requests).completions] == expected
 
 
 def test_damaged_kernels_are_refused(bundle: Bundle) -> None:
@@ -151,6 +175,7 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
         assert heads_of(shape) == heads_of_loaded(model) == Heads(4, 2, 64, "float16", False)
     large, small = Heads(32, 8, 128, "bfloat16", False), Heads(8, 8, 80, "bfloat16", False)
     assert names(plain(), large) == [
+        "rotate_and_store_bf16_d128",
         "tree_attention_bf16_d128_m16n64s2_contiguous",
         "tree_attention_bf16_d128_m16n64s3_contiguous",
         "tree_attention_combine_bf16_d128",
@@ -160,6 +185,7 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
     assert found == [
         "accept_recursive_distinct_n16",
         "move_slots_256bytes_m4_contiguous",
+        "rotate_and_store_bf16_d128",
         "tree_attention_bf16_d128_m64n128s3_contiguous",
         "tree_attention_bf16_d128_m64n64s2_contiguous",
         "tree_attention_combine_bf16_d128",

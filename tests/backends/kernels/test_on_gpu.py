@@ -13,7 +13,7 @@ from specplan.backends.kernels import launching, ops, plain
 from specplan.backends.kernels.cubins import build_kernels
 from specplan.backends.kernels.variants import variants
 from specplan.runtime.acceptance import DraftedTree
-from tests.backends.kernels.cases import attention_case, tree_case
+from tests.backends.kernels.cases import attention_case, rotation_case, tree_case
 
 pytestmark = pytest.mark.gpu
 
@@ -30,9 +30,15 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("page", [0, 16])
-@pytest.mark.parametrize("head_dim", [64, 128])
+CASES = [
+    (torch.bfloat16, 0, 128),
+    (torch.float16, 16, 64),
+    (torch.float32, 0, 64),
+    (torch.bfloat16, 16, 128),
+]
+
+
+@pytest.mark.parametrize(("dtype", "page", "head_dim"), CASES)
 @pytest.mark.parametrize("tokens", [1, 9, 128])
 def test_attention(dtype: torch.dtype, page: int, head_dim: int, tokens: int) -> None:
     attended(dtype, page, head_dim, tokens)
@@ -74,6 +80,22 @@ def judged(rule: str, seeds: int) -> None:
             assert torch.equal(getattr(found, field).cpu(), value)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rotations(dtype: torch.dtype) -> None:
+    turned(dtype)
+
+
+def turned(dtype: torch.dtype) -> None:
+    case = rotation_case(
+        5, batch=3, tokens=6, heads=32, kv_heads=8, head_dim=128, slots=99, dtype=dtype
+    )
+    there = [item.cuda() for item in case]
+    found, wanted = ops.rotate_and_store(*there), ops.rotate_and_store(*case)
+    torch.testing.assert_close(found.cpu(), wanted)
+    for mine, theirs in zip(there[4:], case[4:], strict=True):
+        torch.testing.assert_close(mine.cpu(), theirs)
+
+
 def test_moves() -> None:
     moved_as_in_torch()
 
@@ -98,3 +120,4 @@ def test_kernels_built_before(built: None) -> None:
     for rule in ops.RULES:
         judged(rule, 20)
     moved_as_in_torch()
+    turned(torch.bfloat16)
