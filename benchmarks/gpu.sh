@@ -21,10 +21,10 @@ if ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; 
 fi
 status=0
 if "$PYTHON" -c 'import pytest, hypothesis' 2>/dev/null; then
-  timeout 150 "$PYTHON" -m pytest -q -m gpu tests/backends/kernels tests/backends/test_captured.py || status=1
+  timeout 170 "$PYTHON" -m pytest -q -m gpu tests/backends/kernels tests/backends/test_captured.py || status=1
 else
   echo "pytest or hypothesis is not installed: the GPU tests are left out."
 fi
-timeout 230 "$PYTHON" benchmarks/gpu_attention.py --seconds 180 --out "$OUT/attention.json" || status=1
-timeout 200 "$PYTHON" benchmarks/gpu_round.py --out "$OUT/round.json" || status=1
+timeout 130 "$PYTHON" benchmarks/gpu_attention.py --seconds 100 --out "$OUT/attention.json" || status=1
+timeout 290 "$PYTHON" benchmarks/gpu_round.py --out "$OUT/round.json" || status=1
 exit $status

@@ -130,7 +130,9 @@ def flex(inputs: Inputs) -> Attend:
 
     device = inputs.device
     blocks = create_block_mask(sees, None, None, inputs.case.tree, inputs.slots, device=str(device))
-    run: Any = torch.compile(flex_attention) if device.type == "cuda" else flex_attention
+    run: Any = (
+        torch.compile(flex_attention, dynamic=True) if device.type == "cuda" else flex_attention
+    )
     return lambda keys, values: run(
         inputs.query, keys, values, block_mask=blocks, scale=inputs.scale, enable_gqa=True
     )

@@ -82,6 +82,7 @@ def tree_attention_split(
         BLOCK_M: queries times query heads of one program.
         BLOCK_N: slots read at a time.
     """
+    scale = tl.cast(scale, tl.float32)  # Inductor passes floats in double precision
     tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     splits = tl.num_programs(1)
     row = (pair // kv_heads).to(tl.int64)

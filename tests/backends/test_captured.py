@@ -48,7 +48,7 @@ def test_captured_rounds_tell_the_same_tokens(name: str, kernels: bool, tmp_path
     plan, settings = FEWER[name]
     # Kernels know no float64; in float32 a tie could fall otherwise, and none does here.
     dtype, size = ("float32", 64) if kernels else ("float64", 8)
-    save_pair(tmp_path, head_dim=size)
+    save_pair(tmp_path, layers=2, head_dim=size)
     requests = requests_of(**settings)
     expected = run(plan, load_pair(tmp_path, dtype), requests)
     executable = StaticExecutable(
@@ -69,7 +69,7 @@ def test_captured_rounds_tell_the_same_tokens(name: str, kernels: bool, tmp_path
 @pytest.mark.parametrize("name", list(FEWER)[:2])
 def test_compiled_rounds_tell_the_same_tokens(name: str, tmp_path: Path) -> None:
     plan, settings = FEWER[name]
-    save_pair(tmp_path, head_dim=64)
+    save_pair(tmp_path, layers=2, head_dim=64)
     requests = requests_of(**settings)
     expected = run(plan, load_pair(tmp_path, "float32"), requests)
     models = load_pair(tmp_path, "float32", "cuda")

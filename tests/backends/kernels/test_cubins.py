@@ -96,6 +96,14 @@ def test_moves_read_all_before_they_write(folders: dict[str, Path]) -> None:
     assert "LDG" in kinds and "STG" in kinds
 
 
+def test_attention_compiles_as_inductor_calls_it(tmp_path: Path) -> None:
+    """Which passes numbers that are no integers in double precision."""
+    for dtype in ("bf16", "fp32"):
+        first = next(attention(dtype, 64, [4]))
+        called = replace(first, signature={**first.signature, "scale": "fp64"})
+        assert build_kernels(tmp_path / dtype, [called], ["sm_90"]).kernels
+
+
 def test_another_architecture_is_refused(folder: Path) -> None:
     with pytest.raises(MissingCapabilityError, match=r"for sm_90, not for sm_80.*--arch sm_80"):
         read_kernels(folder, "sm_80")
