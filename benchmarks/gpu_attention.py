@@ -5,8 +5,8 @@
 Heads are those of Llama 3 8B (32 on 8, 128 wide, bfloat16). Contenders are our kernel,
 `scaled_dot_product_attention` with a mask (in the form that the runtime uses), FlexAttention,
 compiled, and FlashInfer where it is installed. The floor of a case is the bytes of its keys and
-values over the bandwidth of a copy. A contender that fails is named with its error; cases for which
-no time is left are named too.
+values over the bandwidth of a copy; beside it stands what the planner predicts. A contender that
+fails is named with its error; cases for which no time is left are named too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from gpu_timing import CACHES_BYTES, copy_bandwidth, seconds_per_call
+from gpu_timing import (
+    CACHES_BYTES,
+    LLAMA_8B,
+    copy_bandwidth,
+    device_called,
+    llama_shape,
+    seconds_per_call,
+)
 from torch import Tensor
 
 from specplan.backends.kernels import ops
+from specplan.cost_models.shapes.forward import forward_ops
 from specplan.ir.files import write_json_atomic
 from specplan.runtime.attention import additive_mask, grouped_attention
 
@@ -210,13 +218,28 @@ def measure(inputs: Inputs, bandwidth: float, names: Sequence[str]) -> dict[str,
     return row
 
 
+def predicted_seconds(case: Case, device: str) -> float | None:
+    """What the planner takes one layer's attention to last; None without a data sheet."""
+    sheet = device_called(device)
+    if sheet is None:
+        return None
+    shape = llama_shape(LLAMA_8B, "target")
+    layer = forward_ops(shape, case.batch, case.tree, case.context, layers=(0, 1))
+    (attention,) = [op for op in layer if op.name == "attention"]
+    return float(sheet.kernels.seconds(attention))
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """One line per case."""
-    lines = ["batch context tree   floor us  " + "".join(f"{name:>11}" for name in CONTENDERS)]
+    lines = [
+        "batch context tree   floor us  predicted  " + "".join(f"{name:>11}" for name in CONTENDERS)
+    ]
     lines[0] += "   of copy  to best"
     for row in rows:
         line = f"{row['batch']:5} {row['context']:7} {row['tree']:4}"
-        line += f"{row['floor_seconds'] * 1e6:11.1f}  "
+        predicted = row["predicted_seconds"]
+        line += f"{row['floor_seconds'] * 1e6:11.1f}"
+        line += f"{predicted * 1e6:11.1f}  " if predicted else f"{'-':>11}  "
         for name in CONTENDERS:
             seconds = row["seconds"].get(name)
             line += f"{seconds * 1e6:11.1f}" if seconds else f"{'-':>11}"
@@ -235,6 +258,7 @@ def main() -> None:
     options = parser.parse_args()
     device = torch.device("cuda")
     bandwidth = copy_bandwidth(device)
+    name_of_device = torch.cuda.get_device_name()
     start, rows, left_out = perf_counter(), [], []
     for case in cases():
         if perf_counter() - start > options.seconds:
@@ -246,11 +270,12 @@ def main() -> None:
             left_out.append(case)
             continue
         names = [name for name in CONTENDERS if name != "flex" or flexed(case)]
-        rows.append(measure(inputs, bandwidth, names))
+        row = measure(inputs, bandwidth, names)
+        rows.append(row | {"predicted_seconds": predicted_seconds(case, name_of_device)})
         del inputs
         torch.cuda.empty_cache()
     found = {
-        "device": torch.cuda.get_device_name(),
+        "device": name_of_device,
         "torch": torch.__version__,
         "copy_bytes_per_second": bandwidth,
         "rows": rows,

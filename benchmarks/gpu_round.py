@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from gpu_timing import copy_bandwidth
+from gpu_timing import LLAMA_8B, copy_bandwidth, device_called, llama_shape
 
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.static.executable import StaticExecutable
@@ -28,7 +28,6 @@ from specplan.backends.static.flat import flat_program
 from specplan.backends.static.packages import Packages
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.pricing import RoundPrice, price_round, read_round, round_cost
-from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import load_device
 from specplan.ir.files import write_json_atomic
 from specplan.ir.parser import parse_plan
@@ -38,10 +37,6 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.models import CausalModel, assert_attention
 from specplan.runtime.requests import Request
 
-TARGET: dict[str, Any] = dict(
-    hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
-    intermediate_size=14336, vocab_size=128256, max_position_embeddings=131072,
-)  # fmt: skip
 DRAFT: dict[str, Any] = dict(
     hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8,
     intermediate_size=8192, vocab_size=128256, max_position_embeddings=131072,
@@ -49,12 +44,6 @@ DRAFT: dict[str, Any] = dict(
 )  # fmt: skip
 WARM_UP = 4
 """Rounds before those that are timed: the first is as it is, the second is captured."""
-SHEETS = {
-    "H100 80GB HBM3": "h100-sxm", "H100 PCIe": "h100-pcie", "H200": "h200", "B200": "b200",
-    "A100-SXM4-80GB": "a100-sxm-80gb", "A100-SXM4-40GB": "a100-sxm-40gb", "L40S": "l40s",
-    "GeForce RTX 4090": "rtx-4090",
-}  # fmt: skip
-"""Data sheets by what CUDA calls the device."""
 
 
 @dataclass(frozen=True)
@@ -141,21 +130,14 @@ def floor_and_price(
     plan: Plan, sizes: Mapping[str, Mapping[str, Any]], batch: int, context: int, name: str
 ) -> tuple[float, float | None]:
     """Bytes of a round's forwards, and its predicted seconds where the device has a data sheet."""
-    shapes = {
-        model: ModelShape.from_config(
-            {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **given},
-            name=model,
-            dtype="bfloat16",
-        )
-        for model, given in sizes.items()
-    }
+    shapes = {model: llama_shape(given, model) for model, given in sizes.items()}
     demands = read_round(plan, plan.rounds[0])
     assert not hasattr(demands, "reason"), str(demands)
-    sheet = next((sheet for word, sheet in SHEETS.items() if word in name), None)
-    clock = Clock(load_device(sheet or "h100-sxm"), shapes, batch, context)
+    device = device_called(name)
+    clock = Clock(device or load_device("h100-sxm"), shapes, batch, context)
     size = float(round_cost(demands, clock, {"dkv": 1.0}).bytes)
     price = price_round(demands, clock, {"dkv": 1.0})
-    known = sheet is not None and isinstance(price, RoundPrice)
+    known = device is not None and isinstance(price, RoundPrice)
     return size, price.seconds.median if known else None
 
 
@@ -232,7 +214,7 @@ def main() -> None:
     options = parser.parse_args()
     device, plan = torch.device("cuda"), chain(options.drafted)
     name, bandwidth = torch.cuda.get_device_name(), copy_bandwidth(device)
-    sizes = {"target": TARGET, "draft": DRAFT}
+    sizes = {"target": LLAMA_8B, "draft": DRAFT}
     models = {key: random_model(given, key, device, torch.bfloat16) for key, given in sizes.items()}
     found: dict[str, Any] = {
         "device": name, "torch": torch.__version__, "drafted": options.drafted,

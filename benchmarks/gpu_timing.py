@@ -1,16 +1,47 @@
-"""What the GPU benchmarks share: timing without launches, and the bandwidth of a copy."""
+"""What the GPU benchmarks share: timing without launches, shapes, and data sheets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import torch
+
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.timing.roofline import AnalyticDevice
 
 COPY_BYTES = 1 << 30
 CACHES_BYTES = 256 << 20
 """Caches of one case are copied until they take this much: no L2 cache holds them."""
+
+
+LLAMA_8B: dict[str, Any] = dict(
+    hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
+    intermediate_size=14336, vocab_size=128256, max_position_embeddings=131072,
+)  # fmt: skip
+SHEETS = {
+    "H100 80GB HBM3": "h100-sxm", "H100 PCIe": "h100-pcie", "H200": "h200", "B200": "b200",
+    "A100-SXM4-80GB": "a100-sxm-80gb", "A100-SXM4-40GB": "a100-sxm-40gb", "L40S": "l40s",
+    "GeForce RTX 4090": "rtx-4090",
+}  # fmt: skip
+"""Data sheets by what CUDA calls the device."""
+
+
+def llama_shape(sizes: Mapping[str, Any], name: str) -> ModelShape:
+    """A Llama of these sizes in bfloat16, as it is priced."""
+    described = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **sizes}
+    return ModelShape.from_config(described, name=name, dtype="bfloat16")
+
+
+def device_called(name: str) -> AnalyticDevice | None:
+    """The data sheet of the device that CUDA calls so; None where there is none."""
+    sheet = next((sheet for word, sheet in SHEETS.items() if word in name), None)
+    found = None if sheet is None else load_device(sheet)
+    assert found is None or isinstance(found, AnalyticDevice)
+    return found
 
 
 def seconds_per_call(
