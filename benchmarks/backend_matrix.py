@@ -23,17 +23,16 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from matrix_kinds import kinds
 from reference_problem import ROOT
 from torch import Tensor
 
-from specplan import api
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.registry import round_backend, round_backends
 from specplan.backends.static.buckets import Bucket
@@ -41,8 +40,6 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.session import Program
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.timing.device import load_device
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.folders import staged
@@ -51,12 +48,7 @@ from specplan.ir.printer import print_plan
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.teacher import text_logits
 from specplan.measure.workbench import Workbench
-from specplan.planner import Family, discover_methods, gather_facts, measured_here
-from specplan.planner.facts import ProblemFacts
-from specplan.planner.kinds import kinds as same_ops
 from specplan.planner.loading import problem_from_dict
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.rehearsed import Rehearsed
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
@@ -64,9 +56,6 @@ from specplan.runtime.requests import Request
 
 BATCHES = (1, 4)
 OUTPUT_TOKENS = 48
-PROFILED = 16
-"""Prompts that acceptance is measured on: it decides which settings there are, no token."""
-MOST_NODES = 16
 PROBED_ROUND = 4
 NEAR_TIE = 1e-3
 """Logits: what float32 rounds differently over some twenty layers, with room."""
@@ -185,47 +174,6 @@ def logits_apart(
         found = round_backend(backend).load(folder, models)(*tensors)
     apart = float((found - expected).abs().max())
     return {"absolute": apart, "relative": apart / float(expected.abs().max())}
-
-
-def kinds(problem: dict[str, Any], work: Path) -> Iterator[tuple[str, Plan]]:
-    """One plan of every kind of every family of every method that runs with these sources."""
-    every = discover_methods()
-    known = set(problem["sources"])
-    able = [name for name, one in every.items() if one.runnable and set(one.sources) <= known]
-    named = problem.get("methods") or able
-    measured = [name for name in named if not isinstance(every[name], Rehearsed)]
-    profiles = api.profile_acceptance(
-        problem | {"methods": measured or ["autoregressive"]}, limit=PROFILED
-    )
-    checked = measured_here(problem_from_dict(problem | {"methods": named}, work))
-    facts = gather_facts(checked, device=load_device("cpu-generic"), profiles=profiles)
-    facts = replace(facts, profiles=profiles | untold(facts, named))
-    for name in named:
-        for family in every[name].choices(facts):
-            if not isinstance(family, Family):
-                print(f"{name}, {family.name}: {family.reason}", file=sys.stderr)
-                continue
-            small = [item for item in family.settings if nodes_of(item) <= MOST_NODES]
-            for kind in same_ops(small, partial(every[name].plan, facts)):
-                options, plan = kind[-1]
-                yield f"{name}, {family.name}: {options.words}", plan
-
-
-def untold(facts: ProblemFacts, methods: Sequence[str]) -> dict[str, AcceptanceProfile]:
-    """Profiles that tell nothing, of settings that would be measured by running each of them."""
-    found = {}
-    for name in methods:
-        method = discover_methods()[name]
-        if isinstance(method, Rehearsed):
-            for proposer in method.proposers(facts.shapes):
-                key = acceptance_key(facts.problem, facts.shapes, proposer)
-                found[proposer] = AcceptanceProfile(key, lengths=((0,),))
-    return found
-
-
-def nodes_of(options: object) -> int:
-    """Verified nodes of a setting, 0 where it says nothing of them."""
-    return int(getattr(options, "nodes", len(getattr(options, "parents", ()))))
 
 
 def reference_pair(work: Path, methods: Sequence[str] | None) -> dict[str, Any]:

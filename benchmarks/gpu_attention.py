@@ -237,7 +237,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines[0] += "   of copy  to best"
     for row in rows:
         line = f"{row['batch']:5} {row['context']:7} {row['tree']:4}"
-        predicted = row["predicted_seconds"]
+        predicted = row.get("predicted_seconds")
         line += f"{row['floor_seconds'] * 1e6:11.1f}"
         line += f"{predicted * 1e6:11.1f}  " if predicted else f"{'-':>11}  "
         for name in CONTENDERS:

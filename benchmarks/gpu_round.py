@@ -109,7 +109,7 @@ def ways(
     plan: Plan, models: Mapping[str, CausalModel], folder: Path, compiled: bool
 ) -> dict[str, Executable]:
     """What runs a round, by how it is made and launched."""
-    ours: dict[str, Any] = {"fused_on": {"cuda"}}
+    ours: dict[str, Any] = {"fused_on": {models["target"].device.type}}
     if compiled:
         backend = InductorBackend()
         packages = Packages(backend, models, folder)

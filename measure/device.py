@@ -175,9 +175,8 @@ def budgets_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
 def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     """Those that the backend runs."""
     exits = exits_of(bench, facts)
-    drafts = tuple(name for name in bench.models if name != "target")
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
-    every = [*probes(drafts, greedy, target.vocab_size)]
+    every = [*probes(bench.drafts, greedy, target.vocab_size)]
     every += exit_probes(exits, target.num_layers, greedy)
     sources = [DRAFT_SOURCES[word] for word in bench.problem.sources if word in DRAFT_SOURCES]
     every += source_probes(sources, bench.problem.datastore, greedy)
@@ -198,8 +197,7 @@ def _start(
     short: Sequence[Cell],
 ) -> _Run:
     compiled = {probe: bench.compile(probe.plan) for probe in every}
-    drafts = tuple(name for name in bench.models if name != "target")
-    chains = {probe.name for probe in chain_probes(drafts, bench.problem.workload.greedy)}
+    chains = {probe.name for probe in chain_probes(bench.drafts, bench.problem.workload.greedy)}
     few = [executable for probe, executable in compiled.items() if probe.name in chains]
     grid = {cell: few if cell in short else list(compiled.values()) for _, cell in todo}
     total = sum(len(grid[cell]) for _, cell in todo)

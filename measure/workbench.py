@@ -65,6 +65,11 @@ class Workbench:
         named.update({draft.name: draft for draft in self.problem.models.drafts})
         return {role: load_model(model.path, dtype=model.dtype) for role, model in named.items()}
 
+    @property
+    def drafts(self) -> tuple[str, ...]:
+        """Roles of the draft models."""
+        return tuple(draft.name for draft in self.problem.models.drafts)
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The target's tokenizer."""
