@@ -47,7 +47,8 @@ class Decoder:
 
     Args:
         bundle: a bundle, or its folder.
-        device: a torch device; compiled rounds run on "cpu", a bundle's GPU kernels on "cuda".
+        device: a torch device; compiled rounds run on "cpu". On "cuda" rounds are captured in CUDA
+            graphs, with the bundle's GPU kernels where it has some.
 
     Raises:
         UsageError: the bundle or a checkpoint has changed since it was written; says which.

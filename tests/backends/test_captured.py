@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from specplan.backends.bundle import write_bundle
 from specplan.backends.inductor.backend import InductorBackend
+from specplan.backends.opening import load_models, open_executable
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
@@ -61,6 +63,28 @@ def test_captured_rounds_tell_the_same_tokens(name: str, kernels: bool, tmp_path
     for _ in range(2):  # another batch is captured anew
         found = generate(executable, requests).completions
         assert [item.tokens for item in found] == expected
+
+
+@pytest.mark.gpu
+def test_a_bundle_without_kernels_is_captured(tmp_path: Path) -> None:
+    plan, settings = FEWER["layer spans, tracks, drawn trees"]
+    save_pair(tmp_path, layers=2)
+    bundle = write_bundle(
+        tmp_path / "bundle",
+        plan=plan,
+        problem={},
+        report={},
+        models={model.name: (tmp_path / model.name, "float64") for model in plan.models},
+        backend="reference",
+        versions={},
+    )
+    requests = requests_of(**settings)
+    opened = (open_executable(bundle, load_models(bundle, where)) for where in ("cpu", "cuda"))
+    expected, found = (
+        [item.tokens for item in generate(executable, requests).completions]
+        for executable in opened
+    )
+    assert found == expected
 
 
 @pytest.mark.gpu
