@@ -10,6 +10,8 @@ from specplan.runtime.sampling import SamplingSettings
 
 SMALLEST_TEXT = 256
 """Capacities are this many tokens, doubled as often as is needed."""
+FEWEST_STOPS = 4
+"""Room for stop tokens is for this many, doubled as often as is needed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -19,19 +21,22 @@ class Bucket:
     Attributes:
         batch: rows; those that no request needs are done from the start.
         text: tokens that each row has room for, speculative ones left out.
+        stops: stop tokens that each row has room for.
     """
 
     batch: int
     text: int
+    stops: int = FEWEST_STOPS
 
-    def holds(self, batch: int, text: int) -> bool:
-        """Whether so many requests of at most so many tokens fit."""
-        return batch <= self.batch and text <= self.text
+    def holds(self, batch: int, text: int, stops: int) -> bool:
+        """Whether so many requests of at most so many tokens and stop tokens fit."""
+        return batch <= self.batch and text <= self.text and stops <= self.stops
 
     @property
     def word(self) -> str:
         """For names of files."""
-        return f"b{self.batch}-t{self.text}"
+        more = f"-s{self.stops}" if self.stops > FEWEST_STOPS else ""
+        return f"b{self.batch}-t{self.text}{more}"
 
 
 def bucket_for(
@@ -47,13 +52,18 @@ def bucket_for(
     batch = len(requests)
     needed = max(len(item.prompt_tokens) + item.max_new_tokens for item in requests)
     text = max(capacity or 0, needed)
-    fitting = [bucket for bucket in known if bucket.holds(batch, text)]
+    stops = max(len(set(item.stop_tokens)) for item in requests)
+    fitting = [bucket for bucket in known if bucket.holds(batch, text, stops)]
     if fitting:
         return min(fitting)
-    room = SMALLEST_TEXT
-    while room < text:
+    return Bucket(batch, _doubled(SMALLEST_TEXT, text), _doubled(FEWEST_STOPS, stops))
+
+
+def _doubled(room: int, needed: int) -> int:
+    """Some room, doubled until there is enough."""
+    while room < needed:
         room *= 2
-    return Bucket(batch, room)
+    return room
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class StaticSession:
         self.programs = programs
         self.bucket = bucket
         self.sampling = Sampling.of(batch.settings)
-        self._stops = _padded(batch, [sorted(stop) for stop in batch.stops])
+        self._stops = _padded([sorted(stop) for stop in batch.stops], bucket.stops).to(batch.device)
         self._limits = _numbers(batch.limits).to(batch.device)
         self._captured: dict[tuple[str, int], CapturedRound] = {}
         self._values = {
@@ -121,7 +121,7 @@ class StaticSession:
             return known(*given)
         placed = given if device.type == "cpu" else [tensor.to(device) for tensor in given]
         program = self.programs.program(graph, self.bucket, placed)
-        if not captured:
+        if not captured or program is graph:  # op by op the host would be waited for
             return program(*placed)
         self._captured[graph.item.name, used] = CapturedRound(program, device)
         return self._captured[graph.item.name, used](*given)
@@ -200,8 +200,6 @@ def _numbers(values: Sequence[int]) -> Tensor:
     return torch.tensor(values, dtype=torch.int64)
 
 
-def _padded(batch: Batch, rows: Sequence[Sequence[int]]) -> Tensor:
-    """Int64 `[B, E]`, filled up with -1; four columns at least."""
-    width = max(4, *map(len, rows))
-    even = [[*row, *[-1] * (width - len(row))] for row in rows]
-    return torch.tensor(even, dtype=torch.int64, device=batch.device)
+def _padded(rows: Sequence[Sequence[int]], width: int) -> Tensor:
+    """Int64 `[B, width]`, filled up with -1."""
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.int64)

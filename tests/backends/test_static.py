@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.flat import flat_program
 from specplan.backends.static.holds import STATIC
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
@@ -16,7 +18,7 @@ from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.kinds import every_kind
-from tests.backends.pairs import in_batches, load_pair
+from tests.backends.pairs import in_batches, load_pair, plain, run
 
 
 def requests_of(temperature: float, **settings: float) -> list[Request]:
@@ -86,3 +88,29 @@ def test_small_batches_are_filled_up(pair_folder: Path, tmp_path: Path) -> None:
     for name, plan in kinds_of(tmp_path, 0.0, 1):
         expected = in_batches(plan, models, requests, 3)
         assert decoded(plan, models, requests, 3, [Bucket(2, 64), Bucket(4, 64)]) == expected, name
+
+
+def test_programs_have_room_for_all_stop_tokens(pair_folder: Path) -> None:
+    """A program made for few of them would read only the first, or another row's."""
+    models = {"target": load_pair(pair_folder)["target"]}
+    unstopped = [replace(request, stop_tokens=()) for request in requests_of(0.0)[:2]]
+    texts = run(plain(), models, unstopped)
+    executable = StaticExecutable(plain(), models, flat_program, buckets=[Bucket(2, 64)])
+    for count in (2, 6, 3):
+        requests = [
+            replace(request, stop_tokens=(text[5], *range(200, 199 + count)))
+            for request, text in zip(unstopped, texts, strict=True)
+        ]
+        expected = run(plain(), models, requests)
+        assert expected != texts
+        assert [item.tokens for item in generate(executable, requests).completions] == expected
+
+
+def test_what_nothing_compiles_runs_op_by_op_where_rounds_are_captured(pair_folder: Path) -> None:
+    """It attends to as many slots as a capture would."""
+    models, requests = load_pair(pair_folder), requests_of(0.7)
+    plan = dynamic_plan(3, 3, 8, greedy=False)
+    executable = StaticExecutable(plan, models, captured_on={"cpu"})
+    assert [item.tokens for item in generate(executable, requests).completions] == run(
+        plan, models, requests
+    )
