@@ -197,7 +197,8 @@ class _Device(NamedTuple):
 
 @cache
 def _device(device: torch.device) -> _Device:
-    if not torch.cuda.is_available():  # interpreted, or traced for a GPU that is elsewhere
+    if device.type != "cuda" or not torch.cuda.is_available():
+        # interpreted, or traced for a GPU that is elsewhere
         return _Device("", 1)
     found = torch.cuda.get_device_properties(device)
     return _Device(f"sm_{found.major}{found.minor}", int(found.multi_processor_count))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 from specplan.backends.kernels.built import Built, BuiltKernel, read_kernels
 from specplan.backends.kernels.driver import Driver, Function
@@ -141,7 +142,7 @@ def load_kernels(folder: Path, device: torch.device) -> None:
 
 
 def launch(name: str, grid: tuple[int, ...], *arguments: Any, **constants: int) -> None:
-    """Launch a kernel.
+    """Launch a kernel; on tensors without numbers, those of a trace, there is nothing to do.
 
     Args:
         name: of its function.
@@ -152,7 +153,10 @@ def launch(name: str, grid: tuple[int, ...], *arguments: Any, **constants: int) 
     Raises:
         MissingCapabilityError: nothing that is loaded fits, and triton is not installed.
     """
-    real = all(type(item) is Tensor for item in arguments if isinstance(item, Tensor))
+    kinds = {type(item) for item in arguments if isinstance(item, Tensor)}
+    if kinds == {FakeTensor}:
+        return
+    real = kinds == {Tensor}
     if _loaded is not None and real and _loaded.launch(name, grid, arguments, constants):
         return
     _compiled(name)[grid](*arguments, **constants)

@@ -12,8 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="triton is not installed")
 
+from torch._subclasses import FakeTensorMode  # noqa: E402
+
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle  # noqa: E402
-from specplan.backends.kernels import launch, launching  # noqa: E402
+from specplan.backends.kernels import launch, launching, ops  # noqa: E402
 from specplan.backends.kernels.built import BuiltKernel, read_index, read_kernels  # noqa: E402
 from specplan.backends.kernels.driver import packed  # noqa: E402
 from specplan.backends.kernels.fitting import Heads  # noqa: E402
@@ -111,6 +113,31 @@ def test_every_launch_of_a_round_finds_its_kernel(
     launch.accept("greedy", tree, laws, None)
     launch.move_slots([cache[..., :32].contiguous()], slot, slot - 1, slot > 0, None)
     assert found == [None] * 5
+
+
+def test_a_trace_wants_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle's rounds are exported for its kernels, where triton need not be."""
+    monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: compiled"))
+    attended = attention_case(
+        1, batch=2, kv_heads=2, group=2, tokens=3, head_dim=64, slots=9, window=3
+    )
+    turned = rotation_case(1, batch=2, tokens=3, heads=4, kv_heads=2, head_dim=64, slots=9)
+    tokens, live = torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.bool)
+    judged = ("greedy", tokens, tokens, live, torch.zeros(2, 4, 61), None, None, None, 3, 3, False)
+    with FakeTensorMode():
+
+        def there(case: Sequence[Any]) -> list[Any]:
+            """Of a GPU, though there may be none."""
+            tensors = (isinstance(item, torch.Tensor) for item in case)
+            return [
+                torch.empty(item.shape, dtype=item.dtype, device="cuda:0") if tensor else item
+                for item, tensor in zip(case, tensors, strict=True)
+            ]
+
+        assert ops.tree_attention(*there(attended), 4).shape == (2, 4, 3, 64)
+        assert ops.rotate_and_store(*there(turned)).shape == (2, 4, 3, 64)
+        path, accepted, bonus = ops.accept_tensors(*there(judged))
+        assert (path.shape, accepted.shape, bonus.shape) == ((2, 3), (2,), (2,))
 
 
 @pytest.mark.gpu
