@@ -8,6 +8,7 @@ same way back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -44,6 +45,10 @@ class CapturedRound:
         Returns:
             As `interface.packed` has it, on the CPU; the next call writes over it.
         """
+        with torch.cuda.device(self._device):  # it need not be the current one
+            return self._run(given)
+
+    def _run(self, given: Sequence[Tensor]) -> Tensor:
         if self._told is None:
             told = self._program(*self._placed(given))
             self._told = torch.empty_like(told, device="cpu", pin_memory=True)
@@ -53,7 +58,7 @@ class CapturedRound:
         for place, host in self._pinned.items():
             host.copy_(given[place])
         self._graph.replay()
-        torch.cuda.current_stream(self._device).synchronize()
+        torch.cuda.current_stream().synchronize()
         return self._told
 
     def _placed(self, given: Sequence[Tensor]) -> list[Tensor]:
@@ -66,12 +71,19 @@ class CapturedRound:
             if tensor.device.type == "cpu":
                 self._pinned[place] = torch.empty_like(tensor, pin_memory=True)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        stream = _capturing(self._device)
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             for place, host in self._pinned.items():
                 fixed[place].copy_(host, non_blocking=True)
             told.copy_(self._program(*fixed), non_blocking=True)
         self._fixed = fixed  # the graph reads and writes them by address
         return graph
+
+
+@cache
+def _capturing(device: torch.device) -> torch.cuda.Stream:
+    """The stream for captures; one per device, as libraries keep workspaces for each stream."""
+    return torch.cuda.Stream(device)
 
 
 def slots_attended(used: int, slots: int, masked: bool) -> int:
