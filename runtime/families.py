@@ -68,7 +68,8 @@ class RotaryFamily:
     def __init__(self, model: Any) -> None:
         inner = model.model
         self.embedding = inner.embed_tokens
-        self.angles = _angles_of(inner.rotary_emb)
+        self.rotary = inner.rotary_emb
+        self.angles = _angles_of(self.rotary)
         self.final_norm = norm_of(inner.norm)
         self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
         first = self.layers[0]

@@ -44,6 +44,8 @@ def test_weights_are_named_and_shared(pair_folder: Path) -> None:
     target: CausalModel = load_pair(pair_folder)["target"]
     weights = target.weights()
     assert weights["family.layers.0.qkv"] is target.family.layers[0].qkv  # type: ignore[attr-defined]
+    inverse = target.family.rotary.inv_freq  # type: ignore[attr-defined]
+    assert weights["family.rotary.inv_freq"] is inverse
     elements = sum(weight.numel() for weight in weights.values())
     assert elements >= 3 * (64 * 32 + 32 * 32 + 3 * 32 * 48) + 61 * 32
 
