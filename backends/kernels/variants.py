@@ -54,7 +54,9 @@ class Variant:
 def variants(
     dtypes: Sequence[str] = ("bf16",), head_dims: Sequence[int] = tiles.HEAD_DIMS, page: int = 0
 ) -> list[Variant]:
-    """Kernels for all plans of some models: trees of up to 128 nodes, 16 levels.
+    """Kernels for plans of some models: trees of up to 128 nodes, 16 levels.
+
+    Where sampling, of nodes drawn from laws, in trees without replacement; `acceptance` has others.
 
     Args:
         dtypes: number types of queries and caches, of `DTYPES`.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specplan.backends.kernels import launching, ops, plain
 from specplan.backends.kernels.cubins import build_kernels
-from specplan.backends.kernels.variants import variants
+from specplan.backends.kernels.variants import acceptance, variants
 from specplan.runtime.acceptance import DraftedTree
 from tests.backends.kernels.cases import attention_case, rotation_case, tree_case
 
@@ -23,7 +23,12 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kernels for this GPU, loaded; nothing else is launched."""
     pytest.importorskip("triton", reason="triton is not installed")
     major, minor = torch.cuda.get_device_capability()
-    build_kernels(tmp_path / "kernels", variants(["bf16"], [128]), [f"sm_{major}{minor}"])
+    wanted = [
+        *variants(["bf16"], [128]),  # and what trees that are drawn otherwise are judged by
+        *(acceptance(rule, 16, drawn=False) for rule in ("token", "recursive")),
+        acceptance("recursive", 16, distinct=False),
+    ]
+    build_kernels(tmp_path / "kernels", wanted, [f"sm_{major}{minor}"])
     monkeypatch.setattr(launching, "_loaded", None)
     launching.load_kernels(tmp_path / "kernels", torch.device("cuda", 0))
     monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
