@@ -64,7 +64,7 @@ class StaticSession:
         self.sampling = Sampling.of(batch.settings)
         self._stops = _padded([sorted(stop) for stop in batch.stops], bucket.stops).to(batch.device)
         self._limits = _numbers(batch.limits).to(batch.device)
-        self._captured: dict[tuple[str, int], CapturedRound] = {}
+        self._captured: dict[str, tuple[int, CapturedRound]] = {}
         self._values = {
             name: held.to(batch.device)
             for name, held in batch.values.items()
@@ -116,15 +116,17 @@ class StaticSession:
         if captured:
             used = slots_attended(used, self.batch.text.shape[1] - 1, graph.masked)
         given = self._tensors(graph, used).flat()
-        known = self._captured.get((graph.item.name, used))
-        if known is not None:
+        slots, known = self._captured.get(graph.item.name, (0, None))
+        if known is not None and slots == used:
             return known(*given)
         placed = given if device.type == "cpu" else [tensor.to(device) for tensor in given]
         program = self.programs.program(graph, self.bucket, placed)
         if not captured or program is graph:  # op by op the host would be waited for
             return program(*placed)
-        self._captured[graph.item.name, used] = CapturedRound(program, device)
-        return self._captured[graph.item.name, used](*given)
+        made = CapturedRound(program, device)
+        # In place of the one for fewer slots, whose memory is free then: texts only grow.
+        self._captured[graph.item.name] = used, made
+        return made(*given)
 
     def _catch_up(self, graph: RoundGraph) -> None:
         """Run text that a schedule has left behind, so that a round finds no more than it takes."""
