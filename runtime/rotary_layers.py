@@ -88,14 +88,20 @@ class RotaryLayer:
         self, normed: Tensor, mask: AttentionMask, cos: Tensor, sin: Tensor, writer: CacheWriter
     ) -> Tensor:
         batch, tokens = cos.shape[:2]
-        heads, kv_heads, head_dim = self.heads, self.kv_heads, self.head_dim
         joined = functional.linear(normed, self.qkv, self.qkv_bias)
-        joined = joined.view(batch, tokens, heads + 2 * kv_heads, head_dim)
-        if self.query_norm is None and writer.rotate_and_store is not None:
-            query, key, value = writer.rotate_and_store(joined, cos, sin, self.index)
-            mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
-            return mixed.reshape(batch * tokens, heads * head_dim)
+        joined = joined.view(batch, tokens, self.heads + 2 * self.kv_heads, self.head_dim)
+        query, key, value = self._stored(joined, cos, sin, writer)
+        mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
+        return mixed.reshape(batch * tokens, self.heads * self.head_dim)
+
+    def _stored(
+        self, joined: Tensor, cos: Tensor, sin: Tensor, writer: CacheWriter
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Turned queries, and the keys and values to attend to, new ones among them."""
+        heads, kv_heads = self.heads, self.kv_heads
         if self.query_norm is None:
+            if writer.rotate_and_store is not None:
+                return writer.rotate_and_store(joined, cos, sin, self.index)
             turned = rotate(joined[:, :, : heads + kv_heads], cos, sin)
         else:
             query, key = joined[:, :, :heads], joined[:, :, heads : heads + kv_heads]
@@ -106,9 +112,7 @@ class RotaryLayer:
             joined[:, :, heads + kv_heads :].transpose(1, 2),
             self.index,
         )
-        query = turned[:, :, :heads].transpose(1, 2)
-        mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
-        return mixed.reshape(batch * tokens, heads * head_dim)
+        return turned[:, :, :heads].transpose(1, 2), key, value
 
 
 Norm = tuple[tuple[int], Tensor, float]

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.export import ExportedProgram, export
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from specplan.backends.static.flat import exported
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import free_sizes
 from specplan.backends.static.packages import named_weights, weight_names
 from specplan.backends.static.session import Program
 from specplan.runtime.models import CausalModel
@@ -36,7 +36,7 @@ def write_package(graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) ->
     from safetensors.torch import save_file
 
     with torch.no_grad():
-        program = export(graph, tuple(tensors), dynamic_shapes=(free_sizes(tensors),), strict=False)
+        program = exported(graph, tensors)
         tables = _name_constants(program, weight_names(graph.models))
         torch._inductor.aoti_compile_and_package(
             program, package_path=str(folder / CODE), inductor_configs=_CONFIG

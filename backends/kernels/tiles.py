@@ -8,8 +8,6 @@ HEAD_DIMS = (64, 128)
 MOST_SPLITS = 64
 BLOCK_VOCABULARY = 2048
 ACCEPTING_WARPS = 8
-
-
 _SMALL, _ROOMY = 99 << 10, 227 << 10
 """Shared memory that a program may have (CUDA programming guide, compute capabilities): on the
 smallest of our devices, sm_89 and sm_120, and on sm_90 and sm_100. Code for sm_80 also serves
@@ -54,19 +52,16 @@ def attention_tile(lines: int, head_dim: int, element_bytes: int, arch: str) -> 
         element_bytes: of a key's element.
         arch: of the device, such as sm_90.
     """
-    block_m, block_n, stages = 16 if lines <= 16 else 64, 64, 3
-    room = _ROOMY if roomy(arch) else _SMALL
+    block_m, block_n, warps, stages = 16 if lines <= 16 else 64, 64, 4, 3
     if element_bytes > 2:
         block_m, block_n, stages = min(block_m, 32), 32 if head_dim <= 64 else 16, 2
-    elif room == _SMALL:
-        stages = 3 if head_dim <= 64 else 2
-    elif 16 < lines <= 128:
-        block_n = 128
+    elif roomy(arch):
+        block_n = 128 if 16 < lines <= 128 else 64
+    elif head_dim > 64:
+        warps, stages = 4 if block_m == 16 else 8, 2
     held = (block_m + 2 * stages * block_n) * head_dim * element_bytes
-    wide = room == _SMALL and element_bytes <= 2 and block_m * head_dim > 4096
-    return AttentionTile(
-        block_m, block_n, 8 if wide else 4, stages, resident=min(2, max(1, room // held))
-    )
+    room = _ROOMY if roomy(arch) else _SMALL
+    return AttentionTile(block_m, block_n, warps, stages, resident=min(2, max(1, room // held)))
 
 
 def attention_splits(

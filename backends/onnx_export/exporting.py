@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.export import ExportedProgram, export
+from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
 from specplan.backends.onnx_export.translations import translations
+from specplan.backends.static.flat import exported
 from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import free_sizes
 from specplan.backends.static.packages import weight_names
 from specplan.backends.static.tracing import PLAN_OP
 from specplan.ir.errors import MissingCapabilityError
@@ -64,10 +64,7 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
     """
     interface = graph.interface
     with torch.no_grad(), _quiet(), preserve_node_meta():
-        shapes = (free_sizes(tensors),)
-        program = export(
-            FunctionalRound(graph), tuple(tensors), dynamic_shapes=shapes, strict=False
-        )
+        program = exported(FunctionalRound(graph), tensors)
         try:
             made = torch.onnx.export(
                 program,

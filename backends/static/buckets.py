@@ -56,10 +56,10 @@ def bucket_for(
     fitting = [bucket for bucket in known if bucket.holds(batch, text, stops)]
     if fitting:
         return min(fitting)
-    return Bucket(batch, _doubled(SMALLEST_TEXT, text), _doubled(FEWEST_STOPS, stops))
+    return Bucket(batch, doubled(SMALLEST_TEXT, text), doubled(FEWEST_STOPS, stops))
 
 
-def _doubled(room: int, needed: int) -> int:
+def doubled(room: int, needed: int) -> int:
     """Some room, doubled until there is enough."""
     while room < needed:
         room *= 2

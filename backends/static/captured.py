@@ -13,6 +13,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from specplan.backends.static.buckets import doubled
+
 SMALLEST_KEYS = 256
 """Slots attended to are this many, doubled as often as is needed: a graph holds one number."""
 
@@ -96,4 +98,4 @@ def slots_attended(used: int, slots: int, masked: bool) -> int:
     """
     if not masked:
         return slots
-    return min(slots, max(SMALLEST_KEYS, 1 << (used - 1).bit_length()))
+    return min(slots, doubled(SMALLEST_KEYS, used))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
-from torch.export import export
+from torch import Tensor, nn
+from torch.export import ExportedProgram, export
 
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.graph import RoundGraph
@@ -14,10 +14,14 @@ from specplan.backends.static.interface import free_sizes
 from specplan.backends.static.session import Program
 
 
-def flat_program(graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
-    """A round traced for a bucket's tensors; its constants are tensors, as captures want them."""
+def exported(module: nn.Module, tensors: Sequence[Tensor]) -> ExportedProgram:
+    """A module of a round's tensors as `torch.export` traces it, free in the slots attended to."""
     with torch.no_grad():
         sizes = (free_sizes(tensors),)
-        program = export(graph, tuple(tensors), dynamic_shapes=sizes, strict=False)
-    flat: Program = program.module()
+        return export(module, tuple(tensors), dynamic_shapes=sizes, strict=False)
+
+
+def flat_program(graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
+    """A round traced for a bucket's tensors; its constants are tensors, as captures want them."""
+    flat: Program = exported(graph, tensors).module()
     return flat

@@ -12,9 +12,9 @@ from torch import Tensor
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
 from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.flat import exported
 from specplan.backends.static.fusing import NOTHING, fused_for
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import free_sizes
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
 from tests.backends.compiled_plans import PLANS, drawn_tree, requests_of
@@ -51,14 +51,12 @@ def test_an_exported_round_calls_the_ops(models: dict[str, CausalModel]) -> None
     plan, requests = drawn_tree(1), requests_of(temperature=0.8)[:2]
     called: set[str] = set()
 
-    def exported(graph: RoundGraph, _: object, tensors: Sequence[Tensor]) -> torch.nn.Module:
-        program = torch.export.export(
-            graph, tuple(tensors), dynamic_shapes=(free_sizes(tensors),), strict=False
-        )
+    def traced(graph: RoundGraph, _: object, tensors: Sequence[Tensor]) -> torch.nn.Module:
+        program = exported(graph, tensors)
         called.update(str(node.target) for node in program.graph.nodes)
         return program.module()
 
-    executable = StaticExecutable(plan, models, exported, fused_on={"cpu"})
+    executable = StaticExecutable(plan, models, traced, fused_on={"cpu"})
     found = [item.tokens for item in generate(executable, requests).completions]
     assert called >= OPS
     assert found == run(plan, models, requests)

@@ -46,10 +46,6 @@ CASES = [
 @pytest.mark.parametrize(("dtype", "page", "head_dim"), CASES)
 @pytest.mark.parametrize("tokens", [1, 9, 128])
 def test_attention(dtype: torch.dtype, page: int, head_dim: int, tokens: int) -> None:
-    attended(dtype, page, head_dim, tokens)
-
-
-def attended(dtype: torch.dtype, page: int, head_dim: int, tokens: int) -> None:
     case = [
         item.cuda() if isinstance(item, Tensor) else item
         for item in attention_case(
@@ -87,10 +83,6 @@ def judged(rule: str, seeds: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rotations(dtype: torch.dtype) -> None:
-    turned(dtype)
-
-
-def turned(dtype: torch.dtype) -> None:
     case = rotation_case(
         5, batch=3, tokens=6, heads=32, kv_heads=8, head_dim=128, slots=99, dtype=dtype
     )
@@ -102,10 +94,6 @@ def turned(dtype: torch.dtype) -> None:
 
 
 def test_moves() -> None:
-    moved_as_in_torch()
-
-
-def moved_as_in_torch() -> None:
     random = torch.Generator().manual_seed(0)
     caches = [torch.randn(4, 8, 600, 128, generator=random).bfloat16() for _ in range(64)]
     source, destination = (
@@ -121,8 +109,8 @@ def moved_as_in_torch() -> None:
 
 def test_kernels_built_before(built: None) -> None:
     for tokens in (1, 9, 64):
-        attended(torch.bfloat16, 0, 128, tokens)
+        test_attention(torch.bfloat16, 0, 128, tokens)
     for rule in ops.RULES:
         judged(rule, 20)
-    moved_as_in_torch()
-    turned(torch.bfloat16)
+    test_moves()
+    test_rotations(torch.bfloat16)
