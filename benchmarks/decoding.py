@@ -10,8 +10,8 @@ Prices are those of the interpreter's times, and what compiling saves differs by
 What the device profile and the compiled rounds took is kept in DIR.
 
 `calls_per_round` counts calls from Python into compiled code. `overhead_fraction` is the part of a
-round that is no forward of a model, an upper bound: all that Python does around the call, and the
-ops inside it as the interpreter takes them one by one.
+round that is no forward of a model, an upper bound: what a round of the same plan takes, compiled
+alike, when its models have the same vocabulary, one block, and next to no width.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import argparse
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
+import torch
+import transformers
 from reference_problem import dealt_problem
 from regret import Contender
 
@@ -37,7 +38,8 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.packages import Packages
 from specplan.backends.static.session import Program
 from specplan.ir.files import write_json_atomic
-from specplan.ir.plan import Plan
+from specplan.ir.ops import Forward
+from specplan.ir.plan import Plan, walk_plan
 from specplan.measure.contenders import executable_timer, stock_timer
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.probes import plain_plan
@@ -47,12 +49,15 @@ from specplan.passes.pipeline import run_passes
 from specplan.planner import SearchResult, load_problem
 from specplan.planner.comparing import score
 from specplan.runtime.executable import Executable
-from specplan.runtime.generate import Generation, generate
+from specplan.runtime.generate import generate
+from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
 
 OUTPUT_TOKENS = 128
 """As in examples/quickstart."""
 PLANS = 3
+HEADS = 2
+"""Of models with next to no width."""
 PLAIN = "autoregressive"
 
 
@@ -62,11 +67,10 @@ def speed(contender: Contender) -> float:
 
 
 class CountedCalls:
-    """An executable's programs, with their calls counted and timed."""
+    """An executable's programs, with their calls counted."""
 
     def __init__(self) -> None:
         self.calls = 0
-        self.seconds = 0.0
 
     def around(self, compile_round: Callable[..., Program]) -> Callable[..., Program]:
         """The same compiler, whose programs are watched."""
@@ -75,11 +79,8 @@ class CountedCalls:
             program = compile_round(*shape)
 
             def watched(*tensors: Any) -> Any:
-                start = perf_counter()
-                told = program(*tensors)
-                self.seconds += perf_counter() - start
                 self.calls += 1
-                return told
+                return program(*tensors)
 
             return watched
 
@@ -90,31 +91,56 @@ def request_of(prompt: TokenPrompt) -> Request:
     return Request(prompt_tokens=prompt.tokens, max_new_tokens=OUTPUT_TOKENS)
 
 
-def other_ops(executable: Executable, prompts: Sequence[TokenPrompt]) -> float:
-    """Seconds per round that the interpreter spends on ops that are no forwards."""
-    spent: list[float] = []
+def hollow_models(bench: Workbench, plan: Plan, work: Path) -> dict[str, CausalModel]:
+    """Models like a plan's whose forwards cost next to nothing.
 
-    def watch(op: str, *_: Any) -> None:
-        if not op.startswith(("forward", "prefill")):
-            spent.append(_[-1])
+    Args:
+        bench: the problem's models.
+        plan: what runs them; the blocks that it names stay.
+        work: folder to keep them in.
+    """
+    named = any(isinstance(op, Forward) and (op.layers or op.skip) for op in walk_plan(plan))
+    folders = {draft.name: draft.path for draft in bench.problem.models.drafts}
+    folders["target"] = bench.problem.models.target.path
+    found = {}
+    for role in plan.models_run:
+        config = transformers.AutoConfig.from_pretrained(folders[role])
+        slight = {"hidden_size": 2 * HEADS, "intermediate_size": 2 * HEADS, "head_dim": 2}
+        heads = {"num_attention_heads": HEADS, "num_key_value_heads": HEADS}
+        blocks = {} if named else {"num_hidden_layers": 1}
+        config.update(slight | heads | blocks)
+        torch.manual_seed(0)
+        transformers.AutoModelForCausalLM.from_config(config).save_pretrained(work / role)
+        found[role] = load_model(work / role, dtype="float32")
+    return found
 
-    rounds = sum(generate(executable, [request_of(p)], observer=watch).rounds for p in prompts)
-    return sum(spent) / rounds
+
+def timed_rounds(
+    plan: Plan, models: Mapping[str, CausalModel], folder: Path, prompts: Sequence[TokenPrompt]
+) -> tuple[float, float]:
+    """Calls and seconds per round of a compiled plan; the median over prompts."""
+    counted = CountedCalls()
+    packages = Packages(InductorBackend(), models, folder)
+    compiled = StaticExecutable(plan, models, counted.around(packages))
+    generate(compiled, [request_of(prompts[0])])  # compiles, allocates and warms caches
+    counted.calls = 0
+    runs = [generate(compiled, [request_of(prompt)]) for prompt in prompts]
+    calls = counted.calls / sum(run.rounds for run in runs)
+    return calls, median(run.decode_seconds / run.rounds for run in runs)
 
 
 def round_overhead(
     bench: Workbench, plan: Plan, folder: Path, prompts: Sequence[TokenPrompt]
 ) -> dict[str, float]:
-    """Calls per round and the part of a round that is no forward."""
-    counted = CountedCalls()
-    packages = Packages(InductorBackend(), bench.models, folder)
-    compiled = StaticExecutable(plan, bench.models, counted.around(packages))
-    runs: list[Generation] = [generate(compiled, [request_of(p)]) for p in prompts]
-    rounds, seconds = sum(r.rounds for r in runs), sum(r.decode_seconds for r in runs)
-    inside = other_ops(ReferenceBackend().compile(plan, bench.models), prompts)
+    """Calls per round, its seconds, and the part of it that is no forward."""
+    calls, seconds = timed_rounds(plan, bench.models, folder, prompts)
+    hollow = folder.with_name(f"{folder.name}-hollow")
+    models = hollow_models(bench, plan, hollow / "models")
+    _, beside = timed_rounds(plan, models, hollow, prompts)
     return {
-        "calls_per_round": counted.calls / rounds,
-        "overhead_fraction": (seconds - counted.seconds) / seconds + inside * rounds / seconds,
+        "calls_per_round": calls,
+        "seconds_per_round": seconds,
+        "overhead_fraction": beside / seconds,
     }
 
 

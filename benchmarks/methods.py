@@ -6,7 +6,8 @@ A column is a task, a temperature and a batch size on the reference pair. In eac
 plan of every method that runs continues the same held-out prompts as plain decoding, turn by turn,
 and `transformers` with its assisted modes beside them; acceptance is measured on other prompts. A
 cell holds tokens per round, seconds per token as measured and predicted, and the speed over plain
-decoding. The planner's pick loses what the fastest cell of its column saves.
+decoding. Then the planner's pick meets all plans near the fastest on prompts that none of them has
+seen, as in `regret.py`: it loses what the best of them saves there.
 
 A column is a file in DIR/columns and is not run again for the same plans and versions. Everything
 else that is measured is kept in DIR too.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import random
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,7 @@ from statistics import fmean
 from typing import Any
 
 from reference_problem import ROOT, dealt_problem
-from regret import TASKS, TEMPERATURES, tell
+from regret import TASKS, TEMPERATURES, one_load, tell
 
 from specplan import api
 from specplan.cost_models.forecast import Forecast
@@ -35,7 +37,7 @@ from specplan.datastores import build_datastore
 from specplan.ir.files import read_json, write_atomic, write_json_atomic
 from specplan.measure.bench import Comparison, Line, compare
 from specplan.measure.machine import versions
-from specplan.measure.workbench import Workbench
+from specplan.measure.workbench import BENCH, Workbench
 from specplan.planner import PLAIN, Candidate, SearchResult, discover_methods, load_problem
 from specplan.planner.candidates import estimate_as_dict
 from specplan.planner.comparing import cell_costs
@@ -47,6 +49,8 @@ PROFILED = 40
 CORPUS_BYTES = 4_000_000
 CLOSE = 0.15
 """A prediction within this part of the measured time counts as right."""
+NEAR = 0.15
+"""Plans that took at most this part longer than the fastest of their column meet its pick."""
 PEERS = {
     "draft_model": "transformers.generate, assistant draft",
     "early_exit": "transformers.generate, early exit",
@@ -115,10 +119,12 @@ def run_column(
     best: Mapping[str, Candidate],
     pick: str,
     batch: int,
-    prompts: int,
-    repeats: int,
+    asked: argparse.Namespace,
 ) -> dict[str, Any]:
-    """All cells of a column, and the peers of those that have one."""
+    """All cells of a column, the peers of those that have one, and what the pick loses."""
+    unseen = bench.prompts(BENCH)[asked.prompts :]
+    if len(unseen) < max(BATCHES):
+        raise SystemExit(f"{len(unseen)} prompts are left for the pick's contest: fewer --prompts")
     plans = {}
     for method, candidate in best.items():
         estimate = next(e for e in candidate.estimates if e.batch == batch)
@@ -130,16 +136,21 @@ def run_column(
         plans,
         chosen=pick,
         batch=batch,
-        limit=prompts,
-        repeats=repeats,
+        limit=asked.prompts,
+        repeats=asked.repeats,
         exit_layer=exiting.options["exit_layer"] if exiting else None,
         progress=tell,
     )
-    fastest = max((told.line(method) for method in best), key=lambda line: line.tokens_per_second)
+    took = {method: 1.0 / told.line(method).tokens_per_second for method in best}
+    reach = (1.0 + NEAR) * min(took.values())
+    near = [best[method] for method in best if method == pick or took[method] <= reach]
+    draws = random.Random(asked.seed)
+    final = one_load(bench, best[pick], near, unseen, batch, asked.seconds, draws)
     return {
         "pick": pick,
-        "fastest": fastest.name,
-        "regret": 1.0 - told.line(pick).tokens_per_second / fastest.tokens_per_second,
+        "fastest": min(took, key=took.__getitem__),
+        "regret": final.pop("regret"),
+        "final": final,
         "cells": [cell(told.line(method), best[method]) for method in best],
         "peers": list(peers(told)),
         "hardware": told.hardware,
@@ -183,11 +194,12 @@ def columns(work: Path, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for batch in asked.batches:
             pick, best = best_of_methods(found, BATCHES.index(batch))
             texts = {name: candidate.as_dict()["plan"] for name, candidate in best.items()}
-            key = json.dumps([texts, asked.prompts, OUTPUT_TOKENS, versions()], sort_keys=True)
+            about = [asked.prompts, asked.seconds, asked.seed, OUTPUT_TOKENS, versions()]
+            key = json.dumps([texts, *about], sort_keys=True)
             mark = hashlib.sha256(key.encode()).hexdigest()[:16]
             stored = work / "columns" / f"{task}-{temperature}-{batch}-{mark}.json"
             if not stored.is_file():
-                column = run_column(bench, best, pick, batch, asked.prompts, asked.repeats)
+                column = run_column(bench, best, pick, batch, asked)
                 stored.parent.mkdir(parents=True, exist_ok=True)
                 named = {"task": task, "temperature": temperature, "batch": batch}
                 named |= {"prompts": asked.prompts, "repeats": asked.repeats}
@@ -202,7 +214,7 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for column in found
         for each in column["cells"]
     ]
-    regrets = [column["regret"] for column in found]
+    regrets = [max(column["regret"], 0.0) for column in found]
     return {
         "date": date.today().isoformat(),
         "columns": list(found),
@@ -217,7 +229,11 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def table(column: Mapping[str, Any]) -> str:
     """A column in words, fastest first."""
     title = "{task}, temperature {temperature}, batch {batch}".format_map(column)
-    rows = [f"\n{title}: picked {column['pick']}, {column['regret']:.1%} from the fastest"]
+    final = column["final"]
+    rows = [
+        f"\n{title}: picked {column['pick']}; {final['best']} saves {column['regret']:.1%} "
+        f"({final['low']:.1%} to {final['high']:.1%}, {final['turns']} turns)"
+    ]
     for each in sorted(column["cells"], key=lambda one: one["seconds_per_token"]):
         measured, predicted = each["seconds_per_token"], each["predicted_seconds_per_token"]
         rows.append(
@@ -236,6 +252,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--prompts", type=int, default=16, help="continued per column")
     parser.add_argument("--repeats", type=int, default=2, help="runs of each prompt in new columns")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of the pick's contest")
     parser.add_argument("--methods", nargs="*", default=[])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--temperatures", nargs="+", type=float, default=TEMPERATURES)

@@ -18,39 +18,44 @@ Places = tuple[tuple[int, int], ...]
 """By place of an output, accepted tokens, and trips of the loop of the round that began there."""
 
 
-def rehearse(executable: Executable, request: Request) -> Places:
-    """Accepted tokens of a draft, and trips, by the place of the output where its round began.
+def rehearse(executable: Executable, requests: Sequence[Request]) -> list[Places]:
+    """Accepted tokens of drafts, and trips, by the places of outputs where their rounds began.
 
     Args:
         executable: of the plan whose rounds are run; a plan of one round.
-        request: whose output the rounds emit.
+        requests: whose outputs the rounds emit, a batch.
 
     Returns:
-        One entry per token of the output. Places within a round tell what was left of its draft,
-        and of no trips: `NO_ROUND`, as do all where the plan has not one loop that may end early.
-        The last round, which a limit or a stop token cut, counts for what was seen of it.
+        For each request one entry per token of its output. Places within a round tell what was left
+        of its draft, and of no trips: `NO_ROUND`, as do all where the plan has not one loop that
+        may end early. The last round, which a limit or a stop token cut, counts for what was seen
+        of it.
     """
-    session = executable.start([request])
+    session = executable.start(requests)
     name = executable.plan.rounds[0].name
-    emitted: list[int] = []
-    trips: list[int] = []
+    ran: list[list[tuple[int, int]]] = [[] for _ in requests]
     try:
         session.prefill()
-        while not session.done[0]:
+        while not all(session.done):
+            left = [row for row, done in enumerate(session.done) if not done]
             step = session.step(name)
-            emitted.append(int(step.counts[0]))
-            told = step.trips is not None and step.trips.shape[1] == 1
-            trips.append(int(step.trips[0, 0]) if told and step.trips is not None else NO_ROUND)
+            told = step.trips if step.trips is not None and step.trips.shape[1] == 1 else None
+            for row in left:
+                trips = NO_ROUND if told is None else int(told[row, 0])
+                ran[row].append((int(step.counts[row]), trips))
     finally:
         session.release()
-    if not emitted:
+    return [_places(rounds) for rounds in ran]
+
+
+def _places(rounds: Sequence[tuple[int, int]]) -> Places:
+    """What rounds tell of the places of a text, from their emitted tokens and trips."""
+    if not rounds:
         return ()
-    *whole, last = emitted
+    *whole, last = (count for count, _ in rounds)
     lengths = [left for count in whole for left in reversed(range(count))]
     lengths += range(last, 0, -1)
-    begun = [
-        number for count, one in zip(emitted, trips, strict=True) for number in _first(one, count)
-    ]
+    begun = [number for count, trips in rounds for number in _first(trips, count)]
     return tuple(zip(lengths, begun, strict=True))
 
 

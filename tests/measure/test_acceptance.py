@@ -14,6 +14,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E
 from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure import acceptance as acceptance_module  # noqa: E402
+from specplan.measure import growing  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.precision import relative_half_width  # noqa: E402
 from specplan.measure.teacher import greedy_ranks, sampled_ranks  # noqa: E402
@@ -106,7 +107,7 @@ def test_no_more_prompts_than_the_precision_needs(
 ) -> None:
     """With groups of two prompts: a coarse wish stops early, a finer one goes on from there."""
     monkeypatch.setattr(acceptance_module, "LEAST_PROMPTS", 2)
-    monkeypatch.setattr(acceptance_module, "_path", _elsewhere(acceptance_module._path))
+    monkeypatch.setattr(growing, "_path", _elsewhere(growing._path))
     coarse = _profiles(bench, precision=10.0)
     assert {len(_rows(profile)) for profile in coarse.values()} == {2}
     assert all(profile.provenance["prompts_left"] == 6 for profile in coarse.values())

@@ -124,13 +124,32 @@ def test_a_place_tells_what_was_left_of_its_round(temperature: float, tmp_path: 
     assert plan is not None and rehearsal_of(facts, "target+unknown9") is None
     request = request_of(bench, bench.prompts(PROFILE)[0], 0)
     executable = bench.compile(plan)
-    lengths = [accepted for accepted, _ in rehearse(executable, request)]
+    (told,) = rehearse(executable, [request])
+    lengths = [accepted for accepted, _ in told]
     result = generate(executable, [request])
     assert len(lengths) == result.emitted > 0
     place = rounds = 0
     while place < len(lengths):
         rounds, place = rounds + 1, place + lengths[place] + 1
     assert rounds == result.rounds
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("named", [False, True], ids=["offered", "named"])
+def test_requests_rehearsed_together_tell_what_each_tells_alone(
+    named: bool, temperature: float, tmp_path: Path
+) -> None:
+    bench = _bench(tmp_path, temperature, named=named)
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
+    plans = (rehearsal_of(facts, name) for name in proposers(bench.problem, facts.shapes))
+    one_each = {plan.name: plan for plan in plans if plan is not None}
+    prompts = bench.prompts(PROFILE)
+    requests = [request_of(bench, prompt, index) for index, prompt in enumerate(prompts)]
+    assert len(requests) > 1
+    for plan in one_each.values():
+        executable = bench.compile(plan)
+        alone = [rehearse(executable, [request])[0] for request in requests]
+        assert rehearse(executable, requests) == alone, plan.name
 
 
 def test_probes_tell_of_every_op_of_every_setting(tmp_path: Path) -> None:

@@ -170,17 +170,22 @@ def test_results_stand_on_the_page(tmp_path: Path) -> None:
         "batch": 4,
         "hardware": "a processor",
         "versions": {"torch": "2.13"},
+        "pick": "draft_model",
+        "regret": 0.0125,
+        "final": {"low": -0.005, "high": 0.03, "turns": 90},
         "cells": [
             plain | {"predicted_seconds_per_token": 0.02},
             chain | {"predicted_seconds_per_token": 0.01},
         ],
     }
-    other = column | {"task": "prose", "cells": column["cells"][:1]}
+    other = column | {"task": "prose", "cells": column["cells"][:1], "regret": 0.0}
+    del other["final"]
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"date": "2026-11-22", "columns": [column, other]}))
     page = methods_page([], {}, read_results(path))
     assert "| method | code, temperature 0.0, batch 4 | prose, temperature 0.0, batch 4 |" in page
     assert "| `draft_model` | 2.50, 1.75 x (2.00) | - |" in page
+    assert "| the pick | `draft_model`, 1.2 % (-0.5 % to 3.0 %) | `draft_model`, 0.0 % |" in page
     assert "a processor; torch 2.13; 2026-11-22" in page
     path.write_text("{}")
     with pytest.raises(UsageError, match="results of methods"):
