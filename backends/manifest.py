@@ -105,7 +105,8 @@ def check_files(folder: Path, sums: Mapping[str, str]) -> None:
     held = {
         path.relative_to(folder).as_posix()
         for built in (FOLDER, KERNELS)
-        for path in (folder / built).rglob("*.*")
+        for path in (folder / built).rglob("*")
+        if not path.is_dir()
     }
     if not held <= set(sums):
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ def check_destination(folder: Path, marker: str, what: str) -> None:
     Raises:
         UsageError: names the folder.
     """
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / marker).is_file():
+    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / marker):
         raise UsageError(
             f"the folder is not empty and holds no {what}",
             where=str(folder),
@@ -30,6 +31,15 @@ def check_destination(folder: Path, marker: str, what: str) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise UsageError("this is a file", where=str(folder), remedy="Choose a folder for --out.")
+
+
+def _is_ours(marker: Path) -> bool:
+    """Whether a file of that name is one that specplan wrote; others use such names too."""
+    try:
+        held = json.loads(marker.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(held, dict) and "schema_version" in held
 
 
 @contextmanager

@@ -51,6 +51,13 @@ class Assumptions:
     batch: Range | None = None
     context: Range | None = None
 
+    @property
+    def greedy(self) -> bool:
+        """True when temperature 0 is the only one."""
+        if isinstance(self.temperature, Range):
+            return self.temperature.low == self.temperature.high == 0.0
+        return self.temperature == 0.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowGroup:
@@ -171,7 +178,9 @@ class Plan:
 
     @property
     def greedy_only(self) -> bool:
-        """True when some rule keeps the target's law at temperature 0 only."""
+        """True when it serves temperature 0 only: so it assumes, or some rule is right only there."""
+        if self.assumptions.greedy:
+            return True
         judged = [op for op in walk_plan(self) if isinstance(op, Accept)]
         return any(op.rule.name == "greedy" for op in judged)
 

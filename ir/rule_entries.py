@@ -63,6 +63,7 @@ LOSSLESS = (
         name="naive",
         summary="the target draws, and what was drafted of its draws is accepted",
         uniforms_per_node=1,
+        draws_by_place=True,
         source="Yang et al. 2024, MCSD, arXiv 2401.06706",
     ),
     Declaration(
@@ -70,6 +71,7 @@ LOSSLESS = (
         name="gumbel",
         summary="target and draft draw with the same randomness",
         uniforms_per_node=1,
+        draws_by_place=True,
         shares_uniforms=True,
         source="Daliri et al. 2024, arXiv 2408.07978",
     ),

@@ -13,6 +13,7 @@ from specplan.measure.continuations import continue_prompts
 from specplan.measure.growing import Growing, States
 from specplan.measure.precision import LEAST_PROMPTS, PRECISION
 from specplan.measure.progress import Progress, silent
+from specplan.measure.stored_traces import text_digests
 from specplan.measure.workbench import PROFILE, Workbench
 from specplan.planner import ProblemFacts, proposers
 
@@ -51,8 +52,9 @@ def measure_acceptance(
         wanted = [name for name in proposers(bench.problem, facts.shapes) if name not in given]
     if not wanted:
         return {}
-    prompts = bench.prompts(PROFILE)[:limit]
-    growing = {name: Growing.open(bench, facts, name) for name in wanted}
+    every = bench.prompts(PROFILE)
+    prompts, texts = every[:limit], text_digests(every)
+    growing = {name: Growing.open(bench, facts, name, texts) for name in wanted}
     wide = list(wanted)
     for stop in range(LEAST_PROMPTS, len(prompts) + LEAST_PROMPTS, LEAST_PROMPTS):
         outputs = continue_prompts(bench, prompts[:stop], progress)

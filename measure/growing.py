@@ -15,7 +15,6 @@ from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.acceptance.turns import Turns
 from specplan.ir.blocks import Skips
-from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan, SourceState
 from specplan.measure.continuations import BATCH, request_of
 from specplan.measure.machine import versions
@@ -23,8 +22,9 @@ from specplan.measure.own_drafts import TeacherText
 from specplan.measure.pools import pool_places
 from specplan.measure.precision import relative_half_width
 from specplan.measure.progress import Progress
-from specplan.measure.rehearsal import places_of, profile_rows, rehearse
+from specplan.measure.rehearsal import profile_rows, rehearse
 from specplan.measure.source_replay import SourceReplay
+from specplan.measure.stored_traces import POOL_LAYERS, Rows, layers_of, path_of, read_traces
 from specplan.measure.teacher import (
     greedy_ranks,
     lookup_lengths,
@@ -48,10 +48,6 @@ MOST_RANKS = 16
 """Ranks that are told apart; a child beyond is never worth its node."""
 MOST_LOOKED_UP = 32
 """Tokens of a looked-up continuation that are compared."""
-POOL_LAYERS = 6
-"""Layers of the pools that a beam grows."""
-Rows = dict[str, tuple[Any, ...]]
-"""What was traced, one entry per position, by the name of the prompt."""
 States = dict[str, Tensor]
 """The target's last hidden states along the outputs of some prompts, for all proposers."""
 
@@ -64,6 +60,7 @@ class Growing:
         bench: the problem's models and prompts.
         key: what the profile is about.
         path: its file.
+        texts: a digest of each prompt's tokens, by its name.
         known: accepted ranks, lengths, places in pools, or turns, by the prompt's name.
         replay: the source that drafts, where one does that is declared.
         rehearsed: whose own rounds are run, where these tell.
@@ -72,15 +69,18 @@ class Growing:
     bench: Workbench
     key: AcceptanceKey
     path: Path
+    texts: Mapping[str, str]
     known: Rows
     replay: SourceReplay | None = None
     rehearsed: Executable | None = None
 
     @classmethod
-    def open(cls, bench: Workbench, facts: ProblemFacts, proposer: str) -> Growing:
-        """Go on with what an earlier run stored."""
+    def open(
+        cls, bench: Workbench, facts: ProblemFacts, proposer: str, texts: Mapping[str, str]
+    ) -> Growing:
+        """Go on with what an earlier run stored of the same texts."""
         key = acceptance_key(bench.problem, facts.shapes, proposer)
-        path = _path(bench, key)
+        path = path_of(bench, key, proposer)
         replay = None
         word = key.source or proposer
         if word in DRAFT_SOURCES:
@@ -88,7 +88,8 @@ class Growing:
             replay = SourceReplay(DRAFT_SOURCES[word], vocabulary, bench.problem.datastore)
         plan = rehearsal_of(facts, proposer)
         rehearsed = None if plan is None else bench.compile(plan)
-        return cls(bench, key, path, _read(path, key), replay, rehearsed)
+        known = read_traces(path, key, texts)
+        return cls(bench, key, path, texts, known, replay, rehearsed)
 
     def grow(
         self,
@@ -179,7 +180,7 @@ class Growing:
 
     def profile(self, prompts: list[TokenPrompt], **more: float) -> AcceptanceProfile:
         """As far as it has grown, prompts in the order of the file."""
-        return _profile(self.bench, self.key, self.known, prompts, more)
+        return _profile(self.bench, self.key, self.texts, self.known, prompts, more)
 
     def half_width(self, facts: ProblemFacts) -> float:
         """Largest relative half width of tokens per round among the proposer's candidates."""
@@ -196,28 +197,6 @@ class Growing:
         return found
 
 
-def _path(bench: Workbench, key: AcceptanceKey) -> Path:
-    name = bench.fingerprint(repr(key), bench.output_tokens, bench.problem.seed)
-    return bench.problem.profiles / "acceptance" / f"{key.proposer[:64]}-{name}.json"
-
-
-def _read(path: Path, key: AcceptanceKey) -> Rows:
-    """Traces of an earlier run by prompt; none when it was about something else."""
-    if not path.is_file():
-        return {}
-    stored = AcceptanceProfile.load(path)
-    deep = stored.pools is None or stored.pools.layers == _layers(key)
-    if stored.key != key or not deep:
-        raise UsageError(
-            "the stored profile is about something else",
-            where=str(path),
-            remedy="Remove the file and measure again.",
-        )
-    traces = places_of(stored) if key.how == "run" else stored.traces
-    rows = (tuple(row) for row in traces)
-    return dict(zip(stored.provenance["prompts"], rows, strict=True))
-
-
 def _learns_of_all(plan: Plan) -> bool:
     """Whether what a request drafts hangs on the requests before it."""
     sources = [state for state in plan.states if isinstance(state, SourceState)]
@@ -230,15 +209,10 @@ def _drafts_for_itself(key: AcceptanceKey) -> bool:
     return bool(key.skip) or (found.role == "target" and found.budget is not None)
 
 
-def _layers(key: AcceptanceKey) -> int:
-    """Levels of the trees of which pools tell."""
-    source = DRAFT_SOURCES.get(key.proposer)
-    return POOL_LAYERS if source is None else source.longest
-
-
 def _profile(
     bench: Workbench,
     key: AcceptanceKey,
+    texts: Mapping[str, str],
     known: Rows,
     prompts: list[TokenPrompt],
     more: Mapping[str, float],
@@ -253,6 +227,7 @@ def _profile(
         if key.how == "run"
         else "teacher forcing on the target's own continuations",
         "prompts": names,
+        "texts": [texts[name] for name in names],
         "prompts_file": os.path.basename(bench.problem.workload.prompts or ""),
         "output_tokens": bench.output_tokens,
         "seed": bench.problem.seed,
@@ -266,7 +241,7 @@ def _profile(
         return AcceptanceProfile(key, turns=Turns(longest, rows), provenance=provenance)
     source = DRAFT_SOURCES.get(key.proposer)
     if key.beam is not None or (source is not None and source.evidence == "pools"):
-        return AcceptanceProfile(key, pools=Pools(_layers(key), rows), provenance=provenance)
+        return AcceptanceProfile(key, pools=Pools(layers_of(key), rows), provenance=provenance)
     if key.how == "run":
         ran, trips = profile_rows(rows)
         return AcceptanceProfile(key, lengths=ran, trips=trips, provenance=provenance)

@@ -30,7 +30,7 @@ from specplan.ir.ops import (
 from specplan.ir.plan import Plan, Round
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import NodesType, TreeType, Type
-from specplan.ir.values import Entry, Range, Value
+from specplan.ir.values import Entry, Value
 from specplan.passes.values import with_body, with_rounds, with_values
 
 WITHOUT_EFFECT = (
@@ -50,7 +50,7 @@ def canonicalise(plan: Plan) -> Plan:
 
 def _round(plan: Plan, item: Round) -> Round:
     ops = item.ops
-    if _always_greedy(plan):
+    if plan.assumptions.greedy:
         ops = tuple(_each(ops, _greedy))
     types = infer_round(plan, dataclasses.replace(item, ops=ops)).types
     names: dict[Value, Value] = {}
@@ -59,13 +59,6 @@ def _round(plan: Plan, item: Round) -> Round:
     while (needed := tuple(_needed(ops, read_by(ops)))) != ops:
         ops = needed
     return dataclasses.replace(item, ops=ops)
-
-
-def _always_greedy(plan: Plan) -> bool:
-    temperature = plan.assumptions.temperature
-    if isinstance(temperature, Range):
-        return temperature.low == temperature.high == 0.0
-    return temperature == 0.0
 
 
 def _greedy(op: Op) -> Op:
@@ -96,13 +89,17 @@ def _each(ops: Iterable[Op], change: Callable[[Op], Op]) -> Iterator[Op]:
 def _shortened(
     ops: Iterable[Op], types: Mapping[Value, Type], names: dict[Value, Value]
 ) -> Iterator[Op]:
-    """Ops but those that hand on what they were given; `names` gains what theirs stand for."""
+    """Ops but those that hand on what they were given; `names` gains what theirs stand for.
+
+    Types in a loop are those of its last trip, by which no earlier one is judged.
+    """
     for op in ops:
         given = _handed_on(op, types)
         if given is not None:
             names.update((name, names.get(v, v)) for name, v in zip(op.results, given, strict=True))
         elif isinstance(op, Repeat | When | Segment):
-            yield with_body(op, _shortened(op.body.ops, types, names))
+            inside = {} if isinstance(op, Repeat) else types
+            yield with_body(op, _shortened(op.body.ops, inside, names))
         else:
             yield op
 
@@ -114,7 +111,7 @@ def _handed_on(op: Op, types: Mapping[Value, Type]) -> tuple[Value, ...] | None:
     if isinstance(op, Graft) and len(op.trees) == 1 and op.same == "keep":
         return op.trees
     if isinstance(op, Prune):
-        tree, to = types[op.tree], types[op.to]
+        tree, to = types.get(op.tree), types.get(op.to)
         kept = (to.indices or ()) if isinstance(to, NodesType) else ()
         whole = isinstance(tree, TreeType) and set(range(tree.nodes)) <= set(kept)
         if op.to == op.tree or whole:

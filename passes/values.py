@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from specplan.ir.ops import Op, Region, RegionOp, Repeat, Segment
 from specplan.ir.plan import Plan, Round, walk
+from specplan.ir.renaming import renamed
 from specplan.ir.values import Value
 
 T = TypeVar("T")
@@ -20,8 +21,7 @@ def with_values(item: T, named: Callable[[Value], Value]) -> T:
         item: an op, or whatever ops hold.
         named: asked for what an op reads before what it defines, in program order.
     """
-    found: T = _replaced(item, named)
-    return found
+    return renamed(item, Value, named)
 
 
 def with_rounds(plan: Plan, change: Callable[[Round], Round]) -> Plan:
@@ -90,23 +90,3 @@ def segment_of(
         yields=tuple(inside[name] for name in kept),
     )
     return Segment(results=kept, fuse=fuse, capture=capture, body=body)
-
-
-def _replaced(item: Any, named: Callable[[Value], Value]) -> Any:
-    match item:
-        case Value():
-            return named(item)
-        case tuple():
-            return tuple(_replaced(part, named) for part in item)
-        case Region():
-            return Region(
-                ops=_replaced(item.ops, named),
-                yields=_replaced(item.yields, named),
-                until=_replaced(item.until, named),
-            )
-        case _ if dataclasses.is_dataclass(item) and hasattr(item, "results"):
-            fields = [field.name for field in dataclasses.fields(item)]
-            fields.sort(key=lambda name: name == "results")  # what is read was defined before
-            changed = {name: _replaced(getattr(item, name), named) for name in fields}
-            return dataclasses.replace(item, **changed)  # type: ignore[type-var]
-    return item

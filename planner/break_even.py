@@ -16,7 +16,7 @@ from specplan.cost_models.cells import grid
 from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval, Seconds
-from specplan.cost_models.memory import largest_batch
+from specplan.cost_models.memory import largest_batch, runtime_of
 from specplan.cost_models.priced_break_even import PricedBreakEven, priced_break_even
 from specplan.cost_models.pricing import Unpriced
 from specplan.ir.schedule import select_round
@@ -116,9 +116,10 @@ class _Repricing:
         most = largest_batch(
             self.candidate.plan,
             self.facts.shapes,
-            self.facts.device.memory_bytes,
+            self.facts.memory_bytes,
             prompt + self._output_tokens,
             prompt,
+            runtime_of(self.facts.device),
         )
         values = _whole(1, min(most, MOST_REQUESTS))
         if len(values) > 1:
@@ -163,7 +164,7 @@ class _Repricing:
             return None
         if isinstance(price, Unpriced) or isinstance(base, Unpriced):
             return None
-        fits = np.broadcast_to(price.memory.total <= self.facts.device.memory_bytes, batch.shape)
+        fits = np.broadcast_to(price.memory.total <= self.facts.memory_bytes, batch.shape)
         return gains(price, base), bool(np.any(price.extrapolated)), fits
 
     def _pricer(self, batch: Any, prompt: Any) -> Pricer:

@@ -6,7 +6,8 @@ from specplan.planner.problem import Problem
 from specplan.planner.problem_errors import Origin
 
 DATASTORE = "datastore"
-_MARKER = "datastore.json"
+MARKER = "datastore.json"
+"""Comes last: without it there is no datastore."""
 
 
 def check_folders(problem: Problem, origin: Origin) -> None:
@@ -26,7 +27,7 @@ def check_folders(problem: Problem, origin: Origin) -> None:
         raise origin.usage(
             DATASTORE, f'the source "{DATASTORE}" needs a folder', f"{make} and name it here."
         )
-    if problem.datastore is not None and not (problem.datastore / _MARKER).is_file():
+    if problem.datastore is not None and not (problem.datastore / MARKER).is_file():
         raise origin.usage(
             DATASTORE, f"there is no finished datastore in {problem.datastore}", f"{make}."
         )

@@ -15,9 +15,10 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.ir.plan import Guard, Plan, Round, Schedule, StateDeclaration
+from specplan.ir.plan import Guard, Plan, Schedule
 from specplan.ir.values import Text
 from specplan.ir.verify import check_plan
+from specplan.planner.merging import merge_plans
 
 HYSTERESIS = 0.1
 """A bound must be passed by this fraction before a switch is undone."""
@@ -106,24 +107,11 @@ def scheduled(name: str, plans: dict[str, Plan], conditions: Sequence[tuple[str,
         plans: one round each, by the name that it gets.
         conditions: as `guards` gives them.
     """
-    parts = list(plans.values())
-    models = {model.name: model for plan in parts for model in plan.models}
-    states: dict[object, StateDeclaration] = {
-        state.name: state for plan in parts for state in plan.states
-    }
-    rounds: list[Round] = [replace(plan.rounds[0], name=given) for given, plan in plans.items()]
+    merged = merge_plans(plans)
     *before, (_, otherwise) = conditions
     guarded = tuple(Guard(formula=Text(condition), round=given) for condition, given in before)
-    return check_plan(
-        replace(
-            parts[0],
-            name=name,
-            models=tuple(models.values()),
-            states=tuple(states.values()),
-            rounds=tuple(rounds),
-            schedule=Schedule(guards=guarded, otherwise=otherwise, hysteresis=HYSTERESIS),
-        )
-    )
+    schedule = Schedule(guards=guarded, otherwise=otherwise, hysteresis=HYSTERESIS)
+    return check_plan(replace(merged, name=name, schedule=schedule))
 
 
 def _between(a: float, b: float) -> float:

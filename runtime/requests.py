@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 
 from specplan.ir.errors import UsageError
+
+LEAST_TEMPERATURE = 1e-5
+"""Below it, logits over the temperature may pass what float32 holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +19,7 @@ class Request:
     Attributes:
         prompt_tokens: at least one token.
         max_new_tokens: most tokens to emit, a stop token included.
-        temperature: 0 is greedy.
+        temperature: 0 is greedy; others are at least `LEAST_TEMPERATURE`.
         top_k: keep this many likeliest tokens; 0 is off.
         top_p: keep the likeliest tokens up to this mass; 1 is off.
         seed: any integer; with the prompt and the settings it determines sampled output.
@@ -48,8 +51,8 @@ class Request:
             ("max_new_tokens", self.max_new_tokens >= 0, "must be 0 or more"),
             (
                 "temperature",
-                isfinite(self.temperature) and self.temperature >= 0,
-                "must be 0 or more",
+                self.temperature == 0 or LEAST_TEMPERATURE <= self.temperature < inf,
+                f"must be 0 (greedy), or {LEAST_TEMPERATURE:g} and more",
             ),
             ("top_k", self.top_k >= 0, "must be 0 (off) or more"),
             ("top_p", 0 < self.top_p <= 1, "must be above 0 and at most 1 (off)"),

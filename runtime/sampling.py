@@ -53,7 +53,9 @@ class SamplingSettings:
     ) -> SamplingSettings:
         """Stack the settings of requests."""
         return cls(
-            temperature=torch.tensor([item.temperature for item in requests], device=device),
+            temperature=torch.tensor(
+                [item.temperature for item in requests], dtype=torch.float32, device=device
+            ),
             top_k=torch.tensor([item.top_k for item in requests], device=device),
             top_p=torch.tensor(
                 [item.top_p for item in requests], dtype=torch.float64, device=device

@@ -130,6 +130,11 @@ class Emission:
     notes: tuple[str, ...] = ()
 
 
+def in_format(text: str) -> str:
+    """A text that `str.format` gives back as it is."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def command_line(*parts: str, environment: Mapping[str, str] | None = None) -> str:
     """A shell command over several lines, one part on each."""
     given = [f"{name}={value}" for name, value in (environment or {}).items()]

@@ -8,9 +8,10 @@ is the server's largest batch.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
-from specplan.backends.engines.job import Emission, Forced, Job, command_line
+from specplan.backends.engines.job import Emission, Forced, Job, command_line, in_format
 
 _TYPES = {
     "model": "Draft_Target",
@@ -26,7 +27,8 @@ _TWO_MODELS = ("model", "text")
 def project(job: Job) -> Emission:
     """`tensorrt_llm.yaml`."""
     documents = {"tensorrt_llm.yaml": _settings(job)}
-    serve = command_line(f"trtllm-serve {job.target}", "--config tensorrt_llm.yaml")
+    target = shlex.quote(job.target)
+    serve = command_line(f"trtllm-serve {target}", "--config tensorrt_llm.yaml")
     if job.drafting.drafter == "none":
         return Emission(documents, command=serve)
     kept = max(job.forced.tokens_per_round.mean - 1.0, 0.0)  # counts drafted tokens, not the bonus
@@ -36,12 +38,12 @@ def project(job: Job) -> Emission:
         command=serve,
         forced=Forced(
             command_line(
-                f"trtllm-serve {job.target}",
+                f"trtllm-serve {target}",
                 "--config tensorrt_llm.yaml",
                 environment=environment,
             ),
             command_line(
-                f"python -m tensorrt_llm.serve.scripts.benchmark_serving --model {job.target}",
+                f"python -m tensorrt_llm.serve.scripts.benchmark_serving --model {in_format(target)}",
                 "--dataset-name random --random-input-len {prompt_tokens}",
                 "--random-output-len {output_tokens} --ignore-eos",
                 "--max-concurrency {batch} --num-prompts {requests}",

@@ -7,9 +7,10 @@ the drafter is `draft_tensor_parallel_size`, 1 or the target's.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
-from specplan.backends.engines.job import Emission, Forced, Job, command_line
+from specplan.backends.engines.job import Emission, Forced, Job, command_line, in_format
 
 _METHODS = {
     "model": "draft_model",
@@ -24,7 +25,8 @@ _METHODS = {
 def project(job: Job) -> Emission:
     """`vllm.yaml`, and `forced.yaml` with synthetic acceptance."""
     settings = server_settings(job)
-    serve = f"vllm serve {job.target}"
+    target = shlex.quote(job.target)
+    serve = f"vllm serve {target}"
     if job.drafting.drafter == "none":
         return Emission({"vllm.yaml": settings}, command=command_line(serve, "--config vllm.yaml"))
     forced = settings | {"speculative-config": settings["speculative-config"] | _synthetic(job)}
@@ -35,7 +37,7 @@ def project(job: Job) -> Emission:
         forced=Forced(
             command_line(serve, "--config forced.yaml"),
             command_line(
-                f"vllm bench serve --model {job.target}",
+                f"vllm bench serve --model {in_format(target)}",
                 "--dataset-name random --random-input-len {prompt_tokens}",
                 "--random-output-len {output_tokens} --ignore-eos",
                 "--max-concurrency {batch} --num-prompts {requests}",

@@ -74,7 +74,7 @@ def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
 def compute(session: ReferenceSession, op: Compute, scope: Scope) -> None:
     """Arithmetic on numbers."""
     operands = {name: held_as(scope, value, Tensor) for name, value in op.operands}
-    scope[op.results[0]] = scalars.compute(op.formula, operands, session.batch.size)
+    scope[op.results[0]] = scalars.compute(op.formula, operands, session.idle)
 
 
 def when(session: ReferenceSession, op: When, scope: Scope) -> None:

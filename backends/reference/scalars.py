@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from specplan.backends.reference.values import Path, Rows, Tree, live_mask
+from specplan.ir.errors import UsageError
 from specplan.ir.formula import evaluate, is_condition
 from specplan.ir.tables import BUILTIN
 from specplan.ir.values import Entry
@@ -46,11 +47,25 @@ def _value(tree: Tree, best: int) -> Tensor:
     return chances.topk(min(best, tree.size), dim=1).values.sum(1)
 
 
-def compute(formula: str, operands: Mapping[str, Tensor], batch: int) -> Tensor:
-    """A formula for each request: bool `[B]` for a condition, else float64 `[B]`."""
+def compute(formula: str, operands: Mapping[str, Tensor], idle: Sequence[bool]) -> Tensor:
+    """A formula for each request: bool `[B]` for a condition, else float64 `[B]`.
+
+    Args:
+        formula: in the grammar of `specplan.ir.formula`.
+        operands: float64 or bool `[B]`, by name.
+        idle: by request, whether it does not matter; it needs no value then, and gets 0.
+
+    Raises:
+        UsageError: the formula has no value for a request.
+    """
     kind = torch.bool if is_condition(formula) else torch.float64
-    found = [
-        evaluate(formula, {name: float(held[row]) for name, held in operands.items()})
-        for row in range(batch)
-    ]
+    found = []
+    for row, unneeded in enumerate(idle):
+        try:
+            value = evaluate(formula, {name: float(held[row]) for name, held in operands.items()})
+        except UsageError:
+            if not unneeded:
+                raise
+            value = 0.0
+        found.append(value)
     return torch.tensor(found, dtype=kind)

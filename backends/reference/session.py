@@ -91,6 +91,7 @@ class ReferenceSession:
         self.trip = 0
         self.families = 0
         self.trips: list[Tensor] = []
+        self.loops: list[stopping.Stops] = []
         self.judged = stopping.judged_nodes(plan)
         self.observer: Observer | None = None
         self.observed = Observed()
@@ -99,6 +100,12 @@ class ReferenceSession:
     def done(self) -> list[bool]:
         """Rows that want no more tokens."""
         return self.batch.done
+
+    @property
+    def idle(self) -> list[bool]:
+        """Rows that are done, or have stopped in a loop that runs on for others."""
+        stopped = [not all(going) for going in zip(*(loop.running.tolist() for loop in self.loops))]
+        return [any(why) for why in zip(self.done, stopped or self.done, strict=True)]
 
     @property
     def lengths(self) -> list[int]:
@@ -140,6 +147,7 @@ class ReferenceSession:
         self.emitted = None
         self.families = 0
         self.trips = []
+        self.loops = []
         self.run(self.plan.round(round_name).ops, {})
         nothing: list[list[int]] = [[]] * self.batch.size
         kept = self.emitted.tokens if self.emitted is not None else nothing

@@ -12,6 +12,7 @@ from specplan.backends.reference.values import Held, Rows, Scope, Tree, held_as,
 from specplan.ir.infer import infer_round
 from specplan.ir.ops import Accept, Repeat
 from specplan.ir.plan import Plan, walk
+from specplan.ir.tables import BUILTIN
 from specplan.ir.types import TreeType
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def repeat(session: ReferenceSession, op: Repeat, scope: Scope) -> None:
     if until is not None:
         only = None if op.only is None else held_as(scope, op.only, Tensor)
         stops = Stops(session.batch.done, only)
+        session.loops.append(stops)
     for index in range(op.count):
         if stops is not None and stops.over:
             break
@@ -37,6 +39,8 @@ def repeat(session: ReferenceSession, op: Repeat, scope: Scope) -> None:
         if stops is not None and until is not None:
             following = stops.passed(carried, following, held_as(inner, until, Tensor))
         carried = following
+    if stops is not None:
+        session.loops.pop()
     session.trip = outer
     session.trips += [] if stops is None else [stops.trips]
     scope.update(zip(op.results, carried, strict=True))
@@ -45,17 +49,23 @@ def repeat(session: ReferenceSession, op: Repeat, scope: Scope) -> None:
 def judged_nodes(plan: Plan) -> dict[int, int]:
     """By the identity of an op that judges a tree, the nodes of the tree when all trips run.
 
-    Only of rounds with a loop that may end early: there the tree may have fewer.
+    Only of rounds with a loop that may end early, where the tree may have fewer, and of rules that
+    draw the bonus with the last number.
     """
     found: dict[int, int] = {}
     for item in plan.rounds:
         if any(isinstance(op, Repeat) and op.body.until is not None for op in walk(item.ops)):
             for step in infer_round(plan, item).steps:
-                if isinstance(step.op, Accept):
+                if isinstance(step.op, Accept) and not _draws_by_place(step.op):
                     tree = step.reads[step.op.tree]
                     assert isinstance(tree, TreeType)
                     found[id(step.op)] = tree.nodes
     return found
+
+
+def _draws_by_place(op: Accept) -> bool:
+    rule = BUILTIN.find("rule", op.rule.name)
+    return rule is not None and rule.draws_by_place
 
 
 def with_bonus(by: Tensor, nodes: int, most: int) -> Tensor:

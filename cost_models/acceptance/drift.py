@@ -81,7 +81,8 @@ def drift(base: AcceptanceProfile, head: AcceptanceProfile, depth: int = 4) -> D
     old, new = _draws(base, *chain), _draws(head, *chain)
     if not paired:
         new = np.random.default_rng(1).permutation(new)
-    low, high = np.quantile(new / old, (0.025, 0.975))
+    size = max(len(old), len(new))  # what they are drawn of may differ in kind
+    low, high = np.quantile(np.resize(new, size) / np.resize(old, size), (0.025, 0.975))
     mean = other.mean / one.mean
     counted = [level for level in levels if level.p_value is not None]
     statistic = sum(_likelihood_ratio(i.base_counts, i.head_counts) for i in counted)

@@ -75,6 +75,14 @@ def build_datastore(
         counts.append(_shard(folder, number, piece, packing, keep, common))
     progress("sorting the corpus", len(pieces), len(pieces))
     ends = np.cumsum([places for _, places in counts]).tolist()
+    if not ends or not ends[-1]:
+        raise UsageError(
+            "no run of the corpus is kept",
+            where=str(folder),
+            remedy="Give a longer corpus, or a smaller --common; in another folder.",
+        )
+    # A shard of which nothing is kept is none.
+    ends = sorted(set(ends) - {0})
     tokens = sum(count for count, _ in counts)
     _join(folder, counts, packing)
     about = {"schema_version": SCHEMA_VERSION, "tokens": tokens, "ends": ends}

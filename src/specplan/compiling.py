@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from specplan.backends.bundle import Bundle, load_bundle, write_executables, write_kernels
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.folders import check_destination, staged
+from specplan.ir.printer import print_plan
 from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
 from specplan.progress import Progress, silent
 
@@ -49,14 +51,24 @@ def compile_bundle(
 
     held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     held.check_models()
-    work = held.folder.parent / f".{held.folder.name}.compiling"
-    found = Lowering(held, work, turns, progress)
+    home = held.folder.parent / f".{held.folder.name}.compiling"
+    found = Lowering(held, home / made_for(held), turns, progress)
     if not found.backends:
         raise MissingCapabilityError("; ".join(found.notes), where=str(held.folder))
     shapes = [Bucket(batch, text) for batch, text in buckets_of(held).shapes]
     written = write_executables(held, found.executables(shapes), found.kept())
-    shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(home, ignore_errors=True)
     return written
+
+
+def made_for(held: Bundle) -> str:
+    """Name for the rounds that are compiled of a bundle: none of another plan goes by it."""
+    from specplan.backends.opening import this_machine
+    from specplan.measure.machine import versions
+
+    models = {name: (one.digest, one.dtype) for name, one in held.models.items()}
+    text = repr((print_plan(held.plan), sorted(models.items()), this_machine(), versions()))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def build_cubins(

@@ -53,7 +53,9 @@ def build_datastore(
     corpus, folder = Path(corpus), Path(tokenizer)
     if not corpus.is_file():
         raise UsageError("there is no such corpus", where=str(corpus), remedy="Name a file.")
-    vocabulary = int(read_json(folder / "config.json", "config")["vocab_size"])
+    if corpus.stat().st_size == 0:
+        raise UsageError("the corpus is empty", where=str(corpus))
+    vocabulary = _vocabulary(folder)
     pieces: list[building.Piece]
     if corpus.suffix == ".npy":
         ids = _token_ids(corpus)
@@ -68,6 +70,19 @@ def build_datastore(
     return building.build_datastore(
         Path(out), pieces, vocabulary, _identity(corpus), progress, keep, common
     )
+
+
+def _vocabulary(checkpoint: Path) -> int:
+    from transformers import AutoConfig
+
+    path = checkpoint / "config.json"
+    read_json(path, "config")  # says more of what is broken
+    try:
+        config = AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
+        return int(config.get_text_config().vocab_size)
+    except (AttributeError, KeyError, ValueError, OSError) as error:
+        words = (str(error).strip().splitlines() or ["?"])[0]
+        raise UsageError(f"the config tells of no vocabulary: {words}", where=str(path)) from error
 
 
 def _identity(corpus: Path) -> str:

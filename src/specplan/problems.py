@@ -47,7 +47,8 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
     for key in ("trace", "prompts"):
         data["workload"][key] = relative(data["workload"][key])
     data["acceptance"] = {name: relative(path) for name, path in data["acceptance"].items()}
-    data["profiles"] = relative(data["profiles"])
+    for key in ("profiles", "datastore"):
+        data[key] = relative(data[key])
     if device_is_path(problem.device):
         # "./" keeps a file beside the bundle recognisable as a path
         data["device"] = f"./{relative(problem.device)}"

@@ -74,6 +74,11 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no bundle"):
         _write(tmp_path / "bundle")
     assert (tmp_path / "bundle" / "thesis.txt").read_text() == "mine"
+    for text in ('{"manifest_version": 3, "name": "an extension"}', "[]", "{"):
+        (tmp_path / "bundle" / "manifest.json").write_text(text)
+        with pytest.raises(UsageError, match="holds no bundle"):
+            _write(tmp_path / "bundle")
+    (tmp_path / "bundle" / "manifest.json").unlink()
     with pytest.raises(UsageError, match="not a bundle"):
         load_bundle(tmp_path / "bundle")
 

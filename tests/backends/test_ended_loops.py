@@ -144,6 +144,33 @@ def test_who_has_stopped_or_is_done_needs_no_value(models: dict[str, CausalModel
         session.step("decode")
 
 
+def test_formulas_need_no_value_for_who_is_done_while_others_go_on(
+    models: dict[str, CausalModel],
+) -> None:
+    """Nothing is drafted for who is done: its count is 0, which has no inverse."""
+    trips = side_by_side(guarded(0.0, inside="1/n > 2 + x"), models, requests_of(0.0))
+    assert any(0 in row and max(row) > 0 for row in trips)
+
+
+@pytest.mark.parametrize("rule", ["naive", "gumbel"])
+def test_rules_that_draw_by_place_do_so_whoever_is_in_the_batch(
+    rule: str, models: dict[str, CausalModel]
+) -> None:
+    plan = parse_plan(
+        GUARDED.replace("FIRST", "0.0")
+        .replace("%count = measure %n count", "%count = measure %q top1")
+        .replace("INSIDE", "n < 0.5 + x")
+        .replace("AFTER", "x")
+        .replace("target=%l", f"target=%l rule={rule} by=%v")
+        .replace("  %a = accept", "  %v = uniform 4 stream=accept\n  %a = accept")
+    )
+    requests = requests_of(0.8)
+    trips = side_by_side(plan, models, requests)
+    assert any(len(set(row)) > 1 for row in trips)
+    for request in requests:
+        side_by_side(plan, models, [request])
+
+
 OPERANDS = st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from specplan.backends.reference.backend import ReferenceBackend
+from specplan.planner.scheduling import scheduled
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from tests.backends.kinds import every_kind, further_kinds, source_kinds
@@ -45,6 +47,22 @@ def test_every_kind_on_100_prompts_at_batch_1_and_4(
     for name, plan in kinds.items():
         assert in_batches(plan, models, requests, 4) == expected, (name, 4)
         assert in_batches(plan, models, requests[::4], 1) == expected[::4], (name, 1)
+
+
+def test_rounds_of_two_methods_take_turns(
+    pair_folder: Path, requests: list[Request], tmp_path: Path
+) -> None:
+    """States of the same name that differ are kept apart; what a round left is caught up with."""
+    models, some = load_pair(pair_folder), requests[::20]
+    expected = in_batches(plain(), models, some, 1)
+    named = [*further_kinds(tmp_path, 0.0, 1), *source_kinds(tmp_path / "sources", 0.0, 1)]
+    turns = (("emitted % 7 < 3", "r0"), ("", "r1"))
+    apart = 0
+    for (one, first), (other, second) in pairwise(named):
+        plan = scheduled("turns", {"r0": first, "r1": second}, turns)
+        apart += any(state.name.endswith("_r1") for state in plan.states)
+        assert in_batches(plan, models, some, 2) == expected, (one, other)
+    assert apart > 1
 
 
 def test_further_methods(pair_folder: Path, requests: list[Request], tmp_path: Path) -> None:

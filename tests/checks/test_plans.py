@@ -18,8 +18,9 @@ from specplan.checks.worker import answer_of
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
 from specplan.planner.facts import gather_facts
-from specplan.planner.loading import load_problem
+from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.profiles import acceptance_key
+from specplan.problems import portable
 from tests.planner.checkpoints import write_checkpoint, write_prompts
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -76,6 +77,22 @@ def test_a_record_needs_no_weights_and_is_planned_alike(problem: Path, recorded:
     assert [(item.name, item.status) for item in found.items] == [("pair", "ok")]
     assert {metric.unit for metric in found.items[0].metrics} == {"s/token"}
     assert records(recorded / "pair") == [recorded / "pair"]
+
+
+def test_a_record_goes_without_the_corpus(problem: Path, tmp_path: Path) -> None:
+    """What a datastore's file says of it is enough to plan; where it lay is not compared."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "datastore.json").write_text("{}")
+    data = yaml.safe_load(problem.read_text())
+    data |= {"sources": ["datastore"], "datastore": str(corpus)}
+    path = problem.with_name("with_corpus.yaml")
+    path.write_text(yaml.safe_dump(data))
+    record(path, tmp_path / "records" / "pair")
+    moved = problem_from_dict(portable(load_problem(path), tmp_path), tmp_path)
+    assert moved.datastore == corpus and not Path(portable(moved, tmp_path)["datastore"]).is_absolute()
+    shutil.rmtree(corpus)
+    assert [item.status for item in check_plans(tmp_path / "records").items] == ["ok"]
 
 
 def test_what_changed_is_told_and_can_be_recorded(recorded: Path, tmp_path: Path) -> None:

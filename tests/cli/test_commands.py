@@ -274,6 +274,8 @@ def test_a_report_of_a_bundle(bundle: Path, tmp_path: Path, ending: str) -> None
     done = specplan_here("report", str(bundle), "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert "Chosen: " in out.read_text()
+    told = specplan_here("report", str(bundle), "--out", str(out), "--json")
+    assert json.loads(told.stdout) == {"report": str(out)}
     plan = str(bundle / "plan.json")  # no result of a bench run
     wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", plan)
     assert wrong.returncode == 2

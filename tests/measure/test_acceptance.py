@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +109,7 @@ def test_no_more_prompts_than_the_precision_needs(
 ) -> None:
     """With groups of two prompts: a coarse wish stops early, a finer one goes on from there."""
     monkeypatch.setattr(acceptance_module, "LEAST_PROMPTS", 2)
-    monkeypatch.setattr(growing, "_path", _elsewhere(growing._path))
+    monkeypatch.setattr(growing, "path_of", _elsewhere(growing.path_of))
     coarse = _profiles(bench, precision=10.0)
     assert {len(_rows(profile)) for profile in coarse.values()} == {2}
     assert all(profile.provenance["prompts_left"] == 6 for profile in coarse.values())
@@ -160,3 +162,24 @@ def test_rows_of_sampling_are_of_the_requested_settings(tmp_path: Path) -> None:
         assert profile.key.how == ("best" if temperature == 0.0 else "draw_distinct")
         found[temperature] = profile.ranks
     assert found[0.0] != found[0.8]
+
+
+@pytest.mark.parametrize("change", ["text", "length"])
+def test_traces_of_other_texts_are_not_taken_for_these(change: str, tmp_path: Path) -> None:
+    """One prompt is edited under its old name, or all become shorter."""
+    path = write_problem(tmp_path, prompts=3)
+    before = _profiles(Workbench(load_problem(path)))
+    if change == "text":
+        first, *others = (tmp_path / "prompts.jsonl").read_text().splitlines()
+        edited = json.loads(first) | {"text": "def first(items):\n    return items[0]\n"}
+        (tmp_path / "prompts.jsonl").write_text("\n".join([json.dumps(edited), *others]))
+    else:
+        path.write_text(path.read_text().replace('"prompt_tokens": 40', '"prompt_tokens": 30'))
+    after = _profiles(Workbench(load_problem(path)))
+    shutil.rmtree(Workbench(load_problem(path)).problem.profiles)
+    anew = _profiles(Workbench(load_problem(path)))
+    for name, profile in after.items():
+        named = zip(profile.provenance["prompts"], _rows(profile), strict=True)
+        fresh = zip(anew[name].provenance["prompts"], _rows(anew[name]), strict=True)
+        assert dict(named) == dict(fresh), name
+    assert _rows(before["draft"]) != _rows(anew["draft"])

@@ -25,8 +25,9 @@ from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.backends.static.buckets import Bucket  # noqa: E402
 from specplan.checks.speed import check_speed  # noqa: E402
-from specplan.compiling import buckets_of, compile_bundle  # noqa: E402
+from specplan.compiling import buckets_of, compile_bundle, made_for  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
+from specplan.ir.plan import Assumptions  # noqa: E402
 from specplan.measure.lowering import Lowering  # noqa: E402
 from specplan.measure.probes import plain_plan  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
@@ -68,17 +69,25 @@ def test_shapes_are_those_that_pay_by_the_estimates_of_the_report(bundle: Bundle
     assert found.padding == pytest.approx(0.03 / 3) and found.compile_seconds == 160.0
 
 
+def test_compiled_rounds_of_another_plan_are_not_taken_for_these(bundle: Bundle) -> None:
+    other = replace(bundle, plan=replace(bundle.plan, assumptions=Assumptions(temperature=0.5)))
+    digests = {name: replace(one, digest="0" * 64) for name, one in bundle.models.items()}
+    names = {made_for(held) for held in (bundle, other, replace(bundle, models=digests))}
+    assert len(names) == 3 and made_for(bundle) in names
+
+
 @pytest.mark.slow
 def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle, tmp_path: Path) -> None:
     settings = specplan.Settings(max_new_tokens=8)
     before = specplan.Decoder(bundle).generate(PROMPTS[:1], settings).completions[0].tokens
     work = bundle.folder.parent / ".bundle.compiling"
-    held = Lowering(bundle, work, turns=1).executables([Bucket(1, 48)])
+    mine = work / made_for(bundle)
+    held = Lowering(bundle, mine, turns=1).executables([Bucket(1, 48)])
     (shape,) = held.shapes
     for name in RUNNING:
         copy = shutil.copytree(bundle.folder, bundle.folder.parent / f"{name} alone")
         forced = replace(held, shapes=(replace(shape, backend=name),))
-        written = write_executables(load_bundle(copy), forced, work / "packages" / name)
+        written = write_executables(load_bundle(copy), forced, mine / "packages" / name)
         found = specplan.Decoder(written).generate(PROMPTS[:1], settings)
         assert found.completions[0].tokens == before
     compiled = compile_bundle(bundle, turns=1)  # finds what is compiled already

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Assumptions
 from specplan.ir.printer import print_plan
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
@@ -76,3 +77,24 @@ def test_at_temperature_0_nothing_is_drawn() -> None:
 def test_once_is_enough_and_rules_hold(path: Path) -> None:
     once = run_passes(parse_plan(path.read_text()), (canonicalise,))
     assert canonicalise(once) is once
+
+
+def test_a_tree_that_is_cut_in_the_first_trip_alone_is_cut() -> None:
+    """In the last trip the first node is all that there is."""
+    end = "\n  commit @dkv %e"
+    loop = """
+  %d = repeat 2 (%t = %c) {
+    %x = pick %t of=all nodes=[0]
+    %y = prune %t to=%x
+    yield %y
+  }"""
+    assert "prune" in body(DRAFTED + loop + VERIFY.replace("%c", "%d") + end)
+
+
+def test_a_plan_for_temperature_0_serves_no_other() -> None:
+    judged = VERIFY.replace("target=%l", "target=%l rule=recursive by=%v")
+    drawn = "\n  %v = uniform 3 stream=accept"
+    plan = written(DRAFTED + drawn + judged + "\n  commit @dkv %e")
+    assert not plan.greedy_only
+    assert replace(plan, assumptions=Assumptions(temperature=0.0)).greedy_only
+    assert not replace(plan, assumptions=Assumptions(temperature=0.8)).greedy_only

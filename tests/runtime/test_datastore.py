@@ -162,3 +162,19 @@ def test_progress_is_told_shard_by_shard(tmp_path: Path) -> None:
     found = build_datastore(tmp_path, pieces, 9, "x", lambda *step: told.append(step))
     assert [done for _, done, total in told if total == 3] == [0, 1, 2, 3]
     assert found == {"tokens": 303, "places": 303 - 3, "shards": 3}
+
+
+def test_what_keeps_nothing_is_refused_or_left_out(tmp_path: Path) -> None:
+    small = np.arange(8)
+    with pytest.raises(UsageError, match="no run of the corpus is kept"):
+        built(tmp_path / "none", [small], 9, common=50)
+    with pytest.raises(UsageError, match="no run of the corpus is kept"):
+        build_datastore(tmp_path / "empty", [], 9, "test", silent)
+    shards = [np.zeros(0, dtype=np.int64), np.tile(small, 9), np.zeros(0, dtype=np.int64)]
+    store = built(tmp_path / "some", shards, 9)
+    alone = built(tmp_path / "alone", shards[1:2], 9)
+    for end in range(2, 9):
+        asked = small[None, :end], np.array([end]), Wanted(1, 16, 8, 1, 7)
+        found, expected = store.lookup(*asked), alone.lookup(*asked)
+        assert found.tokens.tolist() == expected.tokens.tolist()
+        assert found.live.any()

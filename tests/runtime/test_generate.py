@@ -164,6 +164,7 @@ def test_observer_hears_every_op(executable: PlainExecutable) -> None:
         ({"max_new_tokens": -1}, "max_new_tokens"),
         ({"temperature": -0.5}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": 1e-40}, "temperature"),
         ({"top_k": -1}, "top_k"),
         ({"top_p": 0.0}, "top_p"),
         ({"top_p": 1.5}, "top_p"),

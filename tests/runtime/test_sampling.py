@@ -60,6 +60,10 @@ def test_settings_differ_by_row() -> None:
     assert torch.allclose(found.sum(-1), torch.ones(4))
 
 
+def test_whole_numbers_are_temperatures_too() -> None:
+    assert SamplingSettings.of([Row(temperature=1)]).temperature.dtype == torch.float32
+
+
 def test_all_greedy_is_one_hot() -> None:
     rows = SamplingSettings.of([Row(0.0), Row(0.0)])
     assert rows.greedy

@@ -1,6 +1,6 @@
 """A problem with the facts that planning needs and nothing else, in one small folder.
 
-Weights, tokenizers and prompts stay behind: the models' config.json, the acceptance profiles and
+Weights, tokenizers, prompts and corpora stay behind: the models' config.json, the acceptance profiles and
 the device are what plans are made of. A measured device and measured acceptance are stored as they
 were measured.
 """
@@ -19,6 +19,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text, write_atomic
 from specplan.ir.folders import check_destination, staged
 from specplan.planner.facts import ProblemFacts, gather_facts
+from specplan.planner.folder_checks import MARKER
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import device_is_path
 from specplan.problems import ProblemLike, as_problem
@@ -75,6 +76,10 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
     if problem.workload.trace is not None:
         shutil.copyfile(problem.workload.trace, folder / "trace.jsonl")
         data["workload"]["trace"] = "trace.jsonl"
+    if problem.datastore is not None:
+        (folder / "datastore").mkdir()
+        shutil.copyfile(problem.datastore / MARKER, folder / "datastore" / MARKER)
+        data["datastore"] = "datastore"
     data["device"] = _store_device(facts, folder)
     data["acceptance"] = {}
     bare = gather_facts(problem_from_dict(data, folder), device=facts.device).shapes

@@ -53,7 +53,7 @@ def described(result: Any) -> Answer:
                 best[candidate.method] = candidate
     prices = {name: _prices(candidate) for name, candidate in sorted(best.items())}
     chosen = _prices(result.search.chosen)
-    plan = re.sub(' digest="[^"]*"', "", specplan.print_plan(result.plan))
+    plan = re.sub(' (digest|path)="[^"]*"', "", specplan.print_plan(result.plan))
     return {"plan": plan, "prices": {"chosen": chosen, **prices}}
 
 

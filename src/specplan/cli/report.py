@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from specplan.cli.options import JsonOption
+from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
 
@@ -26,6 +28,7 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="What `specplan bench --json` printed of it."),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Write a report of a decision: one file that needs no network."""
     from specplan.cli.planned import planned
@@ -34,7 +37,10 @@ def report(
     plan, data = planned(source)
     measured = None if bench is None else _measured(bench)
     write_report(out, plan, data, source=str(source), bench=measured)
-    print(f"Report: {out}")
+    if json:
+        print_json({"report": str(out)})
+    else:
+        print(f"Report: {out}")
 
 
 def _measured(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from specplan import optimize
-from specplan.backends.engines.registry import open_table
+from specplan.backends.engines.registry import open_table, project
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.emitting import emit
 from specplan.ir.errors import UsageError
@@ -20,6 +21,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.search import search
 from specplan.problems import capabilities_of
+from tests.backends.engines.examples import PATHS, job, plans
 from tests.planner.example_facts import example_facts
 from tests.planner.rich_facts import rich_facts
 
@@ -154,3 +156,16 @@ def test_devices_that_share_layers_are_told(tmp_path: Path, device: str) -> None
     emit(value, "vllm", out=tmp_path / "out")
     settings = yaml.safe_load((tmp_path / "out/vllm.yaml").read_text(encoding="utf-8"))
     assert settings.get("tensor-parallel-size", 1) == (8 if device.startswith("8x") else 1)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm"])
+def test_commands_name_models_whose_paths_have_spaces_and_braces(engine: str) -> None:
+    path = "/models/My {small} models/it's"
+    table = open_table(engine)
+    emission = project(table, replace(job(table, plans()["model"]), paths=PATHS | {"target": path}))
+    assert emission.forced is not None
+    measure = emission.forced.measure.format(
+        batch=1, prompt_tokens=2, output_tokens=3, requests=4
+    )
+    for command in (emission.command, emission.forced.command, measure):
+        assert path in shlex.split(command.replace("\\\n", " "))

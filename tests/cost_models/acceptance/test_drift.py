@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from specplan.cost_models.acceptance.drift import drift
+from specplan.cost_models.acceptance.fits.mean_length import fit_mean_length
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 
 
@@ -61,3 +62,13 @@ def test_false_alarms_are_rare_though_prompts_differ() -> None:
         base, head = (traces(draws, draws.uniform(0.2, 0.95, 24), name) for name in "pq")
         alarms += drift(base, head).fell(0.02)
     assert alarms <= 4
+
+
+def test_a_mean_length_is_compared_with_traces() -> None:
+    """As an engine tells one number, and as prompts were measured: drawn unlike in number."""
+    draws = np.random.default_rng(3)
+    measured = traces(draws, draws.beta(6, 2, size=40), "a")
+    told = fit_mean_length(2.4, 4, AcceptanceKey("draft"))
+    for base, head in ((measured, told), (told, measured)):
+        found = drift(base, head)
+        assert 0.0 < found.ratio.low <= found.ratio.mean <= found.ratio.high

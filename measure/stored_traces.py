@@ -1,0 +1,69 @@
+"""What earlier runs traced of a proposer: whose file it is, and which of it still holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.ir.errors import UsageError
+from specplan.ir.files import sha256_file
+from specplan.measure.rehearsal import places_of
+from specplan.measure.workbench import TokenPrompt, Workbench
+from specplan.planner import DRAFT_SOURCES
+from specplan.planner.folder_checks import MARKER
+
+POOL_LAYERS = 6
+"""Layers of the pools that a beam grows."""
+Rows = dict[str, tuple[Any, ...]]
+"""What was traced, one entry per position, by the name of the prompt."""
+
+
+def text_digests(prompts: Sequence[TokenPrompt]) -> dict[str, str]:
+    """A digest of each prompt's tokens, by its name."""
+    return {
+        prompt.id: hashlib.sha256(repr(prompt.tokens).encode()).hexdigest()[:16]
+        for prompt in prompts
+    }
+
+
+def path_of(bench: Workbench, key: AcceptanceKey, proposer: str) -> Path:
+    """Where the traces of a proposer are kept; other sampling or another corpus has another file."""
+    source, corpus = DRAFT_SOURCES.get(key.source or proposer), ""
+    if source is not None and source.scope == "read_only" and bench.problem.datastore is not None:
+        corpus = sha256_file(bench.problem.datastore / MARKER)
+    name = bench.fingerprint(repr(key), bench.output_tokens, bench.problem.seed, corpus)
+    return bench.problem.profiles / "acceptance" / f"{key.proposer[:64]}-{name}.json"
+
+
+def read_traces(path: Path, key: AcceptanceKey, texts: Mapping[str, str]) -> Rows:
+    """Traces of an earlier run by prompt: of prompts that have the same tokens now.
+
+    A source has learned the prompts before: all have to be the same then.
+    """
+    if not path.is_file():
+        return {}
+    stored = AcceptanceProfile.load(path)
+    deep = stored.pools is None or stored.pools.layers == layers_of(key)
+    if stored.key != key or not deep:
+        raise UsageError(
+            "the stored profile is about something else",
+            where=str(path),
+            remedy="Remove the file and measure again.",
+        )
+    traces = places_of(stored) if key.how == "run" else stored.traces
+    rows = (tuple(row) for row in traces)
+    names = stored.provenance["prompts"]
+    then = dict(zip(names, stored.provenance.get("texts", ()), strict=False))
+    same = {name for name in names if name in then and then[name] == texts.get(name)}
+    if len(same) < len(names) and (key.source or key.proposer in DRAFT_SOURCES):
+        return {}
+    return {name: row for name, row in zip(names, rows, strict=True) if name in same}
+
+
+def layers_of(key: AcceptanceKey) -> int:
+    """Levels of the trees of which pools tell."""
+    source = DRAFT_SOURCES.get(key.proposer)
+    return POOL_LAYERS if source is None else source.longest
