@@ -30,8 +30,8 @@ class Declaration:
             where a rule judges no others; empty for any.
         uniforms_per_node: None where none are drawn; otherwise a tree of n nodes takes that many
             per node and one more.
-        draws_by_place: what follows a node is drawn with a number of the node's, or its depth's; other
-            rules draw the bonus with the last number.
+        draws_by_place: what follows a node is drawn with a number of the node's, or its depth's;
+            other rules draw the bonus with the last number.
         shares_uniforms: the rule may read the numbers that the tree was drawn with (`how=shared`):
             number d is for what follows nodes at depth d, in the draft and in the target alike.
         loss: of a rule that is never lossless: total variation between the law of the first token

@@ -178,7 +178,7 @@ class Plan:
 
     @property
     def greedy_only(self) -> bool:
-        """True when it serves temperature 0 only: so it assumes, or some rule is right only there."""
+        """True when it is right at temperature 0 only: it assumes so, or some rule is."""
         if self.assumptions.greedy:
             return True
         judged = [op for op in walk_plan(self) if isinstance(op, Accept)]

@@ -12,8 +12,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import sha256_file
 from specplan.measure.rehearsal import places_of
 from specplan.measure.workbench import TokenPrompt, Workbench
-from specplan.planner import DRAFT_SOURCES
-from specplan.planner.folder_checks import MARKER
+from specplan.planner import DATASTORE_FILE, DRAFT_SOURCES
 
 POOL_LAYERS = 6
 """Layers of the pools that a beam grows."""
@@ -30,10 +29,10 @@ def text_digests(prompts: Sequence[TokenPrompt]) -> dict[str, str]:
 
 
 def path_of(bench: Workbench, key: AcceptanceKey, proposer: str) -> Path:
-    """Where the traces of a proposer are kept; other sampling or another corpus has another file."""
+    """Where the traces of a proposer are kept; other sampling and corpora have other files."""
     source, corpus = DRAFT_SOURCES.get(key.source or proposer), ""
     if source is not None and source.scope == "read_only" and bench.problem.datastore is not None:
-        corpus = sha256_file(bench.problem.datastore / MARKER)
+        corpus = sha256_file(bench.problem.datastore / DATASTORE_FILE)
     name = bench.fingerprint(repr(key), bench.output_tokens, bench.problem.seed, corpus)
     return bench.problem.profiles / "acceptance" / f"{key.proposer[:64]}-{name}.json"
 

@@ -10,6 +10,7 @@ from specplan.planner.draft_sources import DRAFT_SOURCES, DraftSource
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts
+from specplan.planner.folder_checks import DATASTORE_FILE
 from specplan.planner.limits import keeps_limits
 from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.measured_plans import MeasuredPlan, MeasuredPlans, plan_key
@@ -40,6 +41,7 @@ from specplan.planner.who_drafts import (
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
+    "DATASTORE_FILE",
     "DRAFT_SOURCES",
     "MOST_SKIPPED_DRAFT",
     "PLAIN",

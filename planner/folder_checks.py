@@ -6,7 +6,7 @@ from specplan.planner.problem import Problem
 from specplan.planner.problem_errors import Origin
 
 DATASTORE = "datastore"
-MARKER = "datastore.json"
+DATASTORE_FILE = "datastore.json"
 """Comes last: without it there is no datastore."""
 
 
@@ -27,7 +27,7 @@ def check_folders(problem: Problem, origin: Origin) -> None:
         raise origin.usage(
             DATASTORE, f'the source "{DATASTORE}" needs a folder', f"{make} and name it here."
         )
-    if problem.datastore is not None and not (problem.datastore / MARKER).is_file():
+    if problem.datastore is not None and not (problem.datastore / DATASTORE_FILE).is_file():
         raise origin.usage(
             DATASTORE, f"there is no finished datastore in {problem.datastore}", f"{make}."
         )

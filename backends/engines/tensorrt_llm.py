@@ -43,7 +43,8 @@ def project(job: Job) -> Emission:
                 environment=environment,
             ),
             command_line(
-                f"python -m tensorrt_llm.serve.scripts.benchmark_serving --model {in_format(target)}",
+                "python -m tensorrt_llm.serve.scripts.benchmark_serving",
+                f"--model {in_format(target)}",
                 "--dataset-name random --random-input-len {prompt_tokens}",
                 "--random-output-len {output_tokens} --ignore-eos",
                 "--max-concurrency {batch} --num-prompts {requests}",

@@ -104,8 +104,11 @@ class ReferenceSession:
     @property
     def idle(self) -> list[bool]:
         """Rows that are done, or have stopped in a loop that runs on for others."""
-        stopped = [not all(going) for going in zip(*(loop.running.tolist() for loop in self.loops))]
-        return [any(why) for why in zip(self.done, stopped or self.done, strict=True)]
+        idle = torch.tensor(self.done)
+        for loop in self.loops:
+            idle |= ~loop.running
+        found: list[bool] = idle.tolist()
+        return found
 
     @property
     def lengths(self) -> list[int]:

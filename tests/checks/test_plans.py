@@ -90,7 +90,9 @@ def test_a_record_goes_without_the_corpus(problem: Path, tmp_path: Path) -> None
     path.write_text(yaml.safe_dump(data))
     record(path, tmp_path / "records" / "pair")
     moved = problem_from_dict(portable(load_problem(path), tmp_path), tmp_path)
-    assert moved.datastore == corpus and not Path(portable(moved, tmp_path)["datastore"]).is_absolute()
+    assert (
+        moved.datastore == corpus and not Path(portable(moved, tmp_path)["datastore"]).is_absolute()
+    )
     shutil.rmtree(corpus)
     assert [item.status for item in check_plans(tmp_path / "records").items] == ["ok"]
 

@@ -20,7 +20,6 @@ from specplan.planner.method import Family, discover_methods
 from specplan.planner.scheduling import scheduled
 from tests.planner.rich_facts import rich_facts
 
-
 CONDITIONS = (("batch <= 2", "r0"), ("", "r1"))
 
 

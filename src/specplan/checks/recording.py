@@ -1,8 +1,8 @@
 """A problem with the facts that planning needs and nothing else, in one small folder.
 
-Weights, tokenizers, prompts and corpora stay behind: the models' config.json, the acceptance profiles and
-the device are what plans are made of. A measured device and measured acceptance are stored as they
-were measured.
+Weights, tokenizers, prompts and corpora stay behind: the models' config.json, the acceptance
+profiles and the device are what plans are made of. A measured device and measured acceptance are
+stored as they were measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text, write_atomic
 from specplan.ir.folders import check_destination, staged
 from specplan.planner.facts import ProblemFacts, gather_facts
-from specplan.planner.folder_checks import MARKER
+from specplan.planner.folder_checks import DATASTORE_FILE
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.problem import device_is_path
 from specplan.problems import ProblemLike, as_problem
@@ -78,7 +78,7 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
         data["workload"]["trace"] = "trace.jsonl"
     if problem.datastore is not None:
         (folder / "datastore").mkdir()
-        shutil.copyfile(problem.datastore / MARKER, folder / "datastore" / MARKER)
+        shutil.copyfile(problem.datastore / DATASTORE_FILE, folder / "datastore" / DATASTORE_FILE)
         data["datastore"] = "datastore"
     data["device"] = _store_device(facts, folder)
     data["acceptance"] = {}

@@ -164,8 +164,6 @@ def test_commands_name_models_whose_paths_have_spaces_and_braces(engine: str) ->
     table = open_table(engine)
     emission = project(table, replace(job(table, plans()["model"]), paths=PATHS | {"target": path}))
     assert emission.forced is not None
-    measure = emission.forced.measure.format(
-        batch=1, prompt_tokens=2, output_tokens=3, requests=4
-    )
+    measure = emission.forced.measure.format(batch=1, prompt_tokens=2, output_tokens=3, requests=4)
     for command in (emission.command, emission.forced.command, measure):
         assert path in shlex.split(command.replace("\\\n", " "))
