@@ -21,6 +21,7 @@ _TYPES = {
     "text": "NGram",
     "past": "SA",
 }
+_BENCH = "python -m tensorrt_llm.serve.scripts.benchmark_serving"
 _TWO_MODELS = ("model", "text")
 
 
@@ -43,8 +44,7 @@ def project(job: Job) -> Emission:
                 environment=environment,
             ),
             command_line(
-                "python -m tensorrt_llm.serve.scripts.benchmark_serving",
-                f"--model {in_format(target)}",
+                f"{_BENCH} --model {in_format(target)}",
                 "--dataset-name random --random-input-len {prompt_tokens}",
                 "--random-output-len {output_tokens} --ignore-eos",
                 "--max-concurrency {batch} --num-prompts {requests}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from specplan.backends.reference import carrying, scalars
+from specplan.backends.reference import carrying, scalars, stopping
 from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
 from specplan.ir.ops import Compute, Load, Measure, Place, Refresh, Relabel, Reroot, Store, When
 from specplan.ir.values import Value
@@ -74,7 +74,7 @@ def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
 def compute(session: ReferenceSession, op: Compute, scope: Scope) -> None:
     """Arithmetic on numbers."""
     operands = {name: held_as(scope, value, Tensor) for name, value in op.operands}
-    scope[op.results[0]] = scalars.compute(op.formula, operands, session.idle)
+    scope[op.results[0]] = scalars.compute(op.formula, operands, stopping.idle(session))
 
 
 def when(session: ReferenceSession, op: When, scope: Scope) -> None:

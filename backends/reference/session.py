@@ -102,15 +102,6 @@ class ReferenceSession:
         return self.batch.done
 
     @property
-    def idle(self) -> list[bool]:
-        """Rows that are done, or have stopped in a loop that runs on for others."""
-        idle = torch.tensor(self.done)
-        for loop in self.loops:
-            idle |= ~loop.running
-        found: list[bool] = idle.tolist()
-        return found
-
-    @property
     def lengths(self) -> list[int]:
         """Tokens of text per row, prompt included."""
         return self.batch.lengths

@@ -46,6 +46,14 @@ def repeat(session: ReferenceSession, op: Repeat, scope: Scope) -> None:
     scope.update(zip(op.results, carried, strict=True))
 
 
+def idle(session: ReferenceSession) -> list[bool]:
+    """By request, whether it is done or has stopped in a loop that runs on for others."""
+    found = torch.tensor(session.done)
+    for loop in session.loops:
+        found |= ~loop.running
+    return [bool(held) for held in found]
+
+
 def judged_nodes(plan: Plan) -> dict[int, int]:
     """By the identity of an op that judges a tree, the nodes of the tree when all trips run.
 
