@@ -29,7 +29,7 @@ from specplan import api
 from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.measure.contenders import Timer, plan_timer
-from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
+from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, groups_of
 from specplan.planner import Candidate, SearchResult, load_problem
 from specplan.planner.comparing import cell_costs
 
@@ -135,9 +135,7 @@ def one_load(
 
     def groups() -> Iterator[Sequence[TokenPrompt]]:
         while True:
-            order = draws.sample(prompts, len(prompts))
-            for first in range(0, len(order) - batch + 1, batch):
-                yield order[first : first + batch]
+            yield from groups_of(draws.sample(prompts, len(prompts)), batch)
 
     contenders = []
     for other in near:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json
 
 
 def check_destination(folder: Path, marker: str, what: str) -> None:
@@ -36,8 +36,8 @@ def check_destination(folder: Path, marker: str, what: str) -> None:
 def _is_ours(marker: Path) -> bool:
     """Whether a file of that name is one that specplan wrote; others use such names too."""
     try:
-        held = json.loads(marker.read_bytes())
-    except (OSError, ValueError):
+        held = read_json(marker)
+    except UsageError:
         return False
     return isinstance(held, dict) and "schema_version" in held
 

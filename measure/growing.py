@@ -24,7 +24,14 @@ from specplan.measure.precision import relative_half_width
 from specplan.measure.progress import Progress
 from specplan.measure.rehearsal import profile_rows, rehearse
 from specplan.measure.source_replay import SourceReplay
-from specplan.measure.stored_traces import POOL_LAYERS, Rows, layers_of, path_of, read_traces
+from specplan.measure.stored_traces import (
+    POOL_LAYERS,
+    Rows,
+    layers_of,
+    path_of,
+    read_traces,
+    source_of,
+)
 from specplan.measure.teacher import (
     greedy_ranks,
     lookup_lengths,
@@ -80,12 +87,11 @@ class Growing:
     ) -> Growing:
         """Go on with what an earlier run stored of the same texts."""
         key = acceptance_key(bench.problem, facts.shapes, proposer)
-        path = path_of(bench, key, proposer)
-        replay = None
-        word = key.source or proposer
-        if word in DRAFT_SOURCES:
+        path = path_of(bench, key)
+        replay, source = None, source_of(key)
+        if source is not None:
             vocabulary = bench.models["target"].vocab_size
-            replay = SourceReplay(DRAFT_SOURCES[word], vocabulary, bench.problem.datastore)
+            replay = SourceReplay(source, vocabulary, bench.problem.datastore)
         plan = rehearsal_of(facts, proposer)
         rehearsed = None if plan is None else bench.compile(plan)
         known = read_traces(path, key, texts)

@@ -12,7 +12,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import sha256_file
 from specplan.measure.rehearsal import places_of
 from specplan.measure.workbench import TokenPrompt, Workbench
-from specplan.planner import DATASTORE_FILE, DRAFT_SOURCES
+from specplan.planner import DATASTORE_FILE, DRAFT_SOURCES, DraftSource
 
 POOL_LAYERS = 6
 """Layers of the pools that a beam grows."""
@@ -28,9 +28,14 @@ def text_digests(prompts: Sequence[TokenPrompt]) -> dict[str, str]:
     }
 
 
-def path_of(bench: Workbench, key: AcceptanceKey, proposer: str) -> Path:
+def source_of(key: AcceptanceKey) -> DraftSource | None:
+    """The declared source that drafts, alone or beside a model."""
+    return DRAFT_SOURCES.get(key.source or key.proposer)
+
+
+def path_of(bench: Workbench, key: AcceptanceKey) -> Path:
     """Where the traces of a proposer are kept; other sampling and corpora have other files."""
-    source, corpus = DRAFT_SOURCES.get(key.source or proposer), ""
+    source, corpus = source_of(key), ""
     if source is not None and source.scope == "read_only" and bench.problem.datastore is not None:
         corpus = sha256_file(bench.problem.datastore / DATASTORE_FILE)
     name = bench.fingerprint(repr(key), bench.output_tokens, bench.problem.seed, corpus)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -74,7 +75,9 @@ def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
 def compute(session: ReferenceSession, op: Compute, scope: Scope) -> None:
     """Arithmetic on numbers."""
     operands = {name: held_as(scope, value, Tensor) for name, value in op.operands}
-    scope[op.results[0]] = scalars.compute(op.formula, operands, stopping.idle(session))
+    scope[op.results[0]] = scalars.compute(
+        op.formula, operands, session.batch.size, partial(stopping.idle, session)
+    )
 
 
 def when(session: ReferenceSession, op: When, scope: Scope) -> None:

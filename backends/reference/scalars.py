@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -47,24 +47,27 @@ def _value(tree: Tree, best: int) -> Tensor:
     return chances.topk(min(best, tree.size), dim=1).values.sum(1)
 
 
-def compute(formula: str, operands: Mapping[str, Tensor], idle: Sequence[bool]) -> Tensor:
+def compute(
+    formula: str, operands: Mapping[str, Tensor], batch: int, idle: Callable[[int], bool]
+) -> Tensor:
     """A formula for each request: bool `[B]` for a condition, else float64 `[B]`.
 
     Args:
         formula: in the grammar of `specplan.ir.formula`.
         operands: float64 or bool `[B]`, by name.
-        idle: by request, whether it does not matter; it needs no value then, and gets 0.
+        batch: requests.
+        idle: whether a request does not matter; it needs no value then, and gets 0.
 
     Raises:
         UsageError: the formula has no value for a request.
     """
     kind = torch.bool if is_condition(formula) else torch.float64
     found = []
-    for row, unneeded in enumerate(idle):
+    for row in range(batch):
         try:
             value = evaluate(formula, {name: float(held[row]) for name, held in operands.items()})
         except UsageError:
-            if not unneeded:
+            if not idle(row):
                 raise
             value = 0.0
         found.append(value)

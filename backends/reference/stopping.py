@@ -46,12 +46,9 @@ def repeat(session: ReferenceSession, op: Repeat, scope: Scope) -> None:
     scope.update(zip(op.results, carried, strict=True))
 
 
-def idle(session: ReferenceSession) -> list[bool]:
-    """By request, whether it is done or has stopped in a loop that runs on for others."""
-    found = torch.tensor(session.done)
-    for loop in session.loops:
-        found |= ~loop.running
-    return [bool(held) for held in found]
+def idle(session: ReferenceSession, row: int) -> bool:
+    """Whether a request is done, or has stopped in a loop that runs on for others."""
+    return session.done[row] or not all(bool(loop.running[row]) for loop in session.loops)
 
 
 def judged_nodes(plan: Plan) -> dict[int, int]:
