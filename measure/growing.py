@@ -185,8 +185,25 @@ class Growing:
         return found
 
     def profile(self, prompts: list[TokenPrompt], **more: float) -> AcceptanceProfile:
-        """As far as it has grown, prompts in the order of the file."""
-        return _profile(self.bench, self.key, self.texts, self.known, prompts, more)
+        """As far as it has grown: of all prompts known, those asked for first."""
+        bench, known = self.bench, self.known
+        names = [prompt.id for prompt in prompts if prompt.id in known]
+        asked = set(names)
+        names += [name for name in known if name not in asked]
+        provenance = {
+            "how": "the rounds that ran"
+            if self.key.how == "run"
+            else "teacher forcing on the target's own continuations",
+            "prompts": names,
+            "texts": [self.texts[name] for name in names],
+            "prompts_file": os.path.basename(bench.problem.workload.prompts or ""),
+            "output_tokens": bench.output_tokens,
+            "seed": bench.problem.seed,
+            "backend": bench.problem.backend,
+            "versions": versions(),
+            **more,
+        }
+        return _profile(self.key, tuple(known[name] for name in names), provenance)
 
     def half_width(self, facts: ProblemFacts) -> float:
         """Largest relative half width of tokens per round among the proposer's candidates."""
@@ -216,31 +233,9 @@ def _drafts_for_itself(key: AcceptanceKey) -> bool:
 
 
 def _profile(
-    bench: Workbench,
-    key: AcceptanceKey,
-    texts: Mapping[str, str],
-    known: Rows,
-    prompts: list[TokenPrompt],
-    more: Mapping[str, float],
+    key: AcceptanceKey, rows: tuple[tuple[Any, ...], ...], provenance: Mapping[str, Any]
 ) -> AcceptanceProfile:
-    """The profile of all prompts known, those asked for first."""
-    names = [prompt.id for prompt in prompts if prompt.id in known]
-    asked = set(names)
-    names += [name for name in known if name not in asked]
-    rows = tuple(known[name] for name in names)
-    provenance = {
-        "how": "the rounds that ran"
-        if key.how == "run"
-        else "teacher forcing on the target's own continuations",
-        "prompts": names,
-        "texts": [texts[name] for name in names],
-        "prompts_file": os.path.basename(bench.problem.workload.prompts or ""),
-        "output_tokens": bench.output_tokens,
-        "seed": bench.problem.seed,
-        "backend": bench.problem.backend,
-        "versions": versions(),
-        **more,
-    }
+    """Traces in the form that the key's proposer has."""
     if key.source is not None:
         source = DRAFT_SOURCES.get(key.source)
         longest = MOST_LOOKED_UP if source is None else source.longest

@@ -74,15 +74,7 @@ def build_datastore(
         progress("sorting the corpus", number, len(pieces))
         counts.append(_shard(folder, number, piece, packing, keep, common))
     progress("sorting the corpus", len(pieces), len(pieces))
-    ends = np.cumsum([places for _, places in counts]).tolist()
-    if not ends or not ends[-1]:
-        raise UsageError(
-            "no run of the corpus is kept",
-            where=str(folder),
-            remedy="Give a longer corpus, or a smaller --common; in another folder.",
-        )
-    # A shard of which nothing is kept is none.
-    ends = sorted(set(ends) - {0})
+    ends = _ends(folder, counts)
     tokens = sum(count for count, _ in counts)
     _join(folder, counts, packing)
     about = {"schema_version": SCHEMA_VERSION, "tokens": tokens, "ends": ends}
@@ -90,6 +82,18 @@ def build_datastore(
     for path in [*folder.glob("*.shard"), folder / PLAN]:
         path.unlink()
     return {"tokens": tokens, "places": ends[-1], "shards": len(pieces)}
+
+
+def _ends(folder: Path, counts: list[tuple[int, int]]) -> list[int]:
+    """Where the places of each shard end in the order; a shard of which nothing is kept is none."""
+    ends = np.cumsum([places for _, places in counts if places], dtype=np.int64).tolist()
+    if not ends:
+        raise UsageError(
+            "no run of the corpus is kept",
+            where=str(folder),
+            remedy="Give a longer corpus, or a smaller --common; in another folder.",
+        )
+    return list(map(int, ends))
 
 
 def _shard(
