@@ -1,11 +1,11 @@
 """A whole round of a Llama-8B-shaped target and a 1B-shaped draft: predicted, measured, its floor.
 
-    python benchmarks/gpu_round.py --out round.json
+    python benchmarks/gpu_round.py --out round.json [--inductor]
 
 Weights are random, so what is accepted says nothing; the time of a round does not depend on it. The
 floor is the bytes of all forwards over the bandwidth of a measured copy. The round runs op by op;
 as a flat program of tensor ops captured in a CUDA graph; and as what Inductor compiles, both as it
-is and captured; the first two with tensor ops alone and with our kernels.
+is and captured (`--inductor`); the first two with tensor ops alone and with our kernels.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Load:
     compiled: bool = False
 
 
-LOADS = (Load(1, 1000), Load(1, 1000, True), Load(8, 1000), Load(1, 8000), Load(8, 1000, True))
+LOADS = (Load(1, 1000), Load(8, 1000), Load(1, 8000))
+COMPILED = (Load(1, 1000, True), Load(8, 1000, True))
 
 
 def chain(length: int) -> Plan:
@@ -211,6 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--drafted", type=int, default=4)
+    parser.add_argument("--inductor", action="store_true", help="compile rounds, which takes long")
     options = parser.parse_args()
     device, plan = torch.device("cuda"), chain(options.drafted)
     name, bandwidth = torch.cuda.get_device_name(), copy_bandwidth(device)
@@ -222,7 +224,7 @@ def main() -> None:
     }  # fmt: skip
     print(f"{name}, torch {torch.__version__}, {options.drafted} drafted tokens per round")
     with tempfile.TemporaryDirectory() as folder:
-        for load in LOADS:
+        for load in COMPILED if options.inductor else LOADS:
             row = measure(plan, models, load, Path(folder))
             sheet = floor_and_price(plan, sizes, load.batch, load.context, name)
             completed(row, *sheet, bandwidth)

@@ -93,6 +93,31 @@ def rotate_and_store(
     return query.transpose(1, 2)
 
 
+def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """See `specplan.backends.kernels.ops.rms_norm`."""
+    hidden = hidden.contiguous()
+    out, width = torch.empty_like(hidden), hidden.shape[-1]
+    launch(
+        "rms_norm_kernel", (hidden.numel() // width,),
+        hidden, weight, out, epsilon, width,
+        BLOCK_WIDTH=tiles.BLOCK_NORM, num_warps=tiles.NORM_WARPS,
+    )  # fmt: skip
+    return out
+
+
+def gated_silu(joined: Tensor) -> Tensor:
+    """See `specplan.backends.kernels.ops.gated_silu`."""
+    joined = joined.contiguous()
+    width = joined.shape[-1] // 2
+    out = joined.new_empty(*joined.shape[:-1], width)
+    launch(
+        "gated_silu_kernel", (out.numel() // width, -(-width // tiles.BLOCK_GATED)),
+        joined, out, width,
+        BLOCK_WIDTH=tiles.BLOCK_GATED, num_warps=tiles.GATED_WARPS,
+    )  # fmt: skip
+    return out
+
+
 def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None) -> Judged:
     """One of the rules `greedy`, `token` and `recursive`, all requests in one launch.
 

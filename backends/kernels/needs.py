@@ -10,6 +10,7 @@ from specplan.backends.kernels.variants import (
     Variant,
     acceptance,
     attention,
+    layers,
     moves,
     rotation,
 )
@@ -54,6 +55,8 @@ def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterato
                 group = heads.queries // heads.kv_heads
                 held = lines.setdefault((heads.word, heads.size), set())
                 held |= {tokens * group for tokens in (step.tokens, step.width)}
+    for dtype in dict.fromkeys(dtype for dtype, _ in lines):
+        yield from layers(dtype)
     for (dtype, size), counts in lines.items():
         yield from attention(dtype, size, counts)
         yield rotation(dtype, size)

@@ -80,6 +80,48 @@ def rotate_and_store(
     return launch.rotate_and_store(joined, cos, sin, slots, keys, values)
 
 
+@torch.library.triton_op("specplan::rms_norm", mutates_args=())
+def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Root mean square norm (arXiv 1910.07467) over the last dimension.
+
+    Args:
+        hidden: `[..., D]`.
+        weight: `[D]`, contiguous.
+        epsilon: added to the mean square.
+
+    Returns:
+        As `hidden`, contiguous.
+
+    Raises:
+        MissingCapabilityError: on CUDA, triton is missing.
+    """
+    if hidden.device.type != "cuda":
+        return plain.rms_norm(hidden, weight, epsilon)
+    from specplan.backends.kernels import launch
+
+    return launch.rms_norm(hidden, weight, epsilon)
+
+
+@torch.library.triton_op("specplan::gated_silu", mutates_args=())
+def gated_silu(joined: Tensor) -> Tensor:
+    """SiLU of the first half of the last dimension times the second (arXiv 2002.05202).
+
+    Args:
+        joined: `[..., 2 D]`.
+
+    Returns:
+        `[..., D]`, contiguous.
+
+    Raises:
+        MissingCapabilityError: on CUDA, triton is missing.
+    """
+    if joined.device.type != "cuda":
+        return plain.gated_silu(joined)
+    from specplan.backends.kernels import launch
+
+    return launch.gated_silu(joined)
+
+
 @torch.library.triton_op("specplan::accept", mutates_args=())
 def accept_tensors(
     rule: str,

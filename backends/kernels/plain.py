@@ -50,6 +50,17 @@ def rotate_and_store(
     return query.transpose(1, 2).clone()
 
 
+def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """See `specplan.backends.kernels.ops.rms_norm`."""
+    return functional.rms_norm(hidden, weight.shape, weight, epsilon)
+
+
+def gated_silu(joined: Tensor) -> Tensor:
+    """See `specplan.backends.kernels.ops.gated_silu`."""
+    gate, passed = joined.chunk(2, dim=-1)
+    return functional.silu(gate) * passed
+
+
 def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None) -> Judged:
     """The rule itself, in tensor ops."""
     judged: Judged = RULES[rule].accept_vectorised(tree, target, uniforms)

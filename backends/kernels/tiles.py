@@ -8,6 +8,8 @@ HEAD_DIMS = (64, 128)
 MOST_SPLITS = 64
 BLOCK_VOCABULARY = 2048
 ACCEPTING_WARPS = 8
+BLOCK_NORM, NORM_WARPS = 4096, 8
+BLOCK_GATED, GATED_WARPS = 1024, 4
 _SMALL, _ROOMY = 99 << 10, 227 << 10
 """Shared memory that a program may have (CUDA programming guide, compute capabilities): on the
 smallest of our devices, sm_89 and sm_120, and on sm_90 and sm_100. Code for sm_80 also serves

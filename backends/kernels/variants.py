@@ -74,6 +74,7 @@ def variants(
             found += attention(dtype, head_dim, _LINES, page)
             if not page:
                 found.append(rotation(dtype, head_dim))
+        found += layers(dtype)
     row_bytes = {head_dim * DTYPES[dtype] for dtype in dtypes for head_dim in head_dims}
     found += [moves(size, _MOVES, page) for size in sorted(row_bytes)]
     return [*found, *(acceptance(rule, _NODES) for rule in RULES)]
@@ -174,6 +175,27 @@ def rotation(dtype: str, head_dim: int) -> Variant:
         1,
         1,
     )  # fmt: skip
+
+
+def layers(dtype: str) -> Iterator[Variant]:
+    """Norm and gated activation, of any width that is a multiple of 16.
+
+    Args:
+        dtype: of `DTYPES`.
+    """
+    norm = {
+        **dict.fromkeys(("hidden", "weight", "out"), f"*{dtype}"), "epsilon": "fp32", "width": "i32"
+    }  # fmt: skip
+    gated = {**dict.fromkeys(("joined", "out"), f"*{dtype}"), "width": "i32"}
+    for name, signature, block, warps in (
+        ("rms_norm", norm, tiles.BLOCK_NORM, tiles.NORM_WARPS),
+        ("gated_silu", gated, tiles.BLOCK_GATED, tiles.GATED_WARPS),
+    ):
+        aligned = tuple(argument for argument in signature if argument != "epsilon")
+        yield Variant(
+            f"{name}_{dtype}", "layer_kernels", f"{name}_kernel",
+            signature, {"BLOCK_WIDTH": block}, aligned, warps, 1,
+        )  # fmt: skip
 
 
 def _pages(page: int) -> str:

@@ -144,7 +144,7 @@ def _shared_lines(nodes: Nodes, cached: NodeSlots, lengths: Tensor, keys: Tensor
     lines = tuple(
         tuple(cached.offsets[a] for a in tree.numbered(tree.ancestors(node))) for node in drafted
     )
-    matrix = _ancestor_matrix(lines, cached.taken).to(keys.device)
+    matrix = _ancestor_matrix(lines, cached.taken, keys.device)
     place = keys - lengths
     drafts = matrix[:, place.clamp(0, cached.taken - 1)].transpose(0, 1)
     return drafts & (place < cached.taken)[:, None] | (place < 0)[:, None]
@@ -163,12 +163,15 @@ def _in_place(tree: Tree, cached: NodeSlots, node: int) -> bool:
     return cached.offsets.get(number) == tree.depths[node] - 1
 
 
-def _ancestor_matrix(seen: tuple[tuple[int, ...], ...], width: int) -> Tensor:
+def _ancestor_matrix(
+    seen: tuple[tuple[int, ...], ...], width: int, device: torch.device
+) -> Tensor:
     """Bool `[W, width]` from the offsets that each node sees.
 
     What is remembered is no tensor: one that is made while a round is traced belongs to the trace.
+    It is made on the device: a captured round cannot copy it there.
     """
-    return torch.tensor(_ancestor_rows(seen, width))
+    return torch.tensor(_ancestor_rows(seen, width), device=device)
 
 
 @cache

@@ -1,22 +1,31 @@
-"""A round captured in a CUDA graph: one launch takes the host's numbers in and tells it what came.
+"""A round captured in CUDA graphs: they take the host's numbers in and tell it what came.
 
 Texts, caches, tracks and values stay where they are from round to round. What the host makes anew
-for each round it writes to pinned memory, from which the graph copies; what a round tells goes the
-same way back.
+for each round it writes to pinned memory, from which the first graph copies; what a round tells
+goes the same way back.
+
+Launching a graph takes the host near 1 us per kernel, in which the device would wait. So the first
+graph of a round is short, and each hides the launch of a longer one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from specplan.backends.static.buckets import doubled
 
 SMALLEST_KEYS = 256
 """Slots attended to are this many, doubled as often as is needed: a graph holds one number."""
+
+
+FIRST_OPS, GROWTH = 150, 4
+"""Tensor ops in the first graph of a round, and how many times as many in each that follows."""
 
 
 class CapturedRound:
@@ -34,7 +43,7 @@ class CapturedRound:
         self._program = program
         self._device = device
         self._told: Tensor | None = None
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._graphs: list[torch.cuda.CUDAGraph] = []
         self._pinned: dict[int, Tensor] = {}
 
     def __call__(self, *given: Tensor) -> Tensor:
@@ -55,31 +64,71 @@ class CapturedRound:
             told = self._program(*self._placed(given))
             self._told = torch.empty_like(told, device="cpu", pin_memory=True)
             return self._told.copy_(told)
-        if self._graph is None:
-            self._graph = self._capture(given, self._told)
+        if not self._graphs:
+            self._graphs = self._capture(given, self._told)
         for place, host in self._pinned.items():
             host.copy_(given[place])
-        self._graph.replay()
+        for graph in self._graphs:
+            graph.replay()
         torch.cuda.current_stream().synchronize()
         return self._told
 
     def _placed(self, given: Sequence[Tensor]) -> list[Tensor]:
         return [tensor.to(self._device) for tensor in given]
 
-    def _capture(self, given: Sequence[Tensor], told: Tensor) -> torch.cuda.CUDAGraph:
+    def _capture(self, given: Sequence[Tensor], told: Tensor) -> list[torch.cuda.CUDAGraph]:
         """Record the round, and the copies before and after it; runs nothing."""
         fixed = self._placed(given)
         for place, tensor in enumerate(given):
             if tensor.device.type == "cpu":
                 self._pinned[place] = torch.empty_like(tensor, pin_memory=True)
-        graph = torch.cuda.CUDAGraph()
-        stream = _capturing(self._device)
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        with torch.cuda.stream(_capturing(self._device)), _Capture() as capture:
             for place, host in self._pinned.items():
                 fixed[place].copy_(host, non_blocking=True)
             told.copy_(self._program(*fixed), non_blocking=True)
-        self._fixed = fixed  # the graph reads and writes them by address
-        return graph
+        self._fixed = fixed  # the graphs read and write them by address
+        return capture.graphs
+
+
+class _Capture(TorchDispatchMode):
+    """Records what runs under it as graphs that share their memory, to be launched in their order.
+
+    Attributes:
+        graphs: recorded so far.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graphs: list[torch.cuda.CUDAGraph] = []
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __enter__(self) -> _Capture:
+        self._begin()
+        return super().__enter__()  # type: ignore[no-any-return]
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        self.graphs[-1].capture_end()
+
+    def __torch_dispatch__(
+        self,
+        op: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if not self._left:
+            self.graphs[-1].capture_end()
+            self._begin()
+        self._left -= 1
+        return op(*args, **(kwargs or {}))
+
+    def _begin(self) -> None:
+        self._left = FIRST_OPS * GROWTH ** len(self.graphs)
+        self.graphs.append(torch.cuda.CUDAGraph())
+        self.graphs[-1].capture_begin(self._pool, capture_error_mode="thread_local")
 
 
 @cache

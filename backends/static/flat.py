@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram, export
 
+from specplan.backends.kernels.fitting import NOTHING
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import free_sizes
+from specplan.backends.static.layer_ops import with_layer_kernels
 from specplan.backends.static.session import Program
 
 
@@ -23,5 +26,7 @@ def exported(module: nn.Module, tensors: Sequence[Tensor]) -> ExportedProgram:
 
 def flat_program(graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
     """A round traced for a bucket's tensors; its constants are tensors, as captures want them."""
-    flat: Program = exported(graph, tensors).module()
-    return flat
+    flat = exported(graph, tensors).module()
+    if graph.fused != NOTHING:
+        with_layer_kernels(flat)
+    return cast(Program, flat)

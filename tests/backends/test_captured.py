@@ -10,6 +10,7 @@ import torch
 from specplan.backends.bundle import write_bundle
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.opening import load_models, open_executable
+from specplan.backends.static import captured as capturing
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
@@ -26,14 +27,20 @@ def test_few_numbers_of_slots_serve_all_lengths() -> None:
 
 
 @pytest.mark.gpu
-def test_what_is_on_the_host_goes_in_and_comes_out() -> None:
-    """Tensors on the CPU may differ from call to call; those on the device are written to."""
+def test_what_is_on_the_host_goes_in_and_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors on the CPU may differ from call to call; those on the device are written to.
+
+    However many graphs hold the round.
+    """
+    monkeypatch.setattr(capturing, "FIRST_OPS", 1)
     device = torch.device("cuda", 0)
     total = torch.zeros(3, dtype=torch.int64, device=device)
 
     def program(total: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
         total += added
-        return total * 2
+        for _ in range(30):
+            added = added * 2 - added
+        return total * 3 - total * 2 + (total - added) + added
 
     captured, expected = CapturedRound(program, device), torch.zeros(3, dtype=torch.int64)
     for step in range(6):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import exported
+from specplan.backends.static.flat import exported, flat_program
 from specplan.backends.static.fusing import NOTHING, fused_for
 from specplan.backends.static.graph import RoundGraph
 from specplan.runtime.generate import generate
@@ -23,6 +24,7 @@ from tests.backends.pairs import load_pair, plain, run, save_pair
 
 ALL = {**PLANS, "drawn, no laws": (dynamic_plan(2, 2, 4, greedy=False), {"temperature": 0.7})}
 OPS = {"specplan.tree_attention.default", "specplan.accept.default", "specplan.move_slots.default"}
+OF_LAYERS = {"specplan.rms_norm.default", "specplan.gated_silu.default"}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,25 @@ def test_an_exported_round_calls_the_ops(models: dict[str, CausalModel]) -> None
     executable = StaticExecutable(plan, models, traced, fused_on={"cpu"})
     found = [item.tokens for item in generate(executable, requests).completions]
     assert called >= OPS
+    assert found == run(plan, models, requests)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_flat_program_calls_kernels_between_its_products(
+    fused: bool, models: dict[str, CausalModel]
+) -> None:
+    plan, requests = drawn_tree(1), requests_of(temperature=0.8)[:2]
+    called: set[str] = set()
+
+    def flat(graph: RoundGraph, bucket: Any, tensors: Sequence[Tensor]) -> Any:
+        program: Any = flat_program(graph, bucket, tensors)
+        called.update(str(node.target) for node in program.graph.nodes)
+        return program
+
+    executable = StaticExecutable(plan, models, flat, fused_on={"cpu"} if fused else ())
+    found = [item.tokens for item in generate(executable, requests).completions]
+    assert (called & OF_LAYERS) == (OF_LAYERS if fused else set())
+    assert ("aten.silu.default" in called) != fused
     assert found == run(plan, models, requests)
 
 

@@ -73,6 +73,20 @@ def test_queries_and_keys_turn_and_are_stored(seed: int, **shape: int) -> None:
         torch.testing.assert_close(mine, wanted)
 
 
+@few
+@given(seed=st.integers(0, 999), rows=st.integers(1, 3), width=st.integers(1, 9000))
+def test_norms_and_gated_activations_of_any_width(seed: int, rows: int, width: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    hidden, weight, joined = (
+        torch.randn(shape, generator=random)
+        for shape in ((rows, 1, width), (width,), (rows, 2 * width))
+    )
+    torch.testing.assert_close(
+        launch.rms_norm(hidden, weight, 1e-5), plain.rms_norm(hidden, weight, 1e-5)
+    )
+    torch.testing.assert_close(launch.gated_silu(joined), plain.gated_silu(joined))
+
+
 @pytest.mark.parametrize("rule", ["greedy", "token", "recursive"])
 @settings(max_examples=18, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 99999))

@@ -41,6 +41,8 @@ NEEDED = {
     "accept_recursive_distinct_n2",
     "move_slots_128bytes_m1_contiguous",
     "rotate_and_store_fp16_d64",
+    "rms_norm_fp16",
+    "gated_silu_fp16",
 }
 
 
@@ -103,6 +105,9 @@ def test_every_launch_of_a_round_finds_its_kernel(
             1, batch=2, tokens=3, heads=4, kv_heads=2, head_dim=64, slots=9, dtype=torch.float16
         )
     )
+    hidden = torch.zeros(2, 64, dtype=torch.float16)
+    launch.rms_norm(hidden, hidden[0], 1e-6)
+    launch.gated_silu(hidden)
     assert {kernel.name for kernel in found if kernel is not None} == NEEDED
     assert None not in found
     # another number type, a larger tree, another rule: nothing there serves them
@@ -123,6 +128,7 @@ def test_a_trace_wants_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     turned = rotation_case(1, batch=2, tokens=3, heads=4, kv_heads=2, head_dim=64, slots=9)
     tokens, live = torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.bool)
+    hidden = torch.zeros(5, 64), torch.zeros(64), 1e-6
     judged = ("greedy", tokens, tokens, live, torch.zeros(2, 4, 61), None, None, None, 3, 3, False)
     with FakeTensorMode():
 
@@ -136,6 +142,8 @@ def test_a_trace_wants_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
         assert ops.tree_attention(*there(attended), 4).shape == (2, 4, 3, 64)
         assert ops.rotate_and_store(*there(turned)).shape == (2, 4, 3, 64)
+        assert ops.rms_norm(*there(hidden)).shape == (5, 64)
+        assert ops.gated_silu(*there(hidden[:1])).shape == (5, 32)
         path, accepted, bonus = ops.accept_tensors(*there(judged))
         assert (path.shape, accepted.shape, bonus.shape) == ((2, 3), (2,), (2,))
 
@@ -202,6 +210,8 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
         assert heads_of(shape) == heads_of_loaded(model) == Heads(4, 2, 64, "float16", False)
     large, small = Heads(32, 8, 128, "bfloat16", False), Heads(8, 8, 80, "bfloat16", False)
     assert names(plain(), large) == [
+        "gated_silu_bf16",
+        "rms_norm_bf16",
         "rotate_and_store_bf16_d128",
         "tree_attention_bf16_d128_m16n64s2_contiguous",
         "tree_attention_bf16_d128_m16n64s3_contiguous",
@@ -211,7 +221,9 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
     found = names(drawn_tree(3), large, small)
     assert found == [
         "accept_recursive_distinct_n16",
+        "gated_silu_bf16",
         "move_slots_256bytes_m4_contiguous",
+        "rms_norm_bf16",
         "rotate_and_store_bf16_d128",
         "tree_attention_bf16_d128_m64n128s3_contiguous",
         "tree_attention_bf16_d128_m64n64s2_contiguous",

@@ -93,6 +93,24 @@ def test_rotations(dtype: torch.dtype) -> None:
         torch.testing.assert_close(mine.cpu(), theirs)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_norms_and_gated_activations(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(0)
+    bound = 1e-5 if dtype == torch.float32 else 1e-2
+    for width in (64, 4096, 14336):
+        hidden, weight, joined = (
+            torch.randn(shape, generator=random).to(dtype)
+            for shape in ((5, width), (width,), (5, 2 * width))
+        )
+        found = ops.rms_norm(hidden.cuda(), weight.cuda(), 1e-5), ops.gated_silu(joined.cuda())
+        exact = (
+            plain.rms_norm(hidden.double(), weight.double(), 1e-5),
+            plain.gated_silu(joined.double()),
+        )
+        for mine, wanted in zip(found, exact, strict=True):
+            torch.testing.assert_close(mine.cpu().double(), wanted, atol=bound, rtol=bound)
+
+
 def test_moves() -> None:
     random = torch.Generator().manual_seed(0)
     caches = [torch.randn(4, 8, 600, 128, generator=random).bfloat16() for _ in range(64)]
@@ -114,3 +132,4 @@ def test_kernels_built_before(built: None) -> None:
         judged(rule, 20)
     test_moves()
     test_rotations(torch.bfloat16)
+    test_norms_and_gated_activations(torch.bfloat16)

@@ -1,0 +1,43 @@
+"""Norms and gated activations of a flat program as kernels of ours; compilers fuse them anyway."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, fx
+from torch.fx.subgraph_rewriter import replace_pattern_with_filters
+
+from specplan.backends.kernels import ops  # noqa: F401  (registers them)
+from specplan.backends.kernels.variants import NUMBER_TYPES
+
+_ATEN, _OURS = torch.ops.aten, torch.ops.specplan
+_MULTIPLE = 16
+"""Of which a row's entries must be a multiple, so that rows begin where wide loads may."""
+
+
+def with_layer_kernels(program: fx.GraphModule) -> None:
+    """Put kernels into a traced program, in place, where there is one for the number type."""
+    for node in program.graph.nodes:
+        if node.target is _ATEN.rms_norm.default and len(node.args) == 4 and _served(node):
+            hidden, shape, weight, epsilon = node.args
+            if len(shape) == 1 and weight is not None and epsilon is not None:
+                node.target, node.args = _OURS.rms_norm.default, (hidden, weight, epsilon)
+    replace_pattern_with_filters(
+        program, _gated, _gated_by_kernel, [lambda match, *_: _served(match.returning_nodes[0])]
+    )
+    program.recompile()
+
+
+def _served(node: fx.Node) -> bool:
+    value = node.meta["val"]
+    fits = value.shape[-1] % _MULTIPLE == 0
+    return fits and str(value.dtype).removeprefix("torch.") in NUMBER_TYPES
+
+
+def _gated(joined: Tensor) -> Tensor:
+    """As `RotaryLayer` traces it."""
+    halves = _ATEN.chunk.default(joined, 2, -1)
+    return _ATEN.mul_.Tensor(_ATEN.silu.default(halves[0]), halves[1])  # type: ignore[no-any-return]
+
+
+def _gated_by_kernel(joined: Tensor) -> Tensor:
+    return _OURS.gated_silu.default(joined)  # type: ignore[no-any-return]
