@@ -7,10 +7,12 @@ plan of every method that runs continues the same held-out prompts as plain deco
 and `transformers` with its assisted modes beside them; acceptance is measured on other prompts. A
 cell holds tokens per round, seconds per token as measured and predicted, and the speed over plain
 decoding. Then the planner's pick meets all plans near the fastest on prompts that none of them has
-seen, as in `regret.py`: it loses what the best of them saves there.
+seen, as in `regret.py`: it loses what the best of them saves there. The pick is that of
+`specplan optimize`; with `--tune MINUTES` that of `specplan tune`, which runs the likely plans on
+the prompts that acceptance is measured on, meets them too.
 
-A column is a file in DIR/columns and is not run again for the same plans and versions. Everything
-else that is measured is kept in DIR too.
+Cells and finals are files in DIR and are not run again for the same plans and versions; so is
+everything else that is measured.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ import json
 import random
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from method_tables import summary, table
 from reference_problem import ROOT, dealt_problem
 from regret import TASKS, TEMPERATURES, one_load, tell
 
@@ -41,14 +44,14 @@ from specplan.measure.workbench import BENCH, Workbench
 from specplan.planner import PLAIN, Candidate, SearchResult, discover_methods, load_problem
 from specplan.planner.candidates import estimate_as_dict
 from specplan.planner.comparing import cell_costs
+from specplan.planner.search import search
+from specplan.tuning import tune
 
 BATCHES = (1, 4)
 OUTPUT_TOKENS = 64
 PROFILED = 40
 """Prompts that acceptance is measured on. A hundred settings run all of them, round by round."""
 CORPUS_BYTES = 4_000_000
-CLOSE = 0.15
-"""A prediction within this part of the measured time counts as right."""
 NEAR = 0.15
 """Plans that took at most this part longer than the fastest of their column meet its pick."""
 PEERS = {
@@ -99,10 +102,8 @@ def column_problem(
     return path
 
 
-def best_of_methods(found: SearchResult, cell: int) -> tuple[str, dict[str, Candidate]]:
-    """The method picked for one load, and the plan of each method that is priced lowest there."""
-    pick = found.best_of_each[cell]
-    assert pick is not None, "nothing limits these problems"
+def best_of_methods(found: SearchResult, cell: int) -> dict[str, Candidate]:
+    """The plan of each method that is priced lowest for one load."""
     objective = found.facts.problem.objective
     best: dict[str, Candidate] = {}
     for other in found.candidates:
@@ -111,51 +112,93 @@ def best_of_methods(found: SearchResult, cell: int) -> tuple[str, dict[str, Cand
         known = best.get(other.method)
         if known is None or cell_costs(other, objective)[cell] < cell_costs(known, objective)[cell]:
             best[other.method] = other
-    return pick.method, best | {PLAIN: found.plain, pick.method: pick}
+    return best | {PLAIN: found.plain}
 
 
-def run_column(
-    bench: Workbench,
-    best: Mapping[str, Candidate],
-    pick: str,
-    batch: int,
-    asked: argparse.Namespace,
-) -> dict[str, Any]:
-    """All cells of a column, the peers of those that have one, and what the pick loses."""
-    unseen = bench.prompts(BENCH)[asked.prompts :]
-    if len(unseen) < max(BATCHES):
-        raise SystemExit(f"{len(unseen)} prompts are left for the pick's contest: fewer --prompts")
-    plans = {}
-    for method, candidate in best.items():
-        estimate = next(e for e in candidate.estimates if e.batch == batch)
-        assert candidate.plan is not None
-        plans[method] = candidate.plan, Forecast.from_dict(estimate_as_dict(estimate))
-    exiting = best.get("early_exit")
-    told = compare(
-        bench,
-        plans,
-        chosen=pick,
-        batch=batch,
-        limit=asked.prompts,
-        repeats=asked.repeats,
-        exit_layer=exiting.options["exit_layer"] if exiting else None,
-        progress=tell,
-    )
-    took = {method: 1.0 / told.line(method).tokens_per_second for method in best}
-    reach = (1.0 + NEAR) * min(took.values())
-    near = [best[method] for method in best if method == pick or took[method] <= reach]
-    draws = random.Random(asked.seed)
-    final = one_load(bench, best[pick], near, unseen, batch, asked.seconds, draws)
-    return {
-        "pick": pick,
-        "fastest": min(took, key=took.__getitem__),
-        "regret": final.pop("regret"),
-        "final": final,
-        "cells": [cell(told.line(method), best[method]) for method in best],
-        "peers": list(peers(told)),
-        "hardware": told.hardware,
-        "versions": dict(told.versions),
-    }
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: task and temperature.
+        bench: their problem.
+        best: the plan of each method, as priced for the batch.
+        batch: requests decoded together.
+        asked: the command line.
+    """
+
+    name: str
+    bench: Workbench
+    best: Mapping[str, Candidate]
+    batch: int
+    asked: argparse.Namespace
+
+    def cells(self) -> dict[str, Any]:
+        """All cells, and the peers of those that have one."""
+        about = (self.asked.prompts, self.asked.repeats)
+        return self._stored("cells", [*self.best.values()], about, self._run_cells)
+
+    def contested(
+        self, pick: Candidate | None, cells: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """A pick, and what it loses to the best of those near the fastest of the cells."""
+        assert pick is not None, "nothing limits these problems"
+        reach = (1.0 + NEAR) * min(each["seconds_per_token"] for each in cells)
+        near = [self.best[each["method"]] for each in cells if each["seconds_per_token"] <= reach]
+        near = [pick, *(other for other in near if text_of(other) != text_of(pick))]
+        about = (self.asked.prompts, self.asked.seconds, self.asked.seed)
+        final = self._stored("finals", near, about, partial(self._run_final, near))
+        return {"pick": pick.method, "regret": final.pop("regret"), "final": final}
+
+    def _run_cells(self) -> dict[str, Any]:
+        plans = {}
+        for method, candidate in self.best.items():
+            estimate = next(e for e in candidate.estimates if e.batch == self.batch)
+            assert candidate.plan is not None
+            plans[method] = candidate.plan, Forecast.from_dict(estimate_as_dict(estimate))
+        exiting = self.best.get("early_exit")
+        told = compare(
+            self.bench,
+            plans,
+            batch=self.batch,
+            limit=self.asked.prompts,
+            repeats=self.asked.repeats,
+            exit_layer=exiting.options["exit_layer"] if exiting else None,
+            progress=tell,
+        )
+        return {
+            "prompts": self.asked.prompts,
+            "repeats": self.asked.repeats,
+            "cells": [cell(told.line(method), held) for method, held in self.best.items()],
+            "peers": list(peers(told)),
+            "hardware": told.hardware,
+            "versions": dict(told.versions),
+        }
+
+    def _run_final(self, near: Sequence[Candidate]) -> dict[str, Any]:
+        """The pick, which comes first, against the others on prompts that none has seen."""
+        unseen = self.bench.prompts(BENCH)[self.asked.prompts :]
+        if len(unseen) < max(BATCHES):
+            raise SystemExit(f"{len(unseen)} prompts are left for the finals: fewer --prompts")
+        draws = random.Random(self.asked.seed)
+        seconds = self.asked.seconds
+        return one_load(self.bench, near[0], near, unseen, self.batch, seconds, draws)
+
+    def _stored(
+        self,
+        kind: str,
+        plans: Sequence[Candidate],
+        about: Sequence[Any],
+        run: Callable[[], dict[str, Any]],
+    ) -> dict[str, Any]:
+        """What a run of these plans found, read from its file if it was run before."""
+        texts = [*map(text_of, plans), *about, OUTPUT_TOKENS, versions()]
+        mark = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
+        path = self.asked.work / kind / f"{self.name}-{self.batch}-{mark}.json"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json_atomic(path, run())
+        return dict(read_json(path, "results"))
 
 
 def cell(line: Line, candidate: Candidate) -> dict[str, Any]:
@@ -185,65 +228,29 @@ def peers(told: Comparison) -> Iterator[dict[str, Any]]:
             }
 
 
-def columns(work: Path, asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Every column that is asked for, those that an earlier run stored read from their files."""
+def columns(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Every column that is asked for; what an earlier run stored is read from its files."""
     for temperature, task in product(asked.temperatures, asked.tasks):
-        path = column_problem(work, task, temperature, asked.seed, asked.methods)
-        found = api.optimize(path, progress=tell).search
+        path = column_problem(asked.work, task, temperature, asked.seed, asked.methods)
+        priced, tuned = search(api.gather(load_problem(path), tell, tuned=False)), None
+        if asked.tune:
+            tuned = tune(path, minutes=asked.tune, progress=tell).result.search
         bench = Workbench(load_problem(path))
-        for batch in asked.batches:
-            pick, best = best_of_methods(found, BATCHES.index(batch))
-            texts = {name: candidate.as_dict()["plan"] for name, candidate in best.items()}
-            about = [asked.prompts, asked.seconds, asked.seed, OUTPUT_TOKENS, versions()]
-            key = json.dumps([texts, *about], sort_keys=True)
-            mark = hashlib.sha256(key.encode()).hexdigest()[:16]
-            stored = work / "columns" / f"{task}-{temperature}-{batch}-{mark}.json"
-            if not stored.is_file():
-                column = run_column(bench, best, pick, batch, asked)
-                stored.parent.mkdir(parents=True, exist_ok=True)
+        for place, batch in enumerate(BATCHES):
+            if batch in asked.batches:
+                column = Column(path.stem, bench, best_of_methods(priced, place), batch, asked)
+                found = column.cells()
                 named = {"task": task, "temperature": temperature, "batch": batch}
-                named |= {"prompts": asked.prompts, "repeats": asked.repeats}
-                write_json_atomic(stored, named | column)
-            yield dict(read_json(stored, "column"))
+                named |= column.contested(priced.best_of_each[place], found["cells"])
+                if tuned is not None:
+                    contested = column.contested(tuned.best_of_each[place], found["cells"])
+                    named["tuned"] = {"minutes": asked.tune, **contested}
+                yield named | found
 
 
-def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the issue of predictions and of choices comes down to."""
-    errors = [
-        each["predicted_seconds_per_token"] / each["seconds_per_token"] - 1.0
-        for column in found
-        for each in column["cells"]
-    ]
-    regrets = [max(column["regret"], 0.0) for column in found]
-    return {
-        "date": date.today().isoformat(),
-        "columns": list(found),
-        "cells": len(errors),
-        "predicted_within_15_percent": fmean(abs(error) <= CLOSE for error in errors),
-        "mean_error": fmean(errors),
-        "mean_regret": fmean(regrets),
-        "worst_regret": max(regrets),
-    }
-
-
-def table(column: Mapping[str, Any]) -> str:
-    """A column in words, fastest first."""
-    title = "{task}, temperature {temperature}, batch {batch}".format_map(column)
-    final = column["final"]
-    rows = [
-        f"\n{title}: picked {column['pick']}; {final['best']} saves {column['regret']:.1%} "
-        f"({final['low']:.1%} to {final['high']:.1%}, {final['turns']} turns)"
-    ]
-    for each in sorted(column["cells"], key=lambda one: one["seconds_per_token"]):
-        measured, predicted = each["seconds_per_token"], each["predicted_seconds_per_token"]
-        rows.append(
-            f"  {each['method']:20s} {each['tokens_per_round']:5.2f} tokens a round, "
-            f"{measured * 1e3:6.2f} ms a token, predicted {predicted * 1e3:6.2f} "
-            f"({predicted / measured - 1:+4.0%}), {each['ratio']:.2f} x plain; {each['words']}"
-        )
-    for peer in column["peers"]:
-        rows.append(f"  {peer['ratio']:.2f} x transformers' {peer['method']}")
-    return "\n".join(rows)
+def text_of(candidate: Candidate) -> str:
+    """A candidate's plan as text."""
+    return str(candidate.as_dict()["plan"])
 
 
 def main() -> None:
@@ -257,13 +264,14 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--temperatures", nargs="+", type=float, default=TEMPERATURES)
     parser.add_argument("--batches", nargs="+", type=int, choices=BATCHES, default=BATCHES)
+    parser.add_argument("--tune", type=float, default=0.0, help="minutes per task and temperature")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    work = options.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
+    options.work = options.work.resolve()
+    options.work.mkdir(parents=True, exist_ok=True)
     found = []
-    for column in columns(work, options):
+    for column in columns(options):
         found.append(column)
         print(table(column), file=sys.stderr, flush=True)
     result = summary(found)

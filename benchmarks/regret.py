@@ -1,6 +1,6 @@
 """How much faster than the chosen plan is the best plan that was measured?
 
-    python benchmarks/regret.py --work DIR [--json]
+    python benchmarks/regret.py --work DIR [--tune MINUTES] [--json]
 
 For each task, temperature and batch size on the reference pair, all candidates whose price is
 within 25 % of the chosen one's are run against each other on held-out prompts. Turn by turn every
@@ -8,6 +8,9 @@ contender runs the same batch of prompts, in random order; one that is slower th
 doubt drops out, the chosen one never does. Then the leader and the chosen plan alone run further
 turns, and only these count: the fastest of many noisy runs would look faster than it is. Each
 workload is stored when it is done, and a run that was stopped goes on.
+
+The plan is chosen by prices, or with `--tune` after so many minutes of `specplan tune` per task and
+temperature, on the prompts that acceptance is measured on.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from specplan.measure.contenders import Timer, plan_timer
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, groups_of
 from specplan.planner import Candidate, SearchResult, load_problem
 from specplan.planner.comparing import cell_costs
+from specplan.tuning import tune
 
 TASKS, TEMPERATURES, BATCHES = ("code", "prose"), (0.0, 0.8), (1, 2, 4, 8)
 OUTPUT_TOKENS = 64
@@ -159,7 +163,7 @@ def one_load(
     }
 
 
-def measure(work: Path, seconds: float, seed: int) -> list[dict[str, Any]]:
+def measure(work: Path, seconds: float, seed: int, minutes: float) -> list[dict[str, Any]]:
     """All loads, those that an earlier run stored left as they are."""
     path = work / "regret.json"
     rows: list[dict[str, Any]] = read_json(path, "results") if path.is_file() else []
@@ -177,7 +181,10 @@ def measure(work: Path, seconds: float, seed: int) -> list[dict[str, Any]]:
             write_json_atomic(work / f"{task}-{temperature}.json", described)
             if all((task, temperature, batch) in known for batch in BATCHES):
                 continue
-            found = api.optimize(described, progress=tell).search
+            if minutes:
+                found = tune(described, minutes=minutes, progress=tell).result.search
+            else:
+                found = api.optimize(described, progress=tell).search
             bench = Workbench(load_problem(work / f"{task}-{temperature}.json"))
             for cell, batch in enumerate(BATCHES):
                 if (task, temperature, batch) in known:
@@ -185,7 +192,8 @@ def measure(work: Path, seconds: float, seed: int) -> list[dict[str, Any]]:
                 draws = random.Random(f"{seed} {task} {temperature} {batch}")
                 prompts = bench.prompts(BENCH)
                 row = one_load(bench, *field_of(found, cell), prompts, batch, seconds, draws)
-                rows.append({"task": task, "temperature": temperature, **row})
+                named = {"task": task, "temperature": temperature, "tuned_minutes": minutes}
+                rows.append({**named, **row})
                 write_json_atomic(path, rows)
                 print(line(rows[-1]), file=sys.stderr)
     return rows
@@ -211,11 +219,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0, help="per contest; half per duel")
+    parser.add_argument("--tune", type=float, default=0.0, help="minutes per task and temperature")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    rows = measure(options.work.resolve(), options.seconds, options.seed)
+    rows = measure(options.work.resolve(), options.seconds, options.seed, options.tune)
     regrets = [max(row["regret"], 0.0) for row in rows]
     result = {
         "loads": rows,

@@ -47,8 +47,9 @@ _MEASURED = """
 Measured by `benchmarks/methods.py` on the reference pair ({hardware}; torch {torch}; {date}): in
 each column the best-priced plan of every method that runs continues the same held-out prompts, turn
 by turn. A cell is tokens per round, and the speed over plain decoding as measured (as predicted).
-The last row: what the planner picks, and what the best plan saves; where an interval of 90 % stands
-beside it, all plans near the fastest met the pick again on further prompts.
+The last rows: what the planner picks by prices, and what after some minutes of `specplan tune`; and
+what the best plan saves. Where an interval of 90 % stands beside it, all plans near the fastest met
+the pick again on further prompts.
 
 """
 
@@ -96,6 +97,10 @@ def measured_table(measured: Mapping[str, Any]) -> str:
     rows = [["method", *titles], ["---"] * (len(titles) + 1)]
     rows += [[f"`{name}`", *(_cell(column, name) for column in cells)] for name in names]
     rows.append(["the pick", *map(_pick, columns)])
+    if any("tuned" in column for column in columns):
+        rows.append(
+            ["the pick, tuned", *(_pick(c["tuned"]) if "tuned" in c else "-" for c in columns)]
+        )
     about = {"torch": columns[0]["versions"]["torch"], "hardware": columns[0]["hardware"]}
     words = _MEASURED.format(date=measured["date"], **about)
     return words + "".join(f"| {' | '.join(row)} |\n" for row in rows)
