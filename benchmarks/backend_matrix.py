@@ -20,7 +20,6 @@ A cell is a file in DIR/cells, and is not run again for the same plan, prompts a
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.session import Program
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.files import read_json, write_json_atomic
+from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.ir.folders import staged
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
@@ -78,9 +77,8 @@ class Matrix:
     def cell(self, kind: str, plan: Plan, backend: str, batch: int) -> dict[str, Any]:
         """One cell, from its file where it is there."""
         key = [print_plan(plan), len(self.requests), OUTPUT_TOKENS, versions()]
-        mark = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-        name = hashlib.sha256(kind.encode()).hexdigest()[:12]
-        path = self.work / "cells" / f"{name}-{backend}-b{batch}.json"
+        mark = name_of(json.dumps(key))
+        path = self.work / "cells" / f"{name_of(kind)}-{backend}-b{batch}.json"
         if path.is_file():
             found = read_json(path, "cell")
             if found["mark"] == mark:

@@ -100,11 +100,10 @@ def hollow_models(bench: Workbench, plan: Plan, work: Path) -> dict[str, CausalM
         work: folder to keep them in.
     """
     named = any(isinstance(op, Forward) and (op.layers or op.skip) for op in walk_plan(plan))
-    folders = {draft.name: draft.path for draft in bench.problem.models.drafts}
-    folders["target"] = bench.problem.models.target.path
+    models = bench.problem.models.by_role
     found = {}
     for role in plan.models_run:
-        config = transformers.AutoConfig.from_pretrained(folders[role])
+        config = transformers.AutoConfig.from_pretrained(models[role].path)
         slight = {"hidden_size": 2 * HEADS, "intermediate_size": 2 * HEADS, "head_dim": 2}
         heads = {"num_attention_heads": HEADS, "num_key_value_heads": HEADS}
         blocks = {} if named else {"num_hidden_layers": 1}

@@ -18,7 +18,6 @@ everything else that is measured.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import random
 import sys
@@ -37,7 +36,7 @@ from regret import TASKS, TEMPERATURES, one_load, tell
 from specplan import api
 from specplan.cost_models.forecast import Forecast
 from specplan.datastores import build_datastore
-from specplan.ir.files import read_json, write_atomic, write_json_atomic
+from specplan.ir.files import name_of, read_json, write_atomic, write_json_atomic
 from specplan.measure.bench import Comparison, Line, compare
 from specplan.measure.machine import versions
 from specplan.measure.workbench import BENCH, Workbench
@@ -193,7 +192,7 @@ class Column:
     ) -> dict[str, Any]:
         """What a run of these plans found, read from its file if it was run before."""
         texts = [*map(text_of, plans), *about, OUTPUT_TOKENS, versions()]
-        mark = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
+        mark = name_of(json.dumps(texts, sort_keys=True))
         path = self.asked.work / kind / f"{self.name}-{self.batch}-{mark}.json"
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -124,6 +124,11 @@ def sha256_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def name_of(text: str) -> str:
+    """A name for what a text says: 16 hexadecimal digits of its sha256."""
+    return sha256_bytes(text.encode())[:16]
+
+
 def sha256_file(path: Path | str) -> str:
     """Hexadecimal sha256 of a file's bytes."""
     with Path(path).open("rb") as file:

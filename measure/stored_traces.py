@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
-from specplan.ir.files import sha256_file
+from specplan.ir.files import name_of, sha256_file
 from specplan.measure.rehearsal import places_of
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.planner import DATASTORE_FILE, DRAFT_SOURCES, DraftSource
@@ -22,10 +21,7 @@ Rows = dict[str, tuple[Any, ...]]
 
 def text_digests(prompts: Sequence[TokenPrompt]) -> dict[str, str]:
     """A digest of each prompt's tokens, by its name."""
-    return {
-        prompt.id: hashlib.sha256(repr(prompt.tokens).encode()).hexdigest()[:16]
-        for prompt in prompts
-    }
+    return {prompt.id: name_of(repr(prompt.tokens)) for prompt in prompts}
 
 
 def source_of(key: AcceptanceKey) -> DraftSource | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from specplan.backends.registry import get_backend
 from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
+from specplan.ir.files import name_of
 from specplan.ir.plan import Plan
 from specplan.planner import Problem, Prompt, read_prompts
 from specplan.runtime import require_torch
@@ -61,8 +61,7 @@ class Workbench:
         """Models by their role in plans: `target` and the names of the draft models."""
         from specplan.runtime.models import load_model
 
-        named = {"target": self.problem.models.target}
-        named.update({draft.name: draft for draft in self.problem.models.drafts})
+        named = self.problem.models.by_role
         return {role: load_model(model.path, dtype=model.dtype) for role, model in named.items()}
 
     @property
@@ -109,8 +108,7 @@ class Workbench:
             {name: [model.digest, str(model.dtype)] for name, model in self.models.items()},
             *more,
         ]
-        text = json.dumps(parts, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return name_of(json.dumps(parts, sort_keys=True, default=str))
 
 
 def chosen_prompts(problem: Problem, split: str) -> list[Prompt]:

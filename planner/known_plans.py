@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specplan.ir.files import sha256_bytes
+from specplan.ir.files import name_of
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured_plans import SCHEMA_VERSION, MeasuredPlans
 
@@ -36,7 +36,7 @@ def plans_path(facts: ProblemFacts, machine: Provenance | str) -> Path:
         workload.output_tokens,
         machine if isinstance(machine, str) else {name: asdict(machine)[name] for name in _NAMED},
     ]
-    name = sha256_bytes(json.dumps(about, sort_keys=True).encode())[:16]
+    name = name_of(json.dumps(about, sort_keys=True))
     return facts.problem.profiles / "tuning" / f"{name}.json"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_document, sha256_bytes, write_json_atomic
+from specplan.ir.files import name_of, read_document, write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 
@@ -115,4 +115,4 @@ def plan_key(plan: Plan) -> str:
     """Names what a plan runs: its models, states and rounds, and not what it was priced for."""
     lines = print_plan(plan).splitlines()
     kept = [line for line in lines if not line.startswith(("assume ", "plan "))]
-    return sha256_bytes("\n".join(kept).encode())[:16]
+    return name_of("\n".join(kept))

@@ -68,16 +68,10 @@ class Models(Strict):
         "empty.",
     )
 
-    def draft(self, name: str) -> DraftModel:
-        """The draft model of that name.
-
-        Raises:
-            KeyError: when there is none.
-        """
-        for draft in self.drafts:
-            if draft.name == name:
-                return draft
-        raise KeyError(name)
+    @property
+    def by_role(self) -> dict[str, TargetModel]:
+        """All of them by their role in plans: `target` and the names of the others."""
+        return {"target": self.target, **{draft.name: draft for draft in self.drafts}}
 
 
 class Workload(Strict):

@@ -163,9 +163,7 @@ def _in_place(tree: Tree, cached: NodeSlots, node: int) -> bool:
     return cached.offsets.get(number) == tree.depths[node] - 1
 
 
-def _ancestor_matrix(
-    seen: tuple[tuple[int, ...], ...], width: int, device: torch.device
-) -> Tensor:
+def _ancestor_matrix(seen: tuple[tuple[int, ...], ...], width: int, device: torch.device) -> Tensor:
     """Bool `[W, width]` from the offsets that each node sees.
 
     What is remembered is no tensor: one that is made while a round is traced belongs to the trace.

@@ -45,8 +45,6 @@ def write_result(
     from specplan.measure.machine import versions
 
     problem = result.problem
-    models = {"target": problem.models.target}
-    models.update({draft.name: draft for draft in problem.models.drafts})
     data = portable(problem, folder.resolve())
     report = result.search.as_dict() | {"problem": data, "explanation": result.explanation()}
     return write_bundle(
@@ -56,7 +54,7 @@ def write_result(
         report={**report, **more},
         models={
             name: (model.path, model.dtype)
-            for name, model in models.items()
+            for name, model in problem.models.by_role.items()
             if name in result.plan.models_run
         },
         backend=problem.backend,

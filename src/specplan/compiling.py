@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from specplan.backends.bundle import Bundle, load_bundle, write_executables, write_kernels
 from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.files import name_of
 from specplan.ir.folders import check_destination, staged
 from specplan.ir.printer import print_plan
 from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
@@ -68,7 +68,7 @@ def made_for(held: Bundle) -> str:
 
     models = {name: (one.digest, one.dtype) for name, one in held.models.items()}
     text = repr((print_plan(held.plan), sorted(models.items()), this_machine(), versions()))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return name_of(text)
 
 
 def build_cubins(

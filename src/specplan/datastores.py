@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_json
+from specplan.ir.files import read_json, sha256_file
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def build_datastore(
         starts = range(0, corpus.stat().st_size, TEXT_SHARD)
         pieces = [partial(_encoded, corpus, start, encoder, progress) for start in starts]
     return building.build_datastore(
-        Path(out), pieces, vocabulary, _identity(corpus), progress, keep, common
+        Path(out), pieces, vocabulary, sha256_file(corpus), progress, keep, common
     )
 
 
@@ -83,11 +82,6 @@ def _vocabulary(checkpoint: Path) -> int:
     except (AttributeError, KeyError, ValueError, OSError) as error:
         words = (str(error).strip().splitlines() or ["?"])[0]
         raise UsageError(f"the config tells of no vocabulary: {words}", where=str(path)) from error
-
-
-def _identity(corpus: Path) -> str:
-    with corpus.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _token_ids(corpus: Path) -> Any:

@@ -186,13 +186,9 @@ def _written(
 
 def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:
     """Folder of each model; the target's own modules are in its folder."""
-    models = problem.models
+    models = problem.models.by_role
     return {
-        role: str(
-            models.target.path
-            if role == "target" or role.startswith(MODULE_PREFIX)
-            else models.draft(role).path
-        )
+        role: str(models["target" if role.startswith(MODULE_PREFIX) else role].path)
         for role in ("target", *roles)
     }
 

@@ -25,7 +25,8 @@ def write_yaml(folder: Path, value: Any) -> Path:
 def test_a_good_problem_is_read_with_absolute_paths(tmp_path: Path) -> None:
     problem = load_problem(write_good(tmp_path))
     assert problem.models.target.path == (tmp_path / "target").resolve()
-    assert problem.models.draft("draft").path == (tmp_path / "draft").resolve()
+    assert problem.models.by_role["draft"].path == (tmp_path / "draft").resolve()
+    assert list(problem.models.by_role) == ["target", "draft"]
     assert problem.workload.prompts == (tmp_path / "prompts.jsonl").resolve()
     assert problem.profiles == (tmp_path / "measured").resolve()
     assert problem.acceptance == {"draft": (tmp_path / "draft-acceptance.json").resolve()}
