@@ -16,12 +16,19 @@ _POINTS = 4
 """Points of a front that are told in words."""
 _WORTH_TELLING = 0.0005
 """Measurements that save less than this fraction of the time are not told."""
+_WORTH_RUNS = 0.005
+"""An expected loss above this fraction of the time is worth the minutes of a tuning."""
 
 
 def confidence_data(result: SearchResult) -> dict[str, Any]:
     """Probability of being the best, expected regret, rivals and measurements by worth."""
-    sure = result.confidence
+    sure, facts = result.confidence, result.facts
+    problem = facts.problem
+    here = problem.device == "measured" and problem.workload.prompts is not None
     return {
+        "runs_would_tell": here
+        and not facts.measured.plans
+        and sure.expected_regret >= _WORTH_RUNS,
         "probability_best": sure.probability_best,
         "expected_regret": sure.expected_regret,
         "rivals": [
@@ -97,6 +104,8 @@ def confidence_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             f"To be surer, measure the {what} of {of} better: knowing it exactly would save "
             f"{first['regret_saved']:.1%} of the time."
         )
+    if sure.get("runs_would_tell"):
+        yield "Runs can tell what prices leave open: `specplan tune` has likely plans take turns."
 
 
 def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,17 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
     assert text.startswith(f"Chosen: {chosen}; estimated at {gain['mean']:.2f} times")
     assert [figures["batch"] for figures in data["chosen"]["by_batch"]] == [1, 4]
     assert "Batch 4: " in text and "tokens per round" in text
+
+
+def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
+    facts = example_facts(tmp_path, given=rates([0.6, 0.15, 0.05], trials=30))
+    workload = facts.problem.workload.model_copy(update={"prompts": tmp_path / "prompts.jsonl"})
+    for here in (True, False):
+        device = "measured" if here else facts.problem.device
+        changed = facts.problem.model_copy(update={"device": device, "workload": workload})
+        data = explain(search(replace(facts, problem=changed)))
+        assert data["confidence"]["expected_regret"] > 0.005
+        assert ("specplan tune" in "\n".join(explain_words(data))) == here
 
 
 def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
