@@ -31,7 +31,7 @@ from typing import Any
 
 from method_tables import summary, table
 from reference_problem import ROOT, dealt_problem
-from regret import TASKS, TEMPERATURES, one_load, tell
+from regret import TASKS, TEMPERATURES, one_load, priced_for, tell, tuned_for
 
 from specplan import api
 from specplan.cost_models.forecast import Forecast
@@ -134,17 +134,17 @@ class Column:
 
     def cells(self) -> dict[str, Any]:
         """All cells, and the peers of those that have one."""
-        about = (self.asked.prompts, self.asked.repeats)
+        about = (self.asked.prompts, self.asked.repeats, self.asked.seed)
         return self._stored("cells", [*self.best.values()], about, self._run_cells)
 
     def contested(
-        self, pick: Candidate | None, cells: Sequence[Mapping[str, Any]]
+        self, pick: Candidate, other: Candidate, cells: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """A pick, and what it loses to the best of those near the fastest of the cells."""
-        assert pick is not None, "nothing limits these problems"
+        """A pick, and what it loses to the other one and those near the fastest of the cells."""
         reach = (1.0 + NEAR) * min(each["seconds_per_token"] for each in cells)
         near = [self.best[each["method"]] for each in cells if each["seconds_per_token"] <= reach]
-        near = [pick, *(other for other in near if text_of(other) != text_of(pick))]
+        near = [*{text_of(plan): plan for plan in (*near, other, pick)}.values()]
+        near.sort(key=lambda plan: plan is not pick)  # it comes first
         about = (self.asked.prompts, self.asked.seconds, self.asked.seed)
         final = self._stored("finals", near, about, partial(self._run_final, near))
         return {"pick": pick.method, "regret": final.pop("regret"), "final": final}
@@ -240,9 +240,11 @@ def columns(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 column = Column(path.stem, bench, best_of_methods(priced, place), batch, asked)
                 found = column.cells()
                 named = {"task": task, "temperature": temperature, "batch": batch}
-                named |= column.contested(priced.best_of_each[place], found["cells"])
+                by_price = priced_for(priced, place)
+                by_runs = by_price if tuned is None else tuned_for(tuned, place)
+                named |= column.contested(by_price, by_runs, found["cells"])
                 if tuned is not None:
-                    contested = column.contested(tuned.best_of_each[place], found["cells"])
+                    contested = column.contested(by_runs, by_price, found["cells"])
                     named["tuned"] = {"minutes": asked.tune, **contested}
                 yield named | found
 

@@ -35,6 +35,7 @@ from specplan.measure.contenders import Timer, plan_timer
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, groups_of
 from specplan.planner import Candidate, SearchResult, load_problem
 from specplan.planner.comparing import cell_costs
+from specplan.planner.search import search
 from specplan.tuning import tune
 
 TASKS, TEMPERATURES, BATCHES = ("code", "prose"), (0.0, 0.8), (1, 2, 4, 8)
@@ -116,14 +117,24 @@ def duel(
     }
 
 
-def field_of(found: SearchResult, cell: int) -> tuple[Candidate, list[Candidate]]:
-    """The plan chosen for one load, and all that run and are priced within reach of it."""
+def priced_for(found: SearchResult, cell: int) -> Candidate:
+    """The plan that a search chooses for one load alone."""
     chosen = found.best_of_each[cell]
     assert chosen is not None, "nothing limits these problems"
+    return chosen
+
+
+def tuned_for(found: SearchResult, cell: int) -> Candidate:
+    """The plan that a tuning chose, or the round of its schedule for one load."""
+    return found.chosen.by_cell[cell] if found.chosen.by_cell else found.chosen
+
+
+def field_of(found: SearchResult, chosen: Candidate, cell: int) -> list[Candidate]:
+    """All that run and are priced within reach of the plan chosen for one load."""
     objective = found.facts.problem.objective
     reach = (1.0 + WITHIN) * cell_costs(chosen, objective)[cell]
     single = [c for c in found.candidates if c.priced and not c.unsupported and not c.by_cell]
-    return chosen, [c for c in single if cell_costs(c, objective)[cell] <= reach]
+    return [c for c in single if cell_costs(c, objective)[cell] <= reach]
 
 
 def one_load(
@@ -167,7 +178,11 @@ def measure(work: Path, seconds: float, seed: int, minutes: float) -> list[dict[
     """All loads, those that an earlier run stored left as they are."""
     path = work / "regret.json"
     rows: list[dict[str, Any]] = read_json(path, "results") if path.is_file() else []
-    known = {(row["task"], row["temperature"], row["batch"]) for row in rows}
+    known = {
+        (row["task"], row["temperature"], row["batch"])
+        for row in rows
+        if row.get("tuned_minutes", 0.0) == minutes
+    }
     for temperature in TEMPERATURES:
         for task in TASKS:
             described = dealt_problem(
@@ -181,17 +196,20 @@ def measure(work: Path, seconds: float, seed: int, minutes: float) -> list[dict[
             write_json_atomic(work / f"{task}-{temperature}.json", described)
             if all((task, temperature, batch) in known for batch in BATCHES):
                 continue
+            problem = load_problem(work / f"{task}-{temperature}.json")
             if minutes:
-                found = tune(described, minutes=minutes, progress=tell).result.search
+                found = tune(problem, minutes=minutes, progress=tell).result.search
             else:
-                found = api.optimize(described, progress=tell).search
-            bench = Workbench(load_problem(work / f"{task}-{temperature}.json"))
+                found = search(api.gather(problem, tell, tuned=False))
+            bench = Workbench(problem)
             for cell, batch in enumerate(BATCHES):
                 if (task, temperature, batch) in known:
                     continue
                 draws = random.Random(f"{seed} {task} {temperature} {batch}")
                 prompts = bench.prompts(BENCH)
-                row = one_load(bench, *field_of(found, cell), prompts, batch, seconds, draws)
+                chosen = tuned_for(found, cell) if minutes else priced_for(found, cell)
+                near = field_of(found, chosen, cell)
+                row = one_load(bench, chosen, near, prompts, batch, seconds, draws)
                 named = {"task": task, "temperature": temperature, "tuned_minutes": minutes}
                 rows.append({**named, **row})
                 write_json_atomic(path, rows)

@@ -47,10 +47,12 @@ _MEASURED = """
 Measured by `benchmarks/methods.py` on the reference pair ({hardware}; torch {torch}; {date}): in
 each column the best-priced plan of every method that runs continues the same held-out prompts, turn
 by turn. A cell is tokens per round, and the speed over plain decoding as measured (as predicted).
-The last rows: what the planner picks by prices, and what after some minutes of `specplan tune`; and
-what the best plan saves. Where an interval of 90 % stands beside it, all plans near the fastest met
-the pick again on further prompts.
-
+The row of the pick: what the planner picks by prices, and what the best plan saves; where an
+interval of 90 % stands beside it, all plans near the fastest met the pick again on further prompts.
+{tuned}
+"""
+_TUNED = """Below it, what is picked after {minutes:g} minutes of `specplan tune` per task and
+temperature, where that was run.
 """
 
 
@@ -97,12 +99,14 @@ def measured_table(measured: Mapping[str, Any]) -> str:
     rows = [["method", *titles], ["---"] * (len(titles) + 1)]
     rows += [[f"`{name}`", *(_cell(column, name) for column in cells)] for name in names]
     rows.append(["the pick", *map(_pick, columns)])
-    if any("tuned" in column for column in columns):
+    minutes = {column["tuned"]["minutes"] for column in columns if "tuned" in column}
+    if minutes:
         rows.append(
             ["the pick, tuned", *(_pick(c["tuned"]) if "tuned" in c else "-" for c in columns)]
         )
     about = {"torch": columns[0]["versions"]["torch"], "hardware": columns[0]["hardware"]}
-    words = _MEASURED.format(date=measured["date"], **about)
+    tuned = _TUNED.format(minutes=max(minutes)) if minutes else ""
+    words = _MEASURED.format(date=measured["date"], tuned=tuned, **about)
     return words + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -29,7 +29,7 @@ _CONFIG = {
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.compile_wrapper_opt_level": "O0",  # it only calls kernels
     # On a GPU kernels are tried out on the tensors that are traced: on made up ones, lengths of 0
-    # among them, they read beyond the ends.
+    # among them, they read beyond the ends. What is written to is copied for that: caches twice.
     "triton.autotune_at_compile_time": False,
 }
 

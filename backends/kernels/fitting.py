@@ -52,11 +52,13 @@ class Fused:
         attention: models whose attention to a tree is one.
         moves: models in whose caches accepted paths are moved by one.
         rules: acceptance rules that are one.
+        layers: number types, as torch names them, in which norms and gated activations are.
     """
 
     attention: frozenset[str] = frozenset()
     moves: frozenset[str] = frozenset()
     rules: frozenset[str] = frozenset()
+    layers: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, models: Mapping[str, Heads]) -> Fused:
@@ -65,6 +67,7 @@ class Fused:
             frozenset(name for name, heads in models.items() if heads.attended),
             frozenset(name for name, heads in models.items() if heads.moved),
             frozenset(RULES),
+            frozenset(heads.dtype for heads in models.values() if heads.word),
         )
 
 

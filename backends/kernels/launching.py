@@ -124,6 +124,12 @@ def loaded() -> bool:
     return _loaded is not None
 
 
+def architecture_of(device: torch.device) -> str:
+    """The architecture of a CUDA device, such as sm_90."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
 def load_kernels(folder: Path, device: torch.device) -> None:
     """Use the kernels of a folder from now on, in all of this process.
 
@@ -137,8 +143,7 @@ def load_kernels(folder: Path, device: torch.device) -> None:
             driver does not take the kernels.
     """
     global _loaded
-    major, minor = torch.cuda.get_device_capability(device)
-    kernels = read_kernels(folder, f"sm_{major}{minor}")
+    kernels = read_kernels(folder, architecture_of(device))
     with torch.cuda.device(device):
         _loaded = LoadedKernels(list(kernels.values()), Driver())
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+from specplan.backends.kernels.built import read_index
 from specplan.backends.kernels.fitting import Fused, Heads
 from specplan.backends.kernels.variants import (
     DTYPES,
+    NUMBER_TYPES,
     Variant,
     acceptance,
     attention,
@@ -43,7 +46,28 @@ def variants_for(plan: Plan, models: Mapping[str, Heads]) -> list[Variant]:
     """
     fused, lowered = Fused.of(models), run_passes(plan)
     found = [*_attention(lowered, models, fused), *_endings(lowered, models, fused)]
+    for dtype in sorted(fused.layers):
+        found += layers(NUMBER_TYPES[dtype])
     return list({variant.name: variant for variant in found}.values())
+
+
+def lacking(folder: Path, plan: Plan, models: Mapping[str, Heads], arch: str) -> list[str]:
+    """Kernels that the rounds of a plan launch and a folder of built ones does not hold.
+
+    Args:
+        folder: as `build_kernels` writes it.
+        plan: a verified plan.
+        models: by the names the plan gives them.
+        arch: of the device; code for sm_80 may serve it.
+
+    Raises:
+        UsageError: the folder is not as it was written.
+    """
+    held = read_index(folder).kernels
+    home = arch if any(kernel.arch == arch for kernel in held) else "sm_80"
+    there = {kernel.name for kernel in held}
+    wanted = (each.name for each in variants_for(plan, models) if home in each.architectures)
+    return sorted(set(wanted) - there)
 
 
 def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[Variant]:
@@ -55,8 +79,6 @@ def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterato
                 group = heads.queries // heads.kv_heads
                 held = lines.setdefault((heads.word, heads.size), set())
                 held |= {tokens * group for tokens in (step.tokens, step.width)}
-    for dtype in dict.fromkeys(dtype for dtype, _ in lines):
-        yield from layers(dtype)
     for (dtype, size), counts in lines.items():
         yield from attention(dtype, size, counts)
         yield rotation(dtype, size)

@@ -183,9 +183,10 @@ class Rows:
 
     def _of_each(self, known: tuple[int, ...], wanted: Tensor) -> Tensor:
         """Logits of the nodes `[B, W]` that each request wants."""
-        place_of = torch.zeros(max(known) + 2, dtype=torch.int64)
-        place_of[torch.tensor(known) + 1] = torch.arange(len(known))
-        places = place_of.to(wanted.device)[wanted + 1]
+        place_of = [0] * (max(known) + 2)
+        for place, node in enumerate(known):
+            place_of[node + 1] = place
+        places = torch.tensor(place_of, device=wanted.device)[wanted + 1]
         return self.logits.gather(1, places[:, :, None].expand(-1, -1, self.logits.shape[2]))
 
 

@@ -5,12 +5,13 @@ for each round it writes to pinned memory, from which the first graph copies; wh
 goes the same way back.
 
 Launching a graph takes the host near 1 us per kernel, in which the device would wait. So the first
-graph of a round is short, and each hides the launch of a longer one.
+graph of a flat program is short, and each hides the launch of a longer one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import cache
 from typing import Any
 
@@ -95,12 +96,17 @@ class CapturedRound:
 class _Capture(TorchDispatchMode):
     """Records what runs under it as graphs that share their memory, to be launched in their order.
 
+    Compiled packages launch kernels that no dispatcher sees: they are one graph.
+
     Attributes:
         graphs: recorded so far.
     """
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
+        self._open = False
         self.graphs: list[torch.cuda.CUDAGraph] = []
         self._pool = torch.cuda.graph_pool_handle()
 
@@ -108,9 +114,10 @@ class _Capture(TorchDispatchMode):
         self._begin()
         return super().__enter__()  # type: ignore[no-any-return]
 
-    def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
-        self.graphs[-1].capture_end()
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        super().__exit__(kind, error, trace)
+        with nullcontext() if error is None else suppress(RuntimeError):
+            self._end()
 
     def __torch_dispatch__(
         self,
@@ -120,7 +127,7 @@ class _Capture(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if not self._left:
-            self.graphs[-1].capture_end()
+            self._end()
             self._begin()
         self._left -= 1
         return op(*args, **(kwargs or {}))
@@ -129,6 +136,12 @@ class _Capture(TorchDispatchMode):
         self._left = FIRST_OPS * GROWTH ** len(self.graphs)
         self.graphs.append(torch.cuda.CUDAGraph())
         self.graphs[-1].capture_begin(self._pool, capture_error_mode="thread_local")
+        self._open = True
+
+    def _end(self) -> None:
+        if self._open:
+            self._open = False
+            self.graphs[-1].capture_end()
 
 
 @cache

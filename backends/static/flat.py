@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram, export
 
-from specplan.backends.kernels.fitting import NOTHING
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import free_sizes
@@ -27,6 +26,5 @@ def exported(module: nn.Module, tensors: Sequence[Tensor]) -> ExportedProgram:
 def flat_program(graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
     """A round traced for a bucket's tensors; its constants are tensors, as captures want them."""
     flat = exported(graph, tensors).module()
-    if graph.fused != NOTHING:
-        with_layer_kernels(flat)
+    with_layer_kernels(flat, graph.fused.layers)
     return cast(Program, flat)

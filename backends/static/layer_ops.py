@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, fx
 from torch.fx.subgraph_rewriter import replace_pattern_with_filters
 
 from specplan.backends.kernels import ops  # noqa: F401  (registers them)
-from specplan.backends.kernels.variants import NUMBER_TYPES
 
 _ATEN, _OURS = torch.ops.aten, torch.ops.specplan
 _MULTIPLE = 16
 """Of which a row's entries must be a multiple, so that rows begin where wide loads may."""
 
 
-def with_layer_kernels(program: fx.GraphModule) -> None:
-    """Put kernels into a traced program, in place, where there is one for the number type."""
+def with_layer_kernels(program: fx.GraphModule, dtypes: Collection[str]) -> None:
+    """Put kernels into a traced program, in place.
+
+    Args:
+        program: as `torch.export` gives it.
+        dtypes: number types that there are kernels for, as torch names them.
+    """
+    if not dtypes:
+        return
+
+    def served(node: fx.Node) -> bool:
+        value = node.meta["val"]
+        fits = value.shape[-1] % _MULTIPLE == 0
+        return fits and str(value.dtype).removeprefix("torch.") in dtypes
+
     for node in program.graph.nodes:
-        if node.target is _ATEN.rms_norm.default and len(node.args) == 4 and _served(node):
+        if node.target is _ATEN.rms_norm.default and len(node.args) == 4 and served(node):
             hidden, shape, weight, epsilon = node.args
             if len(shape) == 1 and weight is not None and epsilon is not None:
                 node.target, node.args = _OURS.rms_norm.default, (hidden, weight, epsilon)
     replace_pattern_with_filters(
-        program, _gated, _gated_by_kernel, [lambda match, *_: _served(match.returning_nodes[0])]
+        program, _gated, _gated_by_kernel, [lambda match, *_: served(match.returning_nodes[0])]
     )
     program.recompile()
-
-
-def _served(node: fx.Node) -> bool:
-    value = node.meta["val"]
-    fits = value.shape[-1] % _MULTIPLE == 0
-    return fits and str(value.dtype).removeprefix("torch.") in NUMBER_TYPES
 
 
 def _gated(joined: Tensor) -> Tensor:

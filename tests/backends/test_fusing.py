@@ -91,9 +91,9 @@ def test_what_is_fused_is_said_by_device_and_model(
     assert (found.attention, found.moves, found.rules) == (both, both, rules)
     assert fused_for(models, {"cuda"}) == NOTHING
     exact = fused_for(load_pair(folder, dtype="float64"), {"cpu"})
-    assert (exact.attention, exact.moves) == (set(), set())
+    assert (exact.attention, exact.moves, exact.layers) == (set(), set(), set())
     small = fused_for(load_pair(pair_folder, dtype="bfloat16"), {"cpu"})
-    assert (small.attention, small.moves) == (set(), both)
+    assert (small.attention, small.moves, small.layers) == (set(), both, {"bfloat16"})
     # on a CPU nothing is fused unless a test asks for it; ONNX has no form for the ops
     compiled = StaticExecutable(plain(), models, fused_on=InductorBackend().fused_on)
     assert compiled.fused == NOTHING and InductorBackend().fused_on == {"cuda"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from specplan.backends.kernels.built import BuiltKernel, read_index, read_kernel
 from specplan.backends.kernels.driver import packed  # noqa: E402
 from specplan.backends.kernels.fitting import Heads  # noqa: E402
 from specplan.backends.kernels.needs import heads_of, variants_for  # noqa: E402
+from specplan.backends.kernels.variants import INDEX  # noqa: E402
 from specplan.backends.manifest import KERNELS  # noqa: E402
-from specplan.backends.opening import load_models, open_executable  # noqa: E402
+from specplan.backends.opening import check_kernels, load_models, open_executable  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.backends.static.fusing import heads_of as heads_of_loaded  # noqa: E402
 from specplan.compiling import build_cubins  # noqa: E402
 from specplan.cost_models.shapes.model_shape import ModelShape  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
+from specplan.ir.files import write_json_atomic  # noqa: E402
 from specplan.runtime.acceptance import DraftedTree  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from tests.backends.compiled_plans import drawn_tree, requests_of  # noqa: E402
@@ -177,6 +180,17 @@ def test_damaged_kernels_are_refused(bundle: Bundle) -> None:
     stranger.unlink()
 
 
+def test_kernels_of_an_older_version_are_refused(bundle: Bundle, tmp_path: Path) -> None:
+    models = load_models(bundle)
+    check_kernels(bundle, models, "sm_90")
+    older = replace(bundle, folder=tmp_path)
+    index = json.loads((bundle.folder / KERNELS / INDEX).read_text("utf-8"))
+    index["kernels"] = [each for each in index["kernels"] if each["name"] != "rms_norm_fp16"]
+    write_json_atomic(tmp_path / KERNELS / INDEX, index)
+    with pytest.raises(MissingCapabilityError, match=r"lack rms_norm_fp16.*--cubins sm_90"):
+        check_kernels(older, models, "sm_90")
+
+
 def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
     for plan, dtype, message in (
         (source_plans(greedy=True)["ngram"], "float16", "cannot run `state @past`"),
@@ -230,4 +244,6 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
         "tree_attention_combine_bf16_d128",
     ]
     assert names(plain(), Heads(8, 8, 64, "float64", False)) == []
-    assert names(plain(), Heads(8, 8, 64, "float32", True)) == []
+    # no attention of ours, but what stands between the products of its layers
+    for odd in (Heads(8, 8, 64, "float32", True), Heads(8, 8, 80, "float32", False)):
+        assert names(plain(), odd) == ["gated_silu_fp32", "rms_norm_fp32"]
