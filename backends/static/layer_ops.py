@@ -33,7 +33,8 @@ def with_layer_kernels(program: fx.GraphModule, dtypes: Collection[str]) -> None
     for node in program.graph.nodes:
         if node.target is _ATEN.rms_norm.default and len(node.args) == 4 and served(node):
             hidden, shape, weight, epsilon = node.args
-            if len(shape) == 1 and weight is not None and epsilon is not None:
+            known = len(shape) == 1 and weight is not None and epsilon is not None
+            if known and weight.meta["val"].dtype == node.meta["val"].dtype:
                 node.target, node.args = _OURS.rms_norm.default, (hidden, weight, epsilon)
     replace_pattern_with_filters(
         program, _gated, _gated_by_kernel, [lambda match, *_: served(match.returning_nodes[0])]

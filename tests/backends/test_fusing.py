@@ -16,6 +16,7 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import exported, flat_program
 from specplan.backends.static.fusing import NOTHING, fused_for
 from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.layer_ops import with_layer_kernels
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
 from tests.backends.compiled_plans import PLANS, drawn_tree, requests_of
@@ -81,6 +82,41 @@ def test_a_flat_program_calls_kernels_between_its_products(
     assert (called & OF_LAYERS) == (OF_LAYERS if fused else set())
     assert ("aten.silu.default" in called) != fused
     assert found == run(plan, models, requests)
+
+
+class Between(torch.nn.Module):
+    """What stands between the products of a layer."""
+
+    def __init__(self, width: int, hidden: torch.dtype, weight: torch.dtype) -> None:
+        super().__init__()
+        self.given = torch.randn(3, width, dtype=hidden)
+        self.weight = torch.randn(width, dtype=weight)
+
+    def forward(self, given: Tensor) -> Tensor:
+        normed = torch.nn.functional.rms_norm(given, self.weight.shape, self.weight, 1e-5)
+        gate, passed = torch.cat((normed, normed), -1).chunk(2, dim=-1)
+        return torch.nn.functional.silu(gate).mul_(passed)
+
+
+@pytest.mark.parametrize(
+    ("width", "hidden", "weight", "expected"),
+    [
+        (32, torch.float32, torch.float32, OF_LAYERS),
+        (24, torch.float32, torch.float32, set()),
+        (32, torch.float64, torch.float64, set()),
+        (32, torch.bfloat16, torch.bfloat16, set()),
+        (32, torch.float32, torch.bfloat16, {"specplan.gated_silu.default"}),
+    ],
+)
+def test_kernels_stand_where_their_shapes_and_types_fit(
+    width: int, hidden: torch.dtype, weight: torch.dtype, expected: set[str]
+) -> None:
+    module = Between(width, hidden, weight)
+    program: Any = torch.export.export(module, (module.given,)).module()
+    wanted = program(module.given)
+    with_layer_kernels(program, {"float32"})
+    assert {str(node.target) for node in program.graph.nodes} & OF_LAYERS == expected
+    torch.testing.assert_close(program(module.given), wanted)
 
 
 def test_what_is_fused_is_said_by_device_and_model(
