@@ -23,8 +23,6 @@ from specplan.backends.static.buckets import doubled
 
 SMALLEST_KEYS = 256
 """Slots attended to are this many, doubled as often as is needed: a graph holds one number."""
-
-
 FIRST_OPS, GROWTH = 150, 4
 """Tensor ops in the first graph of a round, and how many times as many in each that follows."""
 
