@@ -103,17 +103,18 @@ class _Capture(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._open = False
         self.graphs: list[torch.cuda.CUDAGraph] = []
         self._pool = torch.cuda.graph_pool_handle()
 
     def __enter__(self) -> _Capture:
         self._begin()
-        return super().__enter__()  # type: ignore[no-any-return]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         with nullcontext() if error is None else suppress(RuntimeError):
             self._end()
 
