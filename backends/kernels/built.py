@@ -78,25 +78,32 @@ class Built(NamedTuple):
 def read_kernels(folder: Path, arch: str) -> dict[str, Built]:
     """The kernels of a folder for one architecture, by name; every byte is checked.
 
-    Code for sm_80 also runs on later devices of its generation (CUDA programming guide, binary
-    compatibility); code for sm_90 and later is built with features of that architecture alone.
-
     Raises:
         UsageError: the folder is not as it was written; names the file.
         MissingCapabilityError: it holds nothing for the architecture.
     """
     folder = Path(folder)
     index = read_index(folder)
-    there = sorted({kernel.arch for kernel in index.kernels})
-    serving = [name for name in there if name == arch or "sm_80" <= name < arch <= "sm_89"]
-    if not serving:
+    homes = serving(index, arch)
+    if not homes:
+        there = sorted({kernel.arch for kernel in index.kernels})
         raise MissingCapabilityError(
             f"these kernels are for {', '.join(there) or 'nothing'}, not for {arch}",
             where=str(folder),
             remedy=f"Build them: specplan kernels build --arch {arch} --out FOLDER",
         )
-    found = {k.name: k for name in serving for k in index.kernels if k.arch == name}
+    found = {k.name: k for name in homes for k in index.kernels if k.arch == name}
     return {name: Built(kernel, _read_cubin(folder, kernel)) for name, kernel in found.items()}
+
+
+def serving(index: KernelIndex, arch: str) -> list[str]:
+    """Architectures of a folder whose code runs on one, the closest last.
+
+    Code for sm_80 also runs on later devices of its generation (CUDA programming guide, binary
+    compatibility); code for sm_90 and later is built with features of that architecture alone.
+    """
+    there = sorted({kernel.arch for kernel in index.kernels})
+    return [name for name in there if name == arch or "sm_80" <= name < arch <= "sm_89"]
 
 
 def read_index(folder: Path) -> KernelIndex:

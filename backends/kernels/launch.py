@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.kernels import tiles
-from specplan.backends.kernels.launching import launch, loaded
+from specplan.backends.kernels.launching import architecture_of, launch, loaded
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.acceptance import DraftedTree, Judged
 
@@ -226,7 +226,7 @@ def _device(device: torch.device) -> _Device:
         # interpreted, or traced for a GPU that is elsewhere
         return _Device("", 1)
     found = torch.cuda.get_device_properties(device)
-    return _Device(f"sm_{found.major}{found.minor}", int(found.multi_processor_count))
+    return _Device(architecture_of(device), int(found.multi_processor_count))
 
 
 @cache

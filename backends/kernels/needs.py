@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from specplan.backends.kernels.built import read_index
+from specplan.backends.kernels.built import read_index, serving
 from specplan.backends.kernels.fitting import Fused, Heads
 from specplan.backends.kernels.variants import (
     DTYPES,
@@ -58,16 +58,18 @@ def lacking(folder: Path, plan: Plan, models: Mapping[str, Heads], arch: str) ->
         folder: as `build_kernels` writes it.
         plan: a verified plan.
         models: by the names the plan gives them.
-        arch: of the device; code for sm_80 may serve it.
+        arch: of the device; where nothing there serves it, nothing is said to be missing.
 
     Raises:
         UsageError: the folder is not as it was written.
     """
-    held = read_index(folder).kernels
-    home = arch if any(kernel.arch == arch for kernel in held) else "sm_80"
-    there = {kernel.name for kernel in held}
-    wanted = (each.name for each in variants_for(plan, models) if home in each.architectures)
-    return sorted(set(wanted) - there)
+    index = read_index(folder)
+    homes = serving(index, arch)
+    there = {kernel.name for kernel in index.kernels if kernel.arch in homes}
+    wanted = {
+        v.name for v in variants_for(plan, models) if not set(homes).isdisjoint(v.architectures)
+    }
+    return sorted(wanted - there)
 
 
 def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[Variant]:
