@@ -53,16 +53,15 @@ class Load:
     Attributes:
         batch: rows.
         context: tokens of text per row.
-        compiled: by Inductor, which takes longer than all the rest; else as flat programs.
     """
 
     batch: int
     context: int
-    compiled: bool = False
 
 
 LOADS = (Load(1, 1000), Load(8, 1000), Load(1, 8000))
-COMPILED = (Load(1, 1000, True), Load(8, 1000, True))
+COMPILED = LOADS[:2]
+"""Those that Inductor compiles rounds for, minutes each."""
 
 
 def chain(length: int) -> Plan:
@@ -159,7 +158,12 @@ def seconds_per_round(
 
 
 def measure(
-    plan: Plan, models: Mapping[str, CausalModel], load: Load, folder: Path, repeats: int = 20
+    plan: Plan,
+    models: Mapping[str, CausalModel],
+    load: Load,
+    folder: Path,
+    repeats: int = 20,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """Seconds of a round by every way that can run it, and why others cannot."""
     tokens = torch.randint(
@@ -171,7 +175,7 @@ def measure(
     row: dict[str, Any] = {"batch": load.batch, "context": load.context}
     row |= {"seconds": {}, "errors": {}, "prepared_seconds": {}}
     first: list[list[int]] | None = None
-    for way, executable in ways(plan, models, folder, load.compiled).items():
+    for way, executable in ways(plan, models, folder, compiled).items():
         start = perf_counter()
         try:
             seconds, told = seconds_per_round(executable, requests, repeats)
@@ -225,7 +229,7 @@ def main() -> None:
     print(f"{name}, torch {torch.__version__}, {options.drafted} drafted tokens per round")
     with tempfile.TemporaryDirectory() as folder:
         for load in COMPILED if options.inductor else LOADS:
-            row = measure(plan, models, load, Path(folder))
+            row = measure(plan, models, load, Path(folder), compiled=options.inductor)
             sheet = floor_and_price(plan, sizes, load.batch, load.context, name)
             completed(row, *sheet, bandwidth)
             found["rows"].append(row)

@@ -178,11 +178,7 @@ def measure(work: Path, seconds: float, seed: int, minutes: float) -> list[dict[
     """All loads, those that an earlier run stored left as they are."""
     path = work / "regret.json"
     rows: list[dict[str, Any]] = read_json(path, "results") if path.is_file() else []
-    known = {
-        (row["task"], row["temperature"], row["batch"])
-        for row in rows
-        if row.get("tuned_minutes", 0.0) == minutes
-    }
+    known = {(row["task"], row["temperature"], row["batch"]) for row in chosen_after(minutes, rows)}
     for temperature in TEMPERATURES:
         for task in TASKS:
             described = dealt_problem(
@@ -214,7 +210,12 @@ def measure(work: Path, seconds: float, seed: int, minutes: float) -> list[dict[
                 rows.append({**named, **row})
                 write_json_atomic(path, rows)
                 print(line(rows[-1]), file=sys.stderr)
-    return rows
+    return chosen_after(minutes, rows)
+
+
+def chosen_after(minutes: float, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of plans that were chosen after so many minutes of tuning; 0: by prices."""
+    return [row for row in rows if row.get("tuned_minutes", 0.0) == minutes]
 
 
 def line(row: dict[str, Any]) -> str:
