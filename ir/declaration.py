@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Literal, TypeAlias
 
 from specplan.ir.coerce import coerce
@@ -67,3 +70,14 @@ class Declaration:
             else default
             for key, default in self.parameters
         }
+
+
+def entries_of(package: str, folder: Iterable[str]) -> tuple[Declaration, ...]:
+    """What the files of a package declare as their `ENTRY`, by name.
+
+    Args:
+        package: its full name.
+        folder: its `__path__`.
+    """
+    names = sorted(module.name for module in iter_modules(folder))
+    return tuple(import_module(f"{package}.{name}").ENTRY for name in names)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from specplan.ir.acceptance import RULE_ENTRIES
 from specplan.ir.coerce import CoercionError, coerce
 from specplan.ir.declaration import Declaration, Table
-from specplan.ir.rule_entries import RULE_ENTRIES
+from specplan.ir.sources import SOURCE_ENTRIES
 from specplan.ir.values import Entry, Span, print_atom
 
 __all__ = ["BUILTIN", "Declaration", "Table", "Tables"]
@@ -66,6 +67,7 @@ class Tables:
 BUILTIN = Tables(
     (
         *RULE_ENTRIES,
+        *SOURCE_ENTRIES,
         Declaration(table="law", name="request"),
         Declaration(
             table="law",
@@ -88,48 +90,6 @@ BUILTIN = Tables(
         Declaration(table="measure", name="count", of="tree"),
         Declaration(table="measure", name="accepted", of="path"),
         Declaration(table="measure", name="lag", of="cache", parameters=(("layers", Span),)),
-        Declaration(
-            table="source",
-            name="ngram",
-            parameters=(("order", 3), ("capacity", 65536)),
-            source="Ou et al. 2024, arXiv 2404.08698",
-        ),
-        Declaration(
-            table="source",
-            name="adjacency",
-            parameters=(("width", 8),),
-            source="Luo et al. 2024, arXiv 2408.08696",
-        ),
-        Declaration(
-            table="source",
-            name="automaton",
-            parameters=(("capacity", 65536),),
-            source="Hu et al. 2024, arXiv 2411.10666",
-        ),
-        Declaration(
-            table="source",
-            name="trie",
-            parameters=(("capacity", 65536),),
-            source="Zhao et al. 2023, arXiv 2312.12728",
-        ),
-        Declaration(
-            table="source",
-            name="datastore",
-            parameters=(("order", 16),),
-            source="He et al. 2023, arXiv 2311.08252",
-        ),
-        Declaration(
-            table="source",
-            name="phrases",
-            parameters=(("order", 3), ("width", 8), ("capacity", 65536)),
-            source="Fu et al. 2024, arXiv 2402.02057",
-        ),
-        Declaration(
-            table="source",
-            name="log",
-            parameters=(("capacity", 65536),),
-            source="Liu et al. 2023, arXiv 2310.07177",
-        ),
         Declaration(table="policy", name="sink_recent", parameters=(("sink", 16),)),
         Declaration(table="policy", name="retrieved", parameters=(("chunk", 8),)),
         Declaration(

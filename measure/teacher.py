@@ -20,7 +20,7 @@ from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, draw_distinct, law
-from specplan.runtime.sources.ngram import lookup
+from specplan.runtime.sources.text import lookup
 from specplan.runtime.uniforms import uniforms
 
 NO_RANK = -1

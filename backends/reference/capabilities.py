@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from specplan.backends.reference.shapes import shape_refusals
+from specplan.ir.acceptance import RULE_ENTRIES
 from specplan.ir.capabilities import Capabilities
-from specplan.runtime.sources.registry import RUNNABLE
+from specplan.ir.sources import SOURCE_ENTRIES
 
 CAPABILITIES = Capabilities(
     backend="reference",
@@ -37,7 +38,7 @@ CAPABILITIES = Capabilities(
         ]
     ),
     states=frozenset({"cache", "track", "source", "value"}),
-    sources=RUNNABLE,
+    sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
     policies=frozenset({"sink_recent"}),
     limits={
         ("grow", "how"): ("best", "draw", "draw_distinct", "shared"),
@@ -51,22 +52,7 @@ CAPABILITIES = Capabilities(
         ("forward", "gives"): (None, (), ("logits",)),
         ("forward", "attend"): ("ancestors",),
         ("forward", "only"): (None,),
-        ("accept", "rule"): (
-            "greedy",
-            "token",
-            "block",
-            "recursive",
-            "deterministic",
-            "k_seq",
-            "naive",
-            "gumbel",
-            "lenient",
-            "typical",
-            "top_beta",
-            "rollback",
-            "contrastive",
-            "cascade",
-        ),
+        ("accept", "rule"): tuple(rule.name for rule in RULE_ENTRIES if rule.needs_rows),
         ("accept", "law"): ("request",),
         ("commit", "keep"): ("path",),
         ("commit", "alive"): (None,),

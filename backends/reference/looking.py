@@ -22,8 +22,8 @@ from specplan.ir.ops import Lookup, Update
 from specplan.ir.types import ROOT
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
-from specplan.runtime.sources.ngram import lookup_batch
 from specplan.runtime.sources.source import Found, Tokens, Wanted
+from specplan.runtime.sources.text import lookup_batch
 
 TEXT_MATCH = (1, 3)
 """Suffixes looked for in the text where a plan does not say."""

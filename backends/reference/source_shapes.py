@@ -9,7 +9,7 @@ from specplan.ir.plan import Plan, SourceState
 from specplan.ir.scope import nodes_of
 from specplan.ir.types import TreeType
 from specplan.ir.values import TEXT_STATE
-from specplan.runtime.sources.registry import LEARNS, MERGING, ONE_CONTINUATION, ONE_TEXT
+from specplan.runtime.sources.registry import SOURCES
 
 _TEXT = "text is looked up below the root of an empty tree, or below the tip of a chain"
 
@@ -28,11 +28,12 @@ def lookup_reason(plan: Plan, op: Lookup, step: Step, chains: ChainStages) -> st
     source = plan.state(op.source)
     assert isinstance(source, SourceState)
     kind = source.kind.name
-    if kind in ONE_TEXT and source.scope != "request":
+    made = SOURCES[kind]
+    if made.one_text and source.scope != "request":
         return f"{kind} holds one text: declare @{source.name} with scope=request"
-    if kind in ONE_CONTINUATION and (counts != (1,) or merged):
+    if made.one_continuation and (counts != (1,) or merged):
         return f"{kind} gives one continuation"
-    if merged and kind not in MERGING:
+    if merged and not made.merges:
         return f"{kind} gives continuations side by side: leave nodes= out"
     if tip and (not tree.nodes or not merged):
         return None
@@ -49,7 +50,7 @@ def update_reason(plan: Plan, op: Update, step: Step) -> str | None:
     """Why a source cannot be taught so, or None."""
     source, tree = plan.state(op.source), step.reads[op.tree]
     assert isinstance(source, SourceState) and isinstance(tree, TreeType)
-    learns = LEARNS.get(source.kind.name, ())
+    learns = SOURCES[source.kind.name].learns
     taught = "rows" if op.rows is not None else "runs" if tree.nodes else "text"
     if taught not in learns:
         return f"{source.kind.name} learns {' and '.join(learns) or 'nothing'} here"

@@ -6,8 +6,12 @@ the vocabulary; every judged row overwrites that of its token. A tree is looked 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
+from specplan.ir.plan import SourceState
 from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
 
 
@@ -19,10 +23,17 @@ class Adjacency(Source):
         successors: int32 `[V, width]`, likeliest first; -1 where nothing was learned.
     """
 
+    learns: ClassVar[tuple[str, ...]] = ("rows",)
+
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
         self.width = width
         self.successors = np.full((vocabulary, width), NO_TOKEN, dtype=np.int32)
+
+    @classmethod
+    def declared(cls, state: SourceState, sizes: Mapping[str, int], vocabulary: int) -> Adjacency:
+        """One place per token of the vocabulary."""
+        return cls(vocabulary, sizes["width"])
 
     @property
     def most_bytes(self) -> float:
@@ -49,3 +60,6 @@ class Adjacency(Source):
     def learn_rows(self, tokens: Tokens, best: Tokens) -> None:
         """Overwrite the rows of these tokens."""
         self.successors[tokens, : best.shape[1]] = best[:, : self.width]
+
+
+SOURCE = Adjacency

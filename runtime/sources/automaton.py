@@ -7,6 +7,8 @@ text is. Built as by Blumer et al. 1985. A continuation is copied from the first
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from specplan.ir.errors import UsageError
 from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
 
@@ -21,6 +23,10 @@ class Automaton(Source):
     Attributes:
         capacity: tokens of the text kept; of a longer one at least the newest half of them.
     """
+
+    learns: ClassVar[tuple[str, ...]] = ("text",)
+    one_continuation: ClassVar[bool] = True
+    one_text: ClassVar[bool] = True
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -114,3 +120,6 @@ class Automaton(Source):
         self._length.append(length)
         self._end.append(end)
         return len(self._next) - 1
+
+
+SOURCE = Automaton

@@ -10,16 +10,18 @@ are longer are told apart among the occurrences beside it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
+from specplan.ir.plan import SourceState
 from specplan.runtime.sources.continuations import continuation_trees
 from specplan.runtime.sources.source import NO_TOKEN, Flags, Found, Source, Tokens, Wanted
 
@@ -88,6 +90,8 @@ class Datastore(Source):
         UsageError: there is none, or it was not finished.
     """
 
+    merges: ClassVar[bool] = True
+
     def __init__(self, folder: Path, vocabulary: int, order: int) -> None:
         super().__init__()
         if not (folder / ABOUT).is_file():
@@ -110,6 +114,17 @@ class Datastore(Source):
         self._tokens = _mapped(folder / "tokens.bin", self.packing.dtype)
         self._keys = _mapped(folder / "keys.bin", np.dtype("<u8"))
         self._places = _mapped(folder / "places.bin", np.dtype("<u4"))
+
+    @classmethod
+    def declared(cls, state: SourceState, sizes: Mapping[str, int], vocabulary: int) -> Datastore:
+        """What was built in the folder that the plan names."""
+        if state.path is None:
+            raise UsageError(
+                "a datastore is read from a folder",
+                where=f"state @{state.name}",
+                remedy="Declare it with path= and scope=read_only.",
+            )
+        return cls(Path(state.path), vocabulary, sizes["order"])
 
     @property
     def most_bytes(self) -> float:
@@ -210,3 +225,6 @@ class Datastore(Source):
 def _mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     """A file as a read-only array that stays on disk."""
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+
+
+SOURCE = Datastore

@@ -8,6 +8,8 @@ one pass over the log per lookup: 4 bytes a token are read, and no index is kept
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +28,9 @@ class Log(Source):
     Attributes:
         capacity: tokens kept.
     """
+
+    learns: ClassVar[tuple[str, ...]] = ("text",)
+    merges: ClassVar[bool] = True
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -99,3 +104,6 @@ def _occurrences(log: NDArray[np.int32], suffix: Tokens, shortest: int) -> Token
             break
         ends, longest = further, longest + 1
     return ends if longest >= shortest else ends[:0]
+
+
+SOURCE = Log

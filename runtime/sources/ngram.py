@@ -1,87 +1,91 @@
-"""Source `ngram`: what followed the last tokens of a text the last time they occurred in it.
+"""Source `ngram`: what followed the last tokens most often in the texts that it was taught.
 
-Prompt lookup decoding (Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding) and LLMA
-(arXiv 2304.04487). Host side and pure: it remembers nothing but the text.
+ANPD (Ou et al. 2024, arXiv 2404.08698): counts of n-grams that grow with the text; a draft is
+grown token by token, each after the longest known run of tokens before it, down to one token.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import ClassVar
 
-Tokens = NDArray[np.int64]
+from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
+
+_MOST_SUCCESSORS = 8
+"""Successors that are told apart after one run; rarer ones give way."""
+_ENTRY_BYTES = 900
+"""Of CPython: a tuple of a few tokens, a dictionary with eight successors, and their places."""
 
 
-def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
-    """Tokens that followed the most recent earlier occurrence of the text's longest known suffix.
+class NgramTable(Source):
+    """Successors and their counts after runs of 1 to `order` - 1 tokens.
 
-    Suffixes of `longest` tokens are tried first, then shorter ones down to `shortest`. Where the
-    continuation reaches the end of the text it goes on with itself, as copies in LZ77 do (Ziv and
-    Lempel 1977): a text that repeats is proposed to go on repeating, and what is proposed first
-    does not depend on `length`. The stock implementation of transformers takes the first
-    occurrence and ends with the text.
-
-    Args:
-        text: int64 `[n]`, prompt and output so far.
-        shortest: fewest tokens to match, at least 1.
-        longest: most tokens to match.
-        length: tokens to propose.
-
-    Returns:
-        int64 `[length]`, or empty when no suffix occurs earlier.
+    Attributes:
+        order: longest n-gram.
+        capacity: runs kept; those that were not seen for longest are forgotten.
     """
-    size = len(text)
-    for order in range(min(longest, size - 1), shortest - 1, -1):
-        ends = _occurrences(text, order)
-        if len(ends):
-            period = size - int(ends[-1])
-            return text[size - period + np.arange(length) % period]
-    return text[:0]
+
+    learns: ClassVar[tuple[str, ...]] = ("text",)
+
+    def __init__(self, order: int, capacity: int) -> None:
+        super().__init__()
+        self.order, self.capacity = order, capacity
+        self._after: dict[tuple[int, ...], dict[int, int]] = {}
+
+    @property
+    def most_bytes(self) -> float:
+        """All runs with all successors."""
+        return float(self.capacity * _ENTRY_BYTES)
+
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+        """The commonest successors, each grown on token by token."""
+        found = Found.nothing(len(texts), wanted)
+        if wanted.nodes is not None:
+            raise NotImplementedError("ngram gives continuations side by side")
+        reach = self._reach(wanted)
+        for row, length in enumerate(lengths.tolist()):
+            before = texts[row, max(0, length - reach) : length].tolist()
+            for child, first in enumerate(self._successors(before, wanted)[: wanted.children]):
+                slot, token, run = child * wanted.length, first, before
+                for step in range(wanted.length):
+                    found.put(row, slot + step, token, slot + step - 1 if step else -1)
+                    run = [*run, token][-reach:]
+                    following = self._successors(run, wanted)
+                    if not following:
+                        break
+                    token = following[0]
+        return found
+
+    def learn_text(self, key: int, text: Tokens, last: int) -> None:
+        """Count the n-grams that end in new tokens."""
+        start = self._grown(key, text)
+        longest = min(self.order, last)
+        new = text[max(0, start - longest + 1) :].tolist()
+        for place in range(start - (len(text) - len(new)), len(new)):
+            for order in range(2, min(longest, place + 1) + 1):
+                self._count(tuple(new[place - order + 1 : place]), new[place])
+        while len(self._after) > self.capacity:
+            self._after.pop(next(iter(self._after)))
+
+    def _count(self, run: tuple[int, ...], token: int) -> None:
+        """One more of an n-gram; its run becomes the newest."""
+        counts = self._after.pop(run, {})
+        seen = counts.pop(token, 0) + 1  # the newest of equal counts stands last
+        if len(counts) >= _MOST_SUCCESSORS:
+            counts.pop(min(counts, key=lambda other: counts[other]))
+        counts[token] = seen
+        self._after[run] = counts
+
+    def _successors(self, before: list[int], wanted: Wanted) -> list[int]:
+        """Successors of the longest known run, commonest first, the newest first among equals."""
+        for order in range(min(self._reach(wanted), len(before)), wanted.shortest - 1, -1):
+            counts = self._after.get(tuple(before[-order:]))
+            if counts:
+                ranked = sorted(reversed(counts.items()), key=lambda item: -item[1])
+                return [token for token, _ in ranked]
+        return []
+
+    def _reach(self, wanted: Wanted) -> int:
+        return min(wanted.longest, self.order - 1)
 
 
-def _occurrences(text: Tokens, order: int) -> Tokens:
-    """Where earlier occurrences of the last `order` tokens end (exclusive), ascending."""
-    size = len(text)
-    # Look for the rarest evidence first: the last token, then the ones before it.
-    ends = np.flatnonzero(text[order - 1 : size - 1] == text[-1]) + order
-    for back in range(2, order + 1):
-        if not len(ends):
-            break
-        ends = ends[text[ends - back] == text[-back]]
-    return ends
-
-
-def lookup_batch(
-    texts: Tokens,
-    text_lengths: Tokens,
-    *,
-    shortest: int,
-    longest: int,
-    length: int,
-    done: NDArray[np.bool_] | None = None,
-) -> tuple[Tokens, Tokens]:
-    """`lookup` for every row.
-
-    Args:
-        texts: int64 `[B, S]`, padded at the end.
-        text_lengths: int64 `[B]`.
-        shortest: fewest tokens to match.
-        longest: most tokens to match.
-        length: most tokens to propose.
-        done: bool `[B]`, rows to leave out.
-
-    Returns:
-        Proposed tokens `[B, length]`, padded with 0, and how many there are `[B]`.
-    """
-    batch = len(texts)
-    proposed = np.zeros((batch, length), dtype=np.int64)
-    counts = np.zeros(batch, dtype=np.int64)
-    for row in range(batch):
-        if done is not None and done[row]:
-            continue
-        found = lookup(
-            texts[row, : text_lengths[row]], shortest=shortest, longest=longest, length=length
-        )
-        proposed[row, : len(found)] = found
-        counts[row] = len(found)
-    return proposed, counts
+SOURCE = NgramTable

@@ -8,6 +8,7 @@ the last token of a text, and what it finds is merged into one tree or stands si
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,9 @@ class Phrases(Source):
         width: runs kept after one token.
         capacity: runs kept in all; those after the token that was taught longest ago give way.
     """
+
+    learns: ClassVar[tuple[str, ...]] = ("text", "runs")
+    merges: ClassVar[bool] = True
 
     def __init__(self, order: int, width: int, capacity: int) -> None:
         super().__init__()
@@ -91,3 +95,6 @@ class Phrases(Source):
             self._size -= 1
             if not self._after[oldest]:
                 self._after.pop(oldest)
+
+
+SOURCE = Phrases

@@ -1,47 +1,20 @@
-"""Sources by the names that plans give them."""
+"""Sources by the names that plans give them, each found by its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from importlib import import_module
 
-from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import SourceState
-from specplan.ir.tables import BUILTIN
-from specplan.runtime.sources.adjacency import Adjacency
-from specplan.runtime.sources.automaton import Automaton
-from specplan.runtime.sources.datastore import Datastore
-from specplan.runtime.sources.log import Log
-from specplan.runtime.sources.ngram_table import NgramTable
-from specplan.runtime.sources.phrases import Phrases
+from specplan.ir.sources import SOURCE_ENTRIES
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.trie import Trie
 
-_Maker = Callable[[SourceState, Mapping[str, int], int], Source]
-_MAKERS: dict[str, _Maker] = {
-    "adjacency": lambda state, sizes, vocabulary: Adjacency(vocabulary, sizes["width"]),
-    "automaton": lambda state, sizes, vocabulary: Automaton(sizes["capacity"]),
-    "datastore": lambda state, sizes, vocabulary: _datastore(state, sizes["order"], vocabulary),
-    "log": lambda state, sizes, vocabulary: Log(sizes["capacity"]),
-    "ngram": lambda state, sizes, vocabulary: NgramTable(sizes["order"], sizes["capacity"]),
-    "phrases": lambda state, sizes, vocabulary: Phrases(
-        sizes["order"], sizes["width"], sizes["capacity"]
-    ),
-    "trie": lambda state, sizes, vocabulary: Trie(sizes["capacity"]),
+_FOLDER = __name__.rpartition(".")[0]
+SOURCES: Mapping[str, type[Source]] = {
+    entry.name: import_module(f"{_FOLDER}.{entry.name}").SOURCE for entry in SOURCE_ENTRIES
 }
-RUNNABLE = frozenset(_MAKERS)
-"""Sources that can be made here."""
-ONE_CONTINUATION = frozenset({"automaton"})
-"""Of them, those that give one continuation of a text only."""
-MERGING = frozenset({"datastore", "log", "phrases", "trie"})
-"""Those that merge continuations into one tree."""
-ONE_TEXT = frozenset({"automaton"})
-"""Those that hold one text each."""
-LEARNS: Mapping[str, tuple[str, ...]] = {
-    "adjacency": ("rows",), "automaton": ("text",), "log": ("text",), "ngram": ("text",),
-    "phrases": ("text", "runs"), "trie": ("text",),
-}  # fmt: skip
-"""What they are taught: rows of logits, the text, or runs of drafted tokens."""
+"""What computes each declared source: the file of its name."""
 
 
 def new_source(state: SourceState, vocabulary: int) -> Source:
@@ -53,29 +26,19 @@ def new_source(state: SourceState, vocabulary: int) -> Source:
 
     Raises:
         MissingCapabilityError: nothing here computes such a source.
+        UsageError: what it is read from is not there.
     """
     name = state.kind.name
-    if name not in _MAKERS:
+    declared = next((entry for entry in SOURCE_ENTRIES if entry.name == name), None)
+    if declared is None:
         raise MissingCapabilityError(
             f"no source {name} can be made here",
             where=f"state @{state.name}",
-            remedy=f"There are {', '.join(sorted(RUNNABLE))}.",
+            remedy=f"There are {', '.join(SOURCES)}.",
         )
-    declared = BUILTIN.find("source", name)
-    defaults = dict(declared.parameters) if declared is not None else {}
     sizes = {
         key: state.kind.integer(key, default)
-        for key, default in defaults.items()
+        for key, default in declared.parameters
         if isinstance(default, int)
     }
-    return _MAKERS[name](state, sizes, vocabulary)
-
-
-def _datastore(state: SourceState, order: int, vocabulary: int) -> Datastore:
-    if state.path is None:
-        raise UsageError(
-            "a datastore is read from a folder",
-            where=f"state @{state.name}",
-            remedy="Declare it with path= and scope=read_only.",
-        )
-    return Datastore(Path(state.path), vocabulary, order)
+    return SOURCES[name].declared(state, sizes, vocabulary)

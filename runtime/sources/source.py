@@ -7,11 +7,14 @@ bounded by what its declaration says.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from specplan.ir.plan import SourceState
 
 Tokens = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -89,14 +92,36 @@ class Found:
 
 
 class Source(ABC):
-    """Something that is looked up, and perhaps taught; one state, of one request or of many."""
+    """Something that is looked up, and perhaps taught; one state, of one request or of many.
 
+    Attributes:
+        learns: what it is taught: "rows" of logits, the "text", or "runs" of drafted tokens.
+        merges: it can merge continuations into one tree.
+        one_continuation: it gives one continuation of a text only.
+        one_text: each holds one text.
+        width: likeliest tokens that it learns of a row.
+    """
+
+    learns: ClassVar[tuple[str, ...]] = ()
+    merges: ClassVar[bool] = False
+    one_continuation: ClassVar[bool] = False
+    one_text: ClassVar[bool] = False
     width = 0
-    """Likeliest tokens that it learns of a row."""
 
     def __init__(self) -> None:
         self._begun = 0
         self._known: dict[int, int] = {}
+
+    @classmethod
+    def declared(cls, state: SourceState, sizes: Mapping[str, int], vocabulary: int) -> Source:
+        """A source as a plan declares it, taught nothing yet.
+
+        Args:
+            state: its declaration.
+            sizes: every parameter of its entry.
+            vocabulary: tokens of the target.
+        """
+        return cls(**sizes)
 
     @property
     @abstractmethod

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from typing import ClassVar
 
 from specplan.runtime.sources.source import ROOT, Found, Source, Tokens, Wanted
 
@@ -23,6 +24,9 @@ class Trie(Source):
     Attributes:
         capacity: nodes kept.
     """
+
+    learns: ClassVar[tuple[str, ...]] = ("text",)
+    merges: ClassVar[bool] = True
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -179,3 +183,6 @@ class Trie(Source):
     ) -> None:
         for token, child in self._children[node].items():
             heappush(heap, (-self._counts[child], depth, child, token, child, slot))
+
+
+SOURCE = Trie

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from specplan.emitting import emit
     from specplan.importing import import_acceptance
     from specplan.ir import Plan, Round, parse_plan, print_plan, verify_plan
+    from specplan.ir.acceptance import list_rules
     from specplan.ir.errors import (
         InfeasibleError,
         MissingCapabilityError,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         SpecplanError,
         UsageError,
     )
-    from specplan.ir.rule_entries import list_rules
     from specplan.planner import Problem, load_problem
     from specplan.result import Result
     from specplan.tuning import Tuned, tune
@@ -73,7 +73,7 @@ _HOMES = {
         "SpecplanError",
         "UsageError",
     ),
-    "ir.rule_entries": ("list_rules",),
+    "ir.acceptance": ("list_rules",),
     "planner": ("Problem", "load_problem"),
     "result": ("Result",),
     "tuning": ("Tuned", "tune"),

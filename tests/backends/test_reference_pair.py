@@ -16,8 +16,8 @@ import torch
 from scipy.stats import chisquare
 
 from specplan.ir import check_plan, parse_plan
+from specplan.ir.acceptance import LOSSLESS
 from specplan.ir.plan import Plan
-from specplan.ir.rule_entries import LOSSLESS
 from specplan.measure.teacher import text_logits
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.models import CausalModel

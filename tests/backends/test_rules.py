@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from specplan.ir import check_plan, parse_plan
+from specplan.ir.acceptance import LOSSY, RULE_ENTRIES
 from specplan.ir.plan import Plan
-from specplan.ir.rule_entries import LOSSY, RULE_ENTRIES
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain, run

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from specplan.backends.registry import backends_by_rule
 from specplan.cli.main import app
-from specplan.ir.rule_entries import RULE_ENTRIES, list_rules
+from specplan.ir.acceptance import RULE_ENTRIES, list_rules
 from specplan.ir.rule_words import rules_page
 from specplan.ir.tables import BUILTIN
 

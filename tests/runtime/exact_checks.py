@@ -1,14 +1,23 @@
-"""A rule decides every scenario as enumerated, in all its forms."""
+"""A rule decides every scenario as enumerated, in all its forms.
+
+How a rule judges stands in the file of its name in `tests/runtime/ways`, found by its place:
+`WAYS`, all ways of it, in fractions, written from the paper; of a lossy rule also `PARAMETERS`, at
+which those ways are and something is lost, and `DEFAULT`, the ways by its default parameters.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from random import Random
+from types import ModuleType
 from typing import Any
 
+from specplan.ir.acceptance import LOSSLESS
 from specplan.runtime.acceptance import RULES
-from tests.runtime import exact_ways
 from tests.runtime.exact import (
     Case,
     Law,
@@ -28,15 +37,15 @@ P = tuple(Fraction(n, 100) for n in (50, 30, 15, 5))
 Q = tuple(Fraction(n, 100) for n in (25, 25, 40, 10))
 """The pair of laws of docs/rules.md."""
 
-WAYS: dict[str, Ways] = {
-    "token": exact_ways.recursive_ways,
-    "recursive": exact_ways.recursive_ways,
-    "block": exact_ways.block_ways,
-    "deterministic": exact_ways.deterministic_ways,
-    "k_seq": exact_ways.k_seq_ways,
-    "naive": exact_ways.naive_ways,
+JUDGING: dict[str, ModuleType] = {
+    module.name: import_module(f"tests.runtime.ways.{module.name}")
+    for module in iter_modules([str(Path(__file__).parent / "ways")])
 }
-"""Lossless rules whose draft is enumerated on its own."""
+"""Rules whose draft is enumerated on its own."""
+WAYS: dict[str, Ways] = {
+    rule.name: JUDGING[rule.name].WAYS for rule in LOSSLESS if rule.name in JUDGING
+}
+"""The lossless ones of them."""
 
 
 def constant(law: Law) -> Laws:

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from specplan.ir.acceptance import LOSSLESS
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.acceptance.k_seq import acceptance_level
 from specplan.runtime.sampling import best, draw_distinct
@@ -28,8 +29,10 @@ from tests.runtime.exact_checks import (
     random_laws,
 )
 
-CHAIN_RULES = ["token", "recursive", "block", "deterministic", "k_seq", "naive"]
-ANY_TREE = ["recursive", "deterministic", "naive"]
+CHAIN_RULES = sorted(WAYS)
+DECLARED = {rule.name: rule for rule in LOSSLESS}
+TREE_RULES = [name for name in CHAIN_RULES if not DECLARED[name].chain_only]
+ANY_TREE = [name for name in TREE_RULES if not DECLARED[name].children]
 
 
 @pytest.mark.parametrize("rule", CHAIN_RULES)
@@ -120,9 +123,9 @@ def test_dead_nodes_are_never_accepted(rule: str) -> None:
     assert max(len(item.path) for item in found) == 1
 
 
-@pytest.mark.parametrize("rule", [*ANY_TREE, "k_seq"])
+@pytest.mark.parametrize("rule", TREE_RULES)
 def test_dead_siblings_still_count_as_drawn(rule: str) -> None:
-    case = Case((-1, -1, 0), random_laws(1), random_laws(2), rule != "k_seq", dead=(0,))
+    case = Case((-1, -1, 0), random_laws(1), random_laws(2), rule in ANY_TREE, dead=(0,))
     lossless(rule, case, 2)
 
 

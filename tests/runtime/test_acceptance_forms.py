@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.ir.tables import BUILTIN
 from specplan.runtime.acceptance import RULES, DraftedTree
-from tests.runtime.exact_checks import TREE
+from tests.runtime.exact_checks import JUDGING, TREE
 
 CHAINS_ONLY = sorted(name for name in RULES if BUILTIN.find("rule", name).chain_only)  # type: ignore[union-attr]
 
@@ -206,6 +206,8 @@ def test_the_folder_the_table_and_the_backend_know_the_same_rules() -> None:
     declared = {name: BUILTIN.find("rule", name) for name in BUILTIN.names("rule")}
     assert set(RULES) == {name for name, item in declared.items() if item and item.needs_rows}
     assert set(CAPABILITIES.limits["accept", "rule"]) == set(RULES)
+    alone = {"greedy", "gumbel"}  # has no law; test_races.py
+    assert set(RULES) == {*JUDGING, *alone}
     for name, module in RULES.items():
         item = declared[name]
         assert item is not None and module.TARGET in ("logits", "law")

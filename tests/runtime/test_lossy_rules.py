@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from specplan.ir.tables import BUILTIN
+from specplan.ir.acceptance import LOSSY, RULE_ENTRIES
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.acceptance.cascade import mixture as cascade_mixture
 from specplan.runtime.acceptance.contrastive import mixture as contrastive_mixture
@@ -26,21 +26,25 @@ from tests.runtime.exact import (
     target_law,
     total_variation,
 )
-from tests.runtime.exact_checks import CHAIN, TREE, P, Q, constant, decided, one_hot, random_laws
+from tests.runtime.exact_checks import (
+    CHAIN,
+    JUDGING,
+    TREE,
+    P,
+    Q,
+    constant,
+    decided,
+    one_hot,
+    random_laws,
+)
 
 HALF = Fraction(1, 2)
+DECLARED = {rule.name: rule for rule in LOSSY if rule.needs_rows}
 WAYS: dict[str, tuple[Ways, dict[str, Any]]] = {
-    "lenient": (exact_ways.lenient_ways(HALF), {"lenience": 0.5}),
-    "typical": (exact_ways.passing_ways(exact_ways.typical), {}),
-    "top_beta": (
-        exact_ways.passing_ways(exact_ways.among_the_first(2, 1.0)), {"beta": 2, "tolerance": 1.0}
-    ),
-    "rollback": (exact_ways.passing_ways(exact_ways.not_too_unlikely(1.5)), {"threshold": 1.5}),
-    "contrastive": (exact_ways.mixed_ways(exact_ways.contrasted), {"beta": 1.0}),
-    "cascade": (exact_ways.mixed_ways(exact_ways.deferred), {}),
-}  # fmt: skip
+    name: (JUDGING[name].WAYS, getattr(JUDGING[name], "PARAMETERS", {})) for name in DECLARED
+}
 """Each rule with parameters at which it can be enumerated, and at which it loses something."""
-TREES = ("typical", "top_beta", "rollback")
+TREES = [name for name, rule in DECLARED.items() if not rule.chain_only]
 
 
 @pytest.mark.parametrize("rule", WAYS)
@@ -89,13 +93,8 @@ def test_lenience_one_is_the_token_rule_and_less_of_it_accepts_more() -> None:
 
 def test_what_each_rule_loses_on_the_pair_is_what_it_declares() -> None:
     """Total variation of the first token from the target's law, one token drafted, defaults."""
-    defaults = {
-        "lenient": exact_ways.lenient_ways(HALF),
-        "typical": exact_ways.passing_ways(exact_ways.typical),
-        "top_beta": exact_ways.passing_ways(exact_ways.among_the_first(5, 3.0)),
-        "rollback": exact_ways.passing_ways(exact_ways.not_too_unlikely(5.0)),
-        "cascade": exact_ways.mixed_ways(exact_ways.deferred),
-    }
+    every = {name: getattr(JUDGING[name], "DEFAULT", None) for name in DECLARED}
+    defaults = {name: ways for name, ways in every.items() if ways is not None}
     lost: dict[str, list[float]] = {}
     for target, draft in ((P, Q), (Q, P)):
         case = Case((-1,), constant(target), constant(draft))
@@ -108,9 +107,8 @@ def test_what_each_rule_loses_on_the_pair_is_what_it_declares() -> None:
         mixture = contrastive_mixture(p, q, 0.5, 0.1)
         lost.setdefault("contrastive", []).append(float((p - mixture).abs().sum()) / 2)
         lost.setdefault("all", []).append(float((p - q).abs().sum()) / 2)
-    declared = [BUILTIN.find("rule", name) for name in BUILTIN.names("rule")]
-    lossy = {item.name: item.loss for item in declared if item and item.lossless == "never"}
-    assert all(item.loss is None for item in declared if item and item.name not in lossy)
+    lossy = {rule.name: rule.loss for rule in LOSSY}
+    assert all((rule.loss is None) == (rule.name not in lossy) for rule in RULE_ENTRIES)
     assert lost.keys() == lossy.keys()
     for rule, found in lost.items():
         assert found == pytest.approx(lossy[rule], abs=5e-7), rule

@@ -17,11 +17,11 @@ from specplan.runtime.sources.adjacency import Adjacency
 from specplan.runtime.sources.automaton import Automaton
 from specplan.runtime.sources.continuations import continuation_trees
 from specplan.runtime.sources.log import Log
-from specplan.runtime.sources.ngram import lookup as lookup_in_text
-from specplan.runtime.sources.ngram_table import NgramTable
+from specplan.runtime.sources.ngram import NgramTable
 from specplan.runtime.sources.phrases import Phrases
-from specplan.runtime.sources.registry import new_source
+from specplan.runtime.sources.registry import SOURCES, new_source
 from specplan.runtime.sources.source import Found, Source, Wanted
+from specplan.runtime.sources.text import lookup as lookup_in_text
 from specplan.runtime.sources.trie import Trie
 
 texts = st.lists(st.integers(0, 3), min_size=1, max_size=40)
@@ -264,16 +264,19 @@ def test_phrases_of_a_text_are_those_of_its_runs() -> None:
         assert one(grown, [last], wanted) == one(told, [last], wanted)
 
 
-@pytest.mark.parametrize("kind", ["adjacency", "log", "ngram", "phrases", "trie"])
+@pytest.mark.parametrize(
+    "kind", [k for k, made in SOURCES.items() if made.learns and not made.one_text]
+)
 def test_texts_of_a_batch_are_looked_up_as_alone(kind: str) -> None:
     source = new_source(SourceState(name=State("s"), kind=Entry(kind)), 8)
     rng = np.random.default_rng(0)
-    if kind == "adjacency":
+    rows = "rows" in SOURCES[kind].learns
+    if rows:
         source.learn_rows(np.arange(8), rng.permuted(np.tile(np.arange(8), (8, 1)), axis=1))
     else:
         taught(source, rng.integers(0, 4, 80).tolist(), last=5)
     texts, lengths = rng.integers(0, 4, (6, 9)), np.array([9, 3, 5, 9, 1, 2])
-    wanted = Wanted(1, 1 if kind == "adjacency" else 3, children=2, length=3)
+    wanted = Wanted(1, 1 if rows else 3, children=2, length=3)
     together = source.lookup(texts, lengths, wanted)
     for row in range(6):
         alone = source.lookup(texts[row : row + 1], lengths[row : row + 1], wanted)
@@ -282,7 +285,7 @@ def test_texts_of_a_batch_are_looked_up_as_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [2, 20, 300])
-@pytest.mark.parametrize("kind", ["automaton", "log", "ngram", "phrases", "trie"])
+@pytest.mark.parametrize("kind", [k for k, made in SOURCES.items() if "text" in made.learns])
 def test_memory_stays_below_what_is_said(kind: str, vocabulary: int) -> None:
     rng = np.random.default_rng(0)
     text = rng.integers(0, vocabulary, 20_000)

@@ -36,8 +36,8 @@ def methods(
     from specplan import api
     from specplan.backends.engines.registry import engines_by_draft
     from specplan.backends.registry import backends_by_rule
+    from specplan.ir.acceptance import list_rules
     from specplan.ir.errors import UsageError
-    from specplan.ir.rule_entries import list_rules
     from specplan.ir.rule_words import rule_as_dict, rules_page
     from specplan.planner.method_words import method_as_dict, methods_page, read_results
 
@@ -83,7 +83,7 @@ def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
 
 
 def _print_rules(runners: dict[str, tuple[str, ...]]) -> None:
-    from specplan.ir.rule_entries import list_rules
+    from specplan.ir.acceptance import list_rules
     from specplan.ir.rule_words import judges_words, keeps_words, needs
 
     print_table(

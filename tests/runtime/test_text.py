@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.runtime.sources.ngram import lookup, lookup_batch
+from specplan.runtime.sources.text import lookup, lookup_batch
 
 
 def _slow(text: list[int], shortest: int, longest: int, length: int) -> list[int]:

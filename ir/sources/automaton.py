@@ -1,0 +1,12 @@
+"""Source `automaton`: `runtime/sources/automaton.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.declaration import Declaration
+
+ENTRY = Declaration(
+    table="source",
+    name="automaton",
+    parameters=(("capacity", 65536),),
+    source="Hu et al. 2024, arXiv 2411.10666",
+)

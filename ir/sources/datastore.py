@@ -1,0 +1,12 @@
+"""Source `datastore`: `runtime/sources/datastore.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.declaration import Declaration
+
+ENTRY = Declaration(
+    table="source",
+    name="datastore",
+    parameters=(("order", 16),),
+    source="He et al. 2023, arXiv 2311.08252",
+)

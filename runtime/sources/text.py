@@ -1,0 +1,87 @@
+"""What followed the last tokens of a text the last time they occurred in it.
+
+Prompt lookup decoding (Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding) and LLMA
+(arXiv 2304.04487). Host side and pure: it remembers nothing but the text.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int64]
+
+
+def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
+    """Tokens that followed the most recent earlier occurrence of the text's longest known suffix.
+
+    Suffixes of `longest` tokens are tried first, then shorter ones down to `shortest`. Where the
+    continuation reaches the end of the text it goes on with itself, as copies in LZ77 do (Ziv and
+    Lempel 1977): a text that repeats is proposed to go on repeating, and what is proposed first
+    does not depend on `length`. The stock implementation of transformers takes the first
+    occurrence and ends with the text.
+
+    Args:
+        text: int64 `[n]`, prompt and output so far.
+        shortest: fewest tokens to match, at least 1.
+        longest: most tokens to match.
+        length: tokens to propose.
+
+    Returns:
+        int64 `[length]`, or empty when no suffix occurs earlier.
+    """
+    size = len(text)
+    for order in range(min(longest, size - 1), shortest - 1, -1):
+        ends = _occurrences(text, order)
+        if len(ends):
+            period = size - int(ends[-1])
+            return text[size - period + np.arange(length) % period]
+    return text[:0]
+
+
+def _occurrences(text: Tokens, order: int) -> Tokens:
+    """Where earlier occurrences of the last `order` tokens end (exclusive), ascending."""
+    size = len(text)
+    # Look for the rarest evidence first: the last token, then the ones before it.
+    ends = np.flatnonzero(text[order - 1 : size - 1] == text[-1]) + order
+    for back in range(2, order + 1):
+        if not len(ends):
+            break
+        ends = ends[text[ends - back] == text[-back]]
+    return ends
+
+
+def lookup_batch(
+    texts: Tokens,
+    text_lengths: Tokens,
+    *,
+    shortest: int,
+    longest: int,
+    length: int,
+    done: NDArray[np.bool_] | None = None,
+) -> tuple[Tokens, Tokens]:
+    """`lookup` for every row.
+
+    Args:
+        texts: int64 `[B, S]`, padded at the end.
+        text_lengths: int64 `[B]`.
+        shortest: fewest tokens to match.
+        longest: most tokens to match.
+        length: most tokens to propose.
+        done: bool `[B]`, rows to leave out.
+
+    Returns:
+        Proposed tokens `[B, length]`, padded with 0, and how many there are `[B]`.
+    """
+    batch = len(texts)
+    proposed = np.zeros((batch, length), dtype=np.int64)
+    counts = np.zeros(batch, dtype=np.int64)
+    for row in range(batch):
+        if done is not None and done[row]:
+            continue
+        found = lookup(
+            texts[row, : text_lengths[row]], shortest=shortest, longest=longest, length=length
+        )
+        proposed[row, : len(found)] = found
+        counts[row] = len(found)
+    return proposed, counts

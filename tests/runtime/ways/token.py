@@ -1,0 +1,7 @@
+"""Sibling by sibling; a chain has one of each."""
+
+from __future__ import annotations
+
+from tests.runtime.exact_ways import recursive_ways
+
+WAYS = recursive_ways
