@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.tables import BUILTIN
 from specplan.ir.values import print_atom
 from specplan.passes.share_prefix import share_prefix
 from specplan.planner.facts import ProblemFacts
@@ -87,16 +88,18 @@ def judge(tree: str, nodes: int, *, rule: str | None, forward: str = "") -> str:
     Args:
         tree: the value.
         nodes: drafted nodes of the tree.
-        rule: None is greedy.
+        rule: as the plan writes it; None is greedy. It gets uniforms where it declares some.
         forward: further attributes of the verifying pass.
     """
     lines = [f"%l = forward target {tree} cache=@kv pending=1 {forward}".rstrip()]
-    if rule is None:
-        lines.append(f"%a = accept {tree} target=%l")
-    else:
-        lines.append(f"%v = uniform {nodes + 1} stream=accept")
-        lines.append(f"%a = accept {tree} target=%l rule={rule} by=%v")
-    lines += ["%e = emit %a", "commit @kv %e"]
+    judged = f"%a = accept {tree} target=%l"
+    if rule is not None:
+        judged += f" rule={rule}"
+        declared = BUILTIN.find("rule", rule.partition("(")[0])
+        if declared is None or declared.uniforms_per_node is not None:
+            lines.append(f"%v = uniform {nodes + 1} stream=accept")
+            judged += " by=%v"
+    lines += [judged, "%e = emit %a", "commit @kv %e"]
     return "\n".join(lines)
 
 

@@ -79,10 +79,7 @@ class Bild(Rehearsed[BildOptions]):
         draft, cache, bar = options.draft, cache_of(options.draft), options.fallback
         draw = "" if facts.greedy else "\n    %u = uniform 1 stream=draft"
         how = "" if facts.greedy else " how=draw by=%u"
-        verified = judge("%c", options.most, rule=None).replace(
-            "accept %c target=%l",
-            f"accept %c target=%l rule=rollback(threshold={options.rollback})",
-        )
+        verified = judge("%c", options.most, rule=f"rollback(threshold={options.rollback})")
         body = f"""%t0 = root
 %q0 = forward {draft} %t0 cache={cache} pending=2
 %m0 = measure %q0 top1

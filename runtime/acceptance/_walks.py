@@ -141,6 +141,18 @@ def of_nodes(tree: DraftedTree, rows: Tensor) -> Tensor:
     return rows.flatten(1).gather(1, places)
 
 
+def ranks(tree: DraftedTree, rows: Tensor) -> Tensor:
+    """How many tokens their parents' rows `[B, N + 1, V]` hold likelier than the nodes', `[B, N]`.
+
+    Of equal tokens the lower id counts as likelier, as everywhere.
+    """
+    own = of_nodes(tree, rows)[:, :, None]
+    above = (tree.parent_tensor() + 1)[:, :, None].expand(-1, -1, rows.shape[2])
+    rows = rows.gather(1, above)
+    tokens = torch.arange(rows.shape[2], device=rows.device)
+    return ((rows > own) | ((rows == own) & (tokens < tree.tokens[:, :, None]))).sum(-1)
+
+
 def deepest(tree: DraftedTree, passed: Tensor, scores: Tensor, choices: Tensor) -> Judged:
     """The longest path of nodes that all passed; among equals the best scored, then the earliest.
 

@@ -12,10 +12,9 @@ Source: Xia et al. 2022, SpecDec, arXiv 2203.16487, and its released code (defau
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes
+from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes, ranks
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 
 TARGET = "logits"
@@ -41,13 +40,7 @@ def accept(
     """
     above = tree.parent_tensor() + 1
     own = of_nodes(tree, target)
-    rows = target.gather(1, above[:, :, None].expand(-1, -1, target.shape[2]))
-    tokens = torch.arange(target.shape[2], device=target.device)
-    # Among equal logits the lower token id counts as likelier, as everywhere.
-    better = (rows > own[:, :, None]) | (
-        (rows == own[:, :, None]) & (tokens < tree.tokens[:, :, None])
-    )
-    passed = (better.sum(-1) < beta) & (rows.amax(-1) - own <= tolerance)
+    passed = (ranks(tree, target) < beta) & (target.amax(-1).gather(1, above) - own <= tolerance)
     score = own - target.logsumexp(-1).gather(1, above)
     return deepest(tree, passed, score, target.argmax(-1))
 
