@@ -67,6 +67,7 @@ lint: $(STAMP) ## Check style, format, types and the import contracts
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-compile \
 	  --target $(LINT_SITE) .
 	$(BIN)/mypy | $(TO_SOURCE)
+	$(BIN)/mypy benchmarks | $(TO_SOURCE)
 	PYTHONPATH=$(LINT_SITE) $(BIN)/lint-imports --no-cache
 
 format: $(STAMP) ## Mend style and format

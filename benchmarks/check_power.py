@@ -122,7 +122,8 @@ def sides(options: Any) -> tuple[Run, Run, int]:
 def record(options: Any) -> dict[str, Any]:
     """Run a bundle against itself for some minutes."""
     base, head, groups = sides(options)
-    source, start, rows = pairs(base, head, groups, options.seed), time.perf_counter(), []
+    source, start = pairs(base, head, groups, options.seed), time.perf_counter()
+    rows: list[list[float]] = []
     next(source)
     while time.perf_counter() - start < 60.0 * options.minutes or not rows:
         rows.append(_row(next(source)))

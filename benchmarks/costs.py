@@ -110,7 +110,7 @@ def price_all(device_name: str, candidates: list[Plan]) -> list[Speed]:
     for plan in candidates:
         speed = price_speed(plan, plan.rounds[0], clock, acceptance)
         assert isinstance(speed, Speed), speed
-        assert speed.seconds_per_token.median.shape == (len(BATCHES), len(CONTEXTS))
+        assert np.asarray(speed.seconds_per_token.median).shape == (len(BATCHES), len(CONTEXTS))
         found.append(speed)
     return found
 

@@ -169,7 +169,7 @@ def package(work: Path, backend: str, plan: str) -> Path:
 
 def best_plans(found: SearchResult) -> dict[str, Plan]:
     """The best-priced plans that compile, by name."""
-    objective = found.facts.problem.objective
+    objective = found.facts.objective
     single = [c for c in found.candidates if c.admissible and c.plan is not None and not c.by_cell]
     kept: dict[str, Plan] = {}
     for candidate in sorted(single, key=lambda c: score(c, objective)):

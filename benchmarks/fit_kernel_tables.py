@@ -110,7 +110,8 @@ def ideal(device: AnalyticDevice, sample: Sample) -> Array:
     matrix = sample.matrix
     flops = 2.0 * matrix.rows * matrix.inputs * matrix.outputs
     compute = flops / device.peak_flops["bfloat16"]
-    return np.maximum(compute, sample.moved / device.memory_bandwidth) / sample.measured - 1.0
+    least: Array = np.maximum(compute, sample.moved / device.memory_bandwidth)
+    return least / sample.measured - 1.0
 
 
 def fit_format(system: str, form: str) -> float | None:

@@ -172,7 +172,7 @@ def flashinfer(inputs: Inputs) -> Attend:
     }
 
     def attend(keys: Tensor, values: Tensor) -> Tensor:
-        found = wrapper.run(query, *own[keys.data_ptr()])
+        found: Tensor = wrapper.run(query, *own[keys.data_ptr()])
         return found.view(case.batch, case.tree, heads.heads, heads.head_dim).transpose(1, 2)
 
     return attend

@@ -137,8 +137,9 @@ def floor_and_price(
     clock = Clock(device or load_device("h100-sxm"), shapes, batch, context)
     size = float(round_cost(demands, clock, {"dkv": 1.0}).bytes)
     price = price_round(demands, clock, {"dkv": 1.0})
-    known = device is not None and isinstance(price, RoundPrice)
-    return size, price.seconds.median if known else None
+    if device is None or not isinstance(price, RoundPrice):
+        return size, None
+    return size, price.seconds.median
 
 
 def seconds_per_round(

@@ -79,6 +79,7 @@ def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
         write_json_atomic(work / f"{task}.json", described)
         result = api.optimize(described, progress=tell)
         for candidate in wanted(result.search.candidates):
+            assert candidate.plan is not None
             for estimate, plain in zip(
                 candidate.estimates, result.search.plain.estimates, strict=True
             ):
@@ -178,10 +179,10 @@ def scores(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def tell(what: str, done: int, total: int) -> None:
+def tell(description: str, done: int, total: int) -> None:
     """Progress on stderr, a line every tenth."""
     if total and (done == total or done % max(1, total // 10) == 0):
-        print(f"{time.strftime('%H:%M:%S')} {what} {done}/{total}", file=sys.stderr)
+        print(f"{time.strftime('%H:%M:%S')} {description} {done}/{total}", file=sys.stderr)
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ def column_problem(
 
 def best_of_methods(found: SearchResult, cell: int) -> dict[str, Candidate]:
     """The plan of each method that is priced lowest for one load."""
-    objective = found.facts.problem.objective
+    objective = found.facts.objective
     best: dict[str, Candidate] = {}
     for other in found.candidates:
         if not other.priced or other.unsupported or other.by_cell:

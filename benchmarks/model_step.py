@@ -24,7 +24,7 @@ def stock_step(model: Any, text: torch.Tensor, new: torch.Tensor) -> Callable[[]
     model(text, past_key_values=cache, use_cache=True)
 
     def step() -> torch.Tensor:
-        logits = model(new, past_key_values=cache, use_cache=True).logits
+        logits: torch.Tensor = model(new, past_key_values=cache, use_cache=True).logits
         cache.crop(-new.shape[1])
         return logits
 

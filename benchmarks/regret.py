@@ -1,6 +1,6 @@
 """How much faster than the chosen plan is the best plan that was measured?
 
-    python benchmarks/regret.py --work DIR [--tune MINUTES] [--json]
+    python benchmarks/regret.py --work DIR [--tune MINUTES] [--batches 1 2 4 8] [--json]
 
 For each task, temperature and batch size on the reference pair, all candidates whose price is
 within 25 % of the chosen one's are run against each other on held-out prompts. Turn by turn every
@@ -10,7 +10,8 @@ turns, and only these count: the fastest of many noisy runs would look faster th
 workload is stored when it is done, and a run that was stopped goes on.
 
 The plan is chosen by prices, or with `--tune` after so many minutes of `specplan tune` per task and
-temperature, on the prompts that acceptance is measured on.
+temperature, on the prompts that acceptance is measured on. With `--split profile` the contest is on
+these prompts too, which asks how well a tuning searched rather than how well it generalises.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,8 @@ from specplan import api
 from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.measure.contenders import Timer, plan_timer
-from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, groups_of
-from specplan.planner import Candidate, SearchResult, load_problem
+from specplan.measure.workbench import BENCH, PROFILE, TokenPrompt, Workbench, groups_of
+from specplan.planner import Candidate, Problem, SearchResult, load_problem
 from specplan.planner.comparing import cell_costs
 from specplan.planner.search import search
 from specplan.tuning import tune
@@ -131,7 +133,7 @@ def tuned_for(found: SearchResult, cell: int) -> Candidate:
 
 def field_of(found: SearchResult, chosen: Candidate, cell: int) -> list[Candidate]:
     """All that run and are priced within reach of the plan chosen for one load."""
-    objective = found.facts.problem.objective
+    objective = found.facts.objective
     reach = (1.0 + WITHIN) * cell_costs(chosen, objective)[cell]
     single = [c for c in found.candidates if c.priced and not c.unsupported and not c.by_cell]
     return [c for c in single if cell_costs(c, objective)[cell] <= reach]
@@ -174,48 +176,72 @@ def one_load(
     }
 
 
-def measure(work: Path, seconds: float, seed: int, minutes: float) -> list[dict[str, Any]]:
+def measure(asked: argparse.Namespace) -> list[dict[str, Any]]:
     """All loads, those that an earlier run stored left as they are."""
-    path = work / "regret.json"
+    path = asked.work / "regret.json"
     rows: list[dict[str, Any]] = read_json(path, "results") if path.is_file() else []
-    known = {(row["task"], row["temperature"], row["batch"]) for row in chosen_after(minutes, rows)}
-    for temperature in TEMPERATURES:
-        for task in TASKS:
-            described = dealt_problem(
-                work,
-                task,
-                seed,
-                batches=BATCHES,
-                output_tokens=OUTPUT_TOKENS,
-                temperature=temperature,
-            )
-            write_json_atomic(work / f"{task}-{temperature}.json", described)
-            if all((task, temperature, batch) in known for batch in BATCHES):
+    known = {_load(row) for row in chosen_alike(asked, rows)}
+    for temperature, task in product(asked.temperatures, asked.tasks):
+        if all((task, temperature, batch) in known for batch in asked.batches):
+            continue
+        problem = write_problem(asked, task, temperature)
+        if asked.tune:
+            found = tune(problem, minutes=asked.tune, progress=tell).result.search
+        else:
+            found = search(api.gather(problem, tell, tuned=False))
+        bench = Workbench(problem)
+        for cell, batch in enumerate(asked.batches):
+            if (task, temperature, batch) in known:
                 continue
-            problem = load_problem(work / f"{task}-{temperature}.json")
-            if minutes:
-                found = tune(problem, minutes=minutes, progress=tell).result.search
-            else:
-                found = search(api.gather(problem, tell, tuned=False))
-            bench = Workbench(problem)
-            for cell, batch in enumerate(BATCHES):
-                if (task, temperature, batch) in known:
-                    continue
-                draws = random.Random(f"{seed} {task} {temperature} {batch}")
-                prompts = bench.prompts(BENCH)
-                chosen = tuned_for(found, cell) if minutes else priced_for(found, cell)
-                near = field_of(found, chosen, cell)
-                row = one_load(bench, chosen, near, prompts, batch, seconds, draws)
-                named = {"task": task, "temperature": temperature, "tuned_minutes": minutes}
-                rows.append({**named, **row})
-                write_json_atomic(path, rows)
-                print(line(rows[-1]), file=sys.stderr)
-    return chosen_after(minutes, rows)
+            draws = random.Random(f"{asked.seed} {task} {temperature} {batch}")
+            chosen = tuned_for(found, cell) if asked.tune else priced_for(found, cell)
+            near, prompts = field_of(found, chosen, cell), bench.prompts(asked.split)
+            row = one_load(bench, chosen, near, prompts, batch, asked.seconds, draws)
+            rows.append({"task": task, "temperature": temperature, **_how(asked), **row})
+            write_json_atomic(path, rows)
+            print(line(rows[-1]), file=sys.stderr)
+    return [row for row in chosen_alike(asked, rows) if _load(row) in _loads(asked)]
 
 
-def chosen_after(minutes: float, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of plans that were chosen after so many minutes of tuning; 0: by prices."""
-    return [row for row in rows if row.get("tuned_minutes", 0.0) == minutes]
+def write_problem(asked: argparse.Namespace, task: str, temperature: float) -> Problem:
+    """The problem of one task and temperature at all batch sizes that are asked for."""
+    described = dealt_problem(
+        asked.work,
+        task,
+        asked.seed,
+        batches=asked.batches,
+        output_tokens=OUTPUT_TOKENS,
+        temperature=temperature,
+    )
+    path: Path = asked.work / f"{task}-{temperature}.json"
+    write_json_atomic(path, described)
+    return load_problem(path)
+
+
+def _how(asked: argparse.Namespace) -> dict[str, Any]:
+    """How the plan of a row was chosen, and on which prompts it was held against others."""
+    return {"tuned_minutes": asked.tune, "split": asked.split, "batches": list(asked.batches)}
+
+
+def chosen_alike(asked: argparse.Namespace, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Stored rows whose plans were chosen as is asked for.
+
+    Args:
+        asked: `tune`, minutes of tuning, 0 for a choice by prices; `split`; and `batches`, the
+            loads that one plan was chosen for.
+        rows: those without a word of it are of the defaults.
+    """
+    default = {"tuned_minutes": 0.0, "split": BENCH, "batches": list(BATCHES)}
+    how = _how(asked)
+    return [row for row in rows if {key: (default | row)[key] for key in how} == how]
+
+
+def _load(row: Mapping[str, Any]) -> tuple[str, float, int]:
+    return row["task"], row["temperature"], row["batch"]
+
+
+def _loads(asked: argparse.Namespace) -> set[tuple[str, float, int]]:
+    return set(product(asked.tasks, asked.temperatures, asked.batches))
 
 
 def line(row: dict[str, Any]) -> str:
@@ -227,10 +253,10 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
-def tell(what: str, done: int, total: int) -> None:
+def tell(description: str, done: int, total: int) -> None:
     """Progress on stderr, a line every quarter."""
     if total > 50 and done % (total // 4) == 0:
-        print(f"{time.strftime('%H:%M:%S')} {what} {done}/{total}", file=sys.stderr)
+        print(f"{time.strftime('%H:%M:%S')} {description} {done}/{total}", file=sys.stderr)
 
 
 def main() -> None:
@@ -239,11 +265,16 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0, help="per contest; half per duel")
     parser.add_argument("--tune", type=float, default=0.0, help="minutes per task and temperature")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--temperatures", nargs="+", type=float, default=list(TEMPERATURES))
+    parser.add_argument("--batches", nargs="+", type=int, default=list(BATCHES))
+    parser.add_argument("--split", choices=(PROFILE, BENCH), default=BENCH, help="prompts that run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.work = options.work.resolve()
     options.work.mkdir(parents=True, exist_ok=True)
-    rows = measure(options.work.resolve(), options.seconds, options.seed, options.tune)
+    rows = measure(options)
     regrets = [max(row["regret"], 0.0) for row in rows]
     result = {
         "loads": rows,

@@ -46,7 +46,8 @@ def shape_of(target: str, shapes: dict[str, ModelShape]) -> ModelShape | None:
 def _read(name: str) -> tuple[frozenset[str], frozenset[str], tuple[int, ...]]:
     """Sizes, other words, and the version: the first number in or behind a word."""
     name = name.lower().split("--")[-1].split("/")[-1]
-    sizes, words, version = set(), set(), ()
+    sizes, words = set(), set()
+    version: tuple[int, ...] = ()
     for part in filter(None, re.split(r"[-_\s]+", name)):
         if _SIZE.fullmatch(part):
             sizes.add(part)

@@ -8,7 +8,7 @@ model where the shape is known, by the baseline's own witness where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from decisions.grid import GIVEN, Measured, Setting
 from specplan.cost_models.acceptance.fits.declining import DECLINE, declining_hazards
 from specplan.cost_models.closed_forms import tree_value
+from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.shapes.layers import ExpertMlp
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import load_device
@@ -132,13 +133,14 @@ class StepTimes:
         key = (device, count, shape.digest, batch)
         if key not in _REMEMBERED:
             several = load_device(f"{count}x{device}" if count > 1 else device)
+            seconds: Callable[..., Seconds] = several.forward_seconds  # data sheets take arrays
             head = head_shape(shape)
             tokens = np.linspace(1.0, 65.0, 513)
             widths = np.arange(1.0, 17.0)
             _REMEMBERED[key] = cls(
                 tokens,
-                several.forward_seconds(shape, batch, tokens, CONTEXT).median,
-                several.forward_seconds(head, batch, widths, CONTEXT).median,
+                np.asarray(seconds(shape, batch, tokens, CONTEXT).median),
+                np.asarray(seconds(head, batch, widths, CONTEXT).median),
                 any(isinstance(layer.mlp, ExpertMlp) for layer in shape.layers),
             )
         return _REMEMBERED[key]

@@ -43,10 +43,10 @@ def estimate_noise(groups: Sequence[Group]) -> Noise | None:
     series: dict[tuple[object, ...], list[tuple[float, float]]] = defaultdict(list)
     for group in groups:
         given = group.runs[GIVEN]
-        for setting, run in group.runs.items():
+        for setting, other in group.runs.items():
             if setting.is_chain and setting != GIVEN:
                 key = (group.target, group.drafter, group.batch, setting)
-                series[key].append((given.length, math.log(run.speed / given.speed)))
+                series[key].append((given.length, math.log(other.speed / given.speed)))
     squares, freedom = 0.0, 0
     for points in series.values():
         if len(points) > 2:

@@ -31,7 +31,10 @@ def calibrates(row: Row) -> str:
     if row.system != "gpt-fast AR" or row.target != "Llama2-7B" or "A100" not in row.hardware:
         return ""
     setting = (row.setting.get("precision"), row.get("tp"))
-    named = {("int8", 1.0): "dequantise_operations", ("bf16", 8.0): "seconds_per_collective"}
+    named: dict[object, str] = {
+        ("int8", 1.0): "dequantise_operations",
+        ("bf16", 8.0): "seconds_per_collective",
+    }
     return named.get(setting, "")
 
 
