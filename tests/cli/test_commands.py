@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import specplan as package
+from specplan.ir.picture import to_dot, to_mermaid
 from tests.cli.test_program import no_torch, specplan, specplan_here
 from tests.planner.checkpoints import VOCABULARY, write_checkpoint
 
@@ -92,6 +93,13 @@ def test_explain(bundle: Path, no_torch: str) -> None:
     done = specplan("explain", str(bundle), PYTHONPATH=no_torch)
     assert done.returncode == 0, done.stderr
     assert "Chosen: " in done.stdout
+    if "Chosen: plain" not in done.stdout:
+        assert done.stdout.index("Drafted by") < done.stdout.index("Chosen: ")
+    flow = specplan_here("explain", str(bundle), "--mermaid").stdout
+    graph = specplan_here("explain", str(bundle), "--dot").stdout
+    plan = package.load_bundle(bundle).plan
+    assert flow == to_mermaid(plan) and graph == to_dot(plan)
+    assert specplan_here("explain", str(bundle), "--dot", "--json").returncode == 2
     short = json.loads(specplan_here("explain", str(bundle), "--json").stdout)
     assert short["verdict"]
     whole = json.loads(specplan_here("explain", str(bundle), "--json", "--candidates").stdout)

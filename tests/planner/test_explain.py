@@ -13,6 +13,7 @@ import pytest
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.planner.explain import explain
+from specplan.planner.explain_picture import picture_lines, tree_lines
 from specplan.planner.explain_words import explain_words
 from specplan.planner.search import search
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
@@ -93,6 +94,28 @@ def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
     assert first["first_choice"]["mean"] == pytest.approx(0.7) and first["trials"] == 1000
     assert first["first_choice"]["low"] < 0.7 < first["first_choice"]["high"]
     assert "share of the rounds: 1 in 70% (68% to 72%), 2 in 49% (46% to 52%)" in text
+
+
+def test_a_tree_is_drawn_with_a_line_per_leaf() -> None:
+    assert tree_lines([-1, -1, 0, 0, 1, 2, -1]) == [
+        "root +- 0 +- 0 --- 0",
+        "     |    `- 1",
+        "     |- 1 --- 0",
+        "     `- 2",
+    ]
+    assert tree_lines([-1, 0, 1]) == ["root --- 0 --- 0 --- 0"]
+
+
+def test_what_the_chosen_plan_drafts_is_drawn(tmp_path: Path) -> None:
+    data, _ = explained(tmp_path, given=rates([0.7]))
+    parents = data["acceptance"][0]["parents"]
+    title, *drawn = picture_lines(data)
+    assert title.startswith(f'Drafted by "draft" ({data["chosen"]["words"]})')
+    assert drawn == [f"  {line}" for line in tree_lines(parents)]
+    data["acceptance"][0]["parents"] = None
+    (told,) = picture_lines(data)
+    assert "depends on the text" in told
+    assert list(picture_lines(data | {"verdict": "plain_faster"})) == []
 
 
 def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:

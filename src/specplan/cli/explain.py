@@ -29,6 +29,12 @@ def explain(
     candidates: Annotated[
         bool, typer.Option("--candidates", help="With --json: every candidate, not only the best.")
     ] = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Print the plan's rounds as a Mermaid flowchart.")
+    ] = False,
+    dot: Annotated[
+        bool, typer.Option("--dot", help="Print the plan's rounds as a Graphviz digraph.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Say why a plan was chosen, what it was chosen from, and when it stops paying."""
@@ -41,13 +47,26 @@ def explain(
             where="specplan explain",
             remedy="Give the folder of a bundle, a problem file, or --law NAME.",
         )
+    if mermaid + dot + json > 1:
+        raise UsageError(
+            "--mermaid, --dot and --json are three answers",
+            where="specplan explain",
+            remedy="Ask for one of them.",
+        )
     from specplan.cli.planned import planned
     from specplan.ir.printer import print_plan
+    from specplan.planner.explain_picture import picture_lines
     from specplan.planner.explain_words import explain_words
 
     plan, report = planned(path)
     if json:
         print_json(report if candidates else report["explanation"])
         return
+    if mermaid or dot:
+        from specplan.ir.picture import to_dot, to_mermaid
+
+        print(to_mermaid(plan) if mermaid else to_dot(plan), end="")
+        return
+    explanation = report["explanation"]
     print(print_plan(plan))
-    print("\n".join(explain_words(report["explanation"])))
+    print("\n".join([*picture_lines(explanation), *explain_words(explanation)]))
