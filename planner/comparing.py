@@ -49,7 +49,7 @@ def speedup(candidate: Candidate, plain: Candidate, objective: Objective) -> Int
     if isinstance(objective, Load):
         of_plain = serve(objective, base, times_of(base))
         worlds = (serve(objective, own, times_of(own, end)) for end in ("median", "high", "low"))
-        mean, slow, fast = (_more_served(served, of_plain) for served in worlds)
+        mean, slow, fast = (float(more_served(served, of_plain)) for served in worlds)
     else:
         plainly, seconds = score(plain, objective), own.request_seconds
         ends = (seconds.median, seconds.high, seconds.low)
@@ -75,6 +75,12 @@ def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
     """
     found: NDArray[np.bool_] | bool = speed.low * speed.mean ** (HALF_WIDTH_90 - 1.0) > 1.0
     return found
+
+
+def more_served(served: Served, base: Served) -> NDArray[np.float64]:
+    """How many times as fast where both serve the whole load, else as many requests, [...]."""
+    whole = np.logical_and(served.whole, base.whole)
+    return np.where(whole, base.score / served.score, served.rate / base.rate)
 
 
 def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
@@ -118,13 +124,6 @@ def best_by_score(candidates: Iterable[Candidate], objective: Objective) -> Cand
 def _price(candidate: Candidate) -> Estimate:
     assert candidate.estimate is not None, "only prices are compared"
     return candidate.estimate
-
-
-def _more_served(served: Served, base: Served) -> float:
-    """How many times as fast where both serve the whole load, else as many requests."""
-    if served.whole and base.whole:
-        return float(base.score / served.score)
-    return float(served.rate / base.rate)
 
 
 def _score(estimate: Estimate, request_seconds: Quantity, objective: str) -> float:

@@ -14,14 +14,18 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
-from specplan.ir.infer import infer_round
-from specplan.ir.ops import Accept
-from specplan.ir.types import TreeType
 from specplan.planner.as_data import interval_data, seconds_data
 from specplan.planner.break_even import break_evens
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import best_by_score, speedup
-from specplan.planner.explain_choice import confidence_data, loads_data, pareto_data
+from specplan.planner.explain_assumptions import assumptions, judged
+from specplan.planner.explain_choice import (
+    best_single_data,
+    confidence_data,
+    loads_data,
+    pareto_data,
+    runner_up_data,
+)
 from specplan.planner.explain_load import load_data
 from specplan.planner.explain_memory import memory_data
 from specplan.planner.facts import ProblemFacts
@@ -35,19 +39,23 @@ def summarise(result: SearchResult) -> dict[str, Any]:
     Returns:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
-        `plain_only`, `plain_refused`; `confidence`, how sure the choice is and what to measure
-        next; `load`, under the objective goodput, with the loads at which the plan that drafts is
-        better; `loads`, the best plan of each load alone where there are several, those `left_out`
-        because they fit with no plan, and the `pareto` front of speed per user against speed per
-        device; `runners_up`, the best of every other method and family; `refused`, reasons with
-        their counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of
-        their 90 % interval.
+        `plain_only`, `plain_refused`; `runner_up`, the second best plan, and `best_single`, the
+        best of one round where a schedule was chosen, each with the chosen plan's `gain` over it
+        (None where there is none); `confidence`, how sure the choice is and what to measure next;
+        `load`, under the objective goodput, with the loads at which the plan that drafts is better;
+        `loads`, the best plan of each load alone where there are several, those `left_out` because
+        they fit with no plan, and the `pareto` front of speed per user against speed per device;
+        `runners_up`, the best of every other method and family; `refused`, reasons with their
+        counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of their
+        90 % interval.
     """
     rival = _best_drafting(result)
     return {
         "objective": result.facts.problem.objective,
         "verdict": _verdict(result, rival),
         "speedup": interval_data(result.speedup),
+        "runner_up": runner_up_data(result),
+        "best_single": best_single_data(result),
         "confidence": confidence_data(result),
         "load": load_data(result, _drafting(result, rival)),
         "loads": loads_data(result),
@@ -62,7 +70,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
             "refused": sum(candidate.refusal is not None for candidate in result.candidates),
         },
         "refused": _refused(result),
-        "assumptions": _assumptions(result),
+        "assumptions": assumptions(result),
     }
 
 
@@ -87,7 +95,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
         "memory": memory_data(facts, result.chosen),
         "acceptance": [_acceptance(facts, part) for part, _ in parts],
         "laws": [
-            governing_law(part, result.plain, _judged(part), cells)
+            governing_law(part, result.plain, judged(part), cells)
             for part, cells in result.chosen.parts
         ],
         "break_even": [
@@ -194,7 +202,7 @@ def _time(estimate: Estimate) -> dict[str, Any]:
 def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
     assert candidate.proposer is not None and candidate.plan is not None, "it drafts"
-    profile, tree = facts.profiles[candidate.proposer], _judged(candidate)
+    profile, tree = facts.profiles[candidate.proposer], judged(candidate)
     drafting = read_drafting(candidate.plan, candidate.plan.rounds[0], profile)
     assert isinstance(drafting, Drafting) and drafting.acceptance is not None, "it has a price"
     assert tree is not None, "it drafts"
@@ -219,17 +227,6 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _judged(candidate: Candidate) -> TreeType | None:
-    """The tree that the candidate's round judges; None when it judges none."""
-    assert candidate.plan is not None
-    for item in candidate.plan.rounds:
-        for step in infer_round(candidate.plan, item).steps:
-            if isinstance(step.op, Accept):
-                tree = step.reads[step.op.tree]
-                return tree if isinstance(tree, TreeType) else None
-    return None
-
-
 def _refused(result: SearchResult) -> list[dict[str, Any]]:
     """Reasons by method and family; settings of one family that share a kind are counted."""
     groups: dict[tuple[str, str, str], list[Candidate]] = {}
@@ -247,22 +244,6 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
         }
         for (method, family, _), members in groups.items()
     ]
-
-
-def _assumptions(result: SearchResult) -> list[str]:
-    facts = result.facts
-    found = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
-    if facts.measured.plans:
-        plans = len({plan.plan for plan in facts.measured.plans})
-        turns = sum(plan.turns for plan in facts.measured.plans)
-        found.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
-    for proposer, profile in facts.profiles.items():
-        found.append(f'the acceptance of "{proposer}" {profile.source}')
-    for estimate in result.chosen.estimates:
-        found += [words for words in estimate.assumptions if words not in found]
-        if estimate.extrapolated:
-            found.append(f"batch {estimate.batch} lies outside of what was measured")
-    return found
 
 
 def _share(profile: AcceptanceProfile, share: float) -> Interval:

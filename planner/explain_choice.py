@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.cells import split
 from specplan.planner.as_data import interval_data
-from specplan.planner.comparing import gains
-from specplan.planner.number_words import about, short
+from specplan.planner.candidates import Candidate
+from specplan.planner.comparing import best_by_score, gains
+from specplan.planner.number_words import about, ratio_words, short
 from specplan.planner.search import SearchResult
+from specplan.planner.uncertainty import speed_over
 
 _RIVALS = 3
 _POINTS = 4
@@ -40,6 +42,32 @@ def confidence_data(result: SearchResult) -> dict[str, Any]:
             for item in sure.measurements
         ],
     }
+
+
+def runner_up_data(result: SearchResult) -> dict[str, Any] | None:
+    """The second best plan, and how many times as fast the chosen one is; None without one."""
+    others = [c for c in result.candidates if c.admissible and c is not result.chosen]
+    return _beaten(result, others)
+
+
+def best_single_data(result: SearchResult) -> dict[str, Any] | None:
+    """The best plan of one round, where a schedule was chosen: what several rounds are worth.
+
+    None where the chosen plan is no schedule, and where every single round is refused.
+    """
+    if not result.chosen.by_cell:
+        return None
+    return _beaten(result, [c for c in result.candidates if c.admissible and not c.by_cell])
+
+
+def _beaten(result: SearchResult, others: Sequence[Candidate]) -> dict[str, Any] | None:
+    """The best of these, and how many times as fast as it the chosen plan is."""
+    facts = result.facts
+    best = best_by_score(others, facts.objective)
+    if best is None:
+        return None
+    gain = speed_over(result.chosen, best, facts.profiles, facts.objective)
+    return {"method": best.method, "words": best.words, "gain": interval_data(gain)}
 
 
 def loads_data(result: SearchResult) -> list[dict[str, Any]]:
@@ -106,6 +134,28 @@ def confidence_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         )
     if sure.get("runs_would_tell"):
         yield "Runs can tell what prices leave open: `specplan tune` has likely plans take turns."
+
+
+def runner_up_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """By how much the second best plan is behind, and the best single round behind a schedule.
+
+    Reports of older bundles say nothing of it.
+    """
+    second, single = explanation.get("runner_up"), explanation.get("best_single")
+    at = "" if explanation.get("load") is None else ", or serves so many times its requests"
+    if second is not None:
+        simpler = " and is simpler" if second["gain"]["mean"] < 1.0 else ""
+        yield (
+            f"Second best: {second['method']}, {second['words']}; the chosen plan is "
+            f"{about(second['gain'], ratio_words)} times as fast{at}{simpler}."
+        )
+    if single is not None and single != second:
+        yield (
+            f"Best with one round for all loads: {single['method']}, {single['words']}; the "
+            f"schedule is {about(single['gain'], ratio_words)} times as fast{at}."
+        )
+    elif single is not None:
+        yield "It is the best with one round for all loads: this is what the schedule is worth."
 
 
 def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:

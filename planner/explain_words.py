@@ -11,6 +11,7 @@ from specplan.planner.explain_choice import (
     load_name,
     loads_words,
     pareto_words,
+    runner_up_words,
 )
 from specplan.planner.explain_load import load_words
 from specplan.planner.explain_memory import memory_words
@@ -49,6 +50,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield verdict_words(explanation)
+    yield from runner_up_words(explanation)
     yield from confidence_words(explanation)
     yield from load_words(explanation)
     yield from _figures(explanation)

@@ -22,11 +22,12 @@ import numpy as np
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import maximum
+from specplan.cost_models.intervals import Interval
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import geometric_mean, score
+from specplan.planner.comparing import geometric_mean, more_served, score, speedup
 from specplan.planner.draws import DRAWS, Drawn, Draws, Floats
 from specplan.planner.objectives import Load, Objective
-from specplan.planner.serving import Times, serve
+from specplan.planner.serving import Served, Times, serve
 
 NEAR = 1.25
 """Candidates whose time is within this factor of the best may turn out to be the best."""
@@ -90,6 +91,36 @@ def confidence(
         rivals=tuple(pair for pair in rivals if pair[1] > 0.0),
         measurements=_measurements(field, draws, objective),
     )
+
+
+def speed_over(
+    one: Candidate,
+    other: Candidate,
+    profiles: Mapping[str, AcceptanceProfile],
+    objective: Objective,
+) -> Interval:
+    """How many times as fast a candidate is as another, every draw holding for both of them.
+
+    At a load that one of the two does not serve as a whole, how many times as many requests it
+    serves within the limits.
+
+    Args:
+        one: with a price, as `other`.
+        other: what it is compared with.
+        profiles: by proposer.
+        objective: what the time of a candidate is.
+
+    Returns:
+        The ratio by the estimates' centres, between the 5th and the 95th percentile of the draws.
+    """
+    worlds = _Worlds(Draws(profiles))
+    if isinstance(objective, Load):
+        drawn = more_served(*(worlds.served(candidate, objective) for candidate in (one, other)))
+    else:
+        drawn = worlds.times(other, objective) / worlds.times(one, objective)
+    low, high = np.quantile(drawn, (0.05, 0.95)).tolist()
+    mean = speedup(one, other, objective).mean
+    return Interval(mean, min(mean, low), max(mean, high))
 
 
 def request_draws(
@@ -156,8 +187,7 @@ class _Worlds:
         whole = candidate.estimate
         assert whole is not None, "only prices are compared"
         if isinstance(objective, Load):
-            times = Times(*(self._cells(candidate, name) for name in ("request", "ttft", "tpot")))
-            found = serve(objective, whole, times.each(_under_all_draws)).score
+            found = self.served(candidate, objective).score
         else:
             per_token = self._cells(candidate, "request") / whole.output_tokens
             if objective == "throughput":
@@ -165,6 +195,12 @@ class _Worlds:
             else:
                 found = geometric_mean(per_token)
         return np.broadcast_to(found, DRAWS)
+
+    def served(self, candidate: Candidate, load: Load) -> Served:
+        """What it serves of a load under each draw, [draws]."""
+        assert candidate.estimate is not None, "only prices are compared"
+        times = Times(*(self._cells(candidate, name) for name in ("request", "ttft", "tpot")))
+        return serve(load, candidate.estimate, times.each(_under_all_draws))
 
     def per_token(self, candidate: Candidate) -> Floats:
         """Seconds of a request per output token, [draws, cells]."""

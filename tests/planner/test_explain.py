@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.planner.comparing import score
 from specplan.planner.explain import explain
 from specplan.planner.explain_picture import picture_lines, tree_lines
 from specplan.planner.explain_words import explain_words
 from specplan.planner.search import search
+from specplan.planner.worthwhile_trees import left_by_trees
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
 
 
@@ -66,6 +68,37 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     assert "autoregressive, plain 1.00 (1.00 to 1.00)" in text
 
 
+def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path: Path) -> None:
+    result = search(example_facts(tmp_path, methods=["draft_model"]))
+    chosen, data = result.chosen, explain(result)
+    assert chosen.by_cell, "a schedule"
+    others = [c for c in result.candidates if c.admissible and c is not chosen]
+    second = min(others, key=lambda c: score(c, "latency"))
+    single = min((c for c in others if not c.by_cell), key=lambda c: score(c, "latency"))
+    for other, key in ((second, "runner_up"), (single, "best_single")):
+        told, gain = data[key], data[key]["gain"]
+        assert (told["method"], told["words"]) == (other.method, other.words)
+        ratio = score(other, "latency") / score(chosen, "latency")
+        assert gain["mean"] == pytest.approx(ratio) and gain["low"] < ratio < gain["high"]
+    text = "\n".join(explain_words(data))
+    assert f"Second best: {second.method}, {second.words}; the chosen plan is " in text
+    assert "this is what the schedule is worth." in text
+    data["runner_up"] = data["best_single"] | {"words": "another"}
+    assert f"all loads: {single.method}, {single.words}; " in "\n".join(explain_words(data))
+    left = left_by_trees(result.facts, "draft")
+    assert 5e-5 < left < 1e-3
+    (told,) = [words for words in data["assumptions"] if words.startswith("of the static trees")]
+    assert told.endswith(f"might save at most {left:.2%} of the time")
+    del data["runner_up"], data["best_single"]  # reports of older bundles have neither
+    assert "schedule is" not in "\n".join(explain_words(data))
+
+
+def test_what_has_no_rival_is_told_without_one(tmp_path: Path) -> None:
+    data = explain(search(example_facts(tmp_path, methods=["autoregressive"])))
+    assert data["runner_up"] is None and data["best_single"] is None
+    assert "Second best" not in "\n".join(explain_words(data))
+
+
 def test_buffers_that_are_used_again_take_less(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     (entry,) = data["memory"]
@@ -88,6 +121,7 @@ def test_time_adds_up(tmp_path: Path) -> None:
 def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given=rates([0.7]))
     acceptance = data["acceptance"][0]
+    assert "chain" in acceptance["words"] and "static trees" not in text.split("\n")[-1]
     shares = [entry["accepted_at_least"]["mean"] for entry in acceptance["by_depth"]]
     assert shares == pytest.approx([0.7**depth for depth in range(1, len(shares) + 1)])
     first = acceptance["by_depth"][0]

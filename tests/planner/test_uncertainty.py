@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.intervals import Interval
 from specplan.cost_models.timing.device import load_device
 from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import score
 from specplan.planner.search import SearchResult, search
-from specplan.planner.uncertainty import confidence
+from specplan.planner.uncertainty import confidence, speed_over
 from tests.planner.example_facts import example_facts
 
 
@@ -46,6 +48,25 @@ def test_probabilities_and_regrets_hang_together(tmp_path: Path, trials: float) 
     assert saved == sorted(saved, reverse=True) and saved[0] <= sure.expected_regret + 1e-3
     sources = {(m.kind, m.name) for m in sure.measurements}
     assert {("acceptance", "draft"), ("device", "target"), ("device", "draft")} <= sources
+
+
+def test_two_plans_are_compared_in_the_same_worlds(tmp_path: Path) -> None:
+    """What both share cancels: much less is open of their ratio than of their gains over plain."""
+    result = found(tmp_path, error=0.3, trials=30.0)
+    profiles = result.facts.profiles
+
+    def over(one: Candidate, other: Candidate) -> Interval:
+        return speed_over(one, other, profiles, "latency")
+
+    chains = [c for c in result.candidates if c.admissible and c.family == "chain by draft"]
+    (short, long), plain = chains[:2], result.plain
+    assert over(short, short) == Interval(1.0, 1.0, 1.0)
+    gain, back = over(long, short), over(short, long)
+    assert gain.mean == pytest.approx(score(short, "latency") / score(long, "latency"))
+    assert gain.low < gain.mean < gain.high
+    assert (back.low, back.high) == pytest.approx((1.0 / gain.high, 1.0 / gain.low))
+    ends = [over(c, plain) for c in (long, short)]
+    assert gain.high - gain.low < 0.5 * (ends[0].high / ends[1].low - ends[0].low / ends[1].high)
 
 
 def test_more_trials_leave_less_to_gain_from_acceptance(tmp_path: Path) -> None:

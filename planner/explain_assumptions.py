@@ -1,0 +1,66 @@
+"""What an explanation takes for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specplan.cost_models.timing.device import UnpricedError
+from specplan.ir.infer import infer_round
+from specplan.ir.ops import Accept
+from specplan.ir.types import TreeType
+from specplan.planner.candidates import Candidate
+from specplan.planner.search import SearchResult
+from specplan.planner.worthwhile_trees import DEPTH, NODES, left_by_trees
+
+_WORTH_TELLING = 5e-5
+"""Trees that would save less than this fraction of the time are not told of."""
+
+
+def assumptions(result: SearchResult) -> list[str]:
+    """Where times and acceptance come from, and what was left out of the search and the prices."""
+    facts = result.facts
+    found = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
+    if facts.measured.plans:
+        plans = len({plan.plan for plan in facts.measured.plans})
+        turns = sum(plan.turns for plan in facts.measured.plans)
+        found.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
+    for proposer, profile in facts.profiles.items():
+        found.append(f'the acceptance of "{proposer}" {profile.source}')
+    found += _untried(result)
+    for estimate in result.chosen.estimates:
+        found += [words for words in estimate.assumptions if words not in found]
+        if estimate.extrapolated:
+            found.append(f"batch {estimate.batch} lies outside of what was measured")
+    return found
+
+
+def _untried(result: SearchResult) -> Iterator[str]:
+    """What trees that were not tried might save, of each model whose tree the plan judges."""
+    facts, told = result.facts, set()
+    for part, _ in result.chosen.parts:
+        tree, draft = judged(part), part.proposer
+        if draft is None or draft not in facts.shapes or draft in told:
+            continue
+        if tree is None or tree.is_chain or tree.parents is None:
+            continue
+        told.add(draft)
+        try:
+            left = left_by_trees(facts, draft)
+        except UnpricedError:  # every size and depth was tried
+            continue
+        if left >= _WORTH_TELLING:
+            yield (
+                f'of the static trees by "{draft}", of up to {max(NODES)} nodes and {DEPTH} '
+                f"levels, those that were not tried might save at most {left:.2%} of the time"
+            )
+
+
+def judged(candidate: Candidate) -> TreeType | None:
+    """The tree that the candidate's round judges; None when it judges none."""
+    assert candidate.plan is not None
+    for item in candidate.plan.rounds:
+        for step in infer_round(candidate.plan, item).steps:
+            if isinstance(step.op, Accept):
+                tree = step.reads[step.op.tree]
+                return tree if isinstance(tree, TreeType) else None
+    return None
