@@ -31,6 +31,7 @@ from specplan.planner import (
     SparedBlock,
     acceptance_key,
     first_guesses,
+    further_proposers,
     refine,
     searched_blocks,
     searches_blocks,
@@ -56,6 +57,8 @@ def measure_proposers(
 ) -> dict[str, AcceptanceProfile]:
     """Profiles of a problem's proposers, and of sets of blocks where these are searched for.
 
+    Then of those that draft with what was found, in ways of their own.
+
     Args:
         bench: the problem's models and prompts.
         facts: the problem's shapes; its device is not read.
@@ -65,9 +68,12 @@ def measure_proposers(
     priced = replace(facts, device=device or load_device(bench.problem.device))
     hopeful = ProposerPrices(priced).hopeful
     found = measure_acceptance(bench, facts, progress=progress, hopeful=hopeful)
-    if not searches_blocks(bench.problem, facts.target):
-        return found
-    return found | search_blocks(bench, priced, progress=progress)
+    found |= search_blocks(bench, priced, progress=progress)
+    known = replace(priced, profiles={**facts.profiles, **found})
+    further = further_proposers(known)
+    return found | measure_acceptance(
+        bench, known, progress=progress, wanted=further, hopeful=hopeful
+    )
 
 
 def search_blocks(

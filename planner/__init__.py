@@ -32,6 +32,7 @@ from specplan.planner.tuned import tuned
 from specplan.planner.uncertainty import request_draws
 from specplan.planner.who_drafts import (
     MOST_SKIPPED_DRAFT,
+    further_proposers,
     leaves_blocks_out,
     measured_here,
     proposers,
@@ -69,6 +70,7 @@ __all__ = [
     "explain",
     "explain_words",
     "first_guesses",
+    "further_proposers",
     "gather_facts",
     "keeps_limits",
     "leaves_blocks_out",

@@ -167,6 +167,17 @@ class Method(ABC, Generic[OptionsT]):
         """
         return ()
 
+    def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
+        """Proposers that only more than the models' shapes tells of.
+
+        Args:
+            facts: the problem with its device and the profiles that are known already.
+
+        Returns:
+            Names; those that are known are measured no more, the others after them.
+        """
+        return ()
+
     def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
         """The plan whose own rounds are run to see what is accepted of a proposer.
 

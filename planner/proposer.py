@@ -21,6 +21,7 @@ _BEAM = re.compile(rf"({_MODEL})\^([1-9][0-9]*)")
 _BUDGET = re.compile(rf"({_MODEL})~([1-9][0-9]*)")
 _WAY = re.compile(rf"({_MODEL})\+([a-z][a-z0-9_]*)")
 _TURNS = re.compile(rf"({_MODEL})&({_MODEL})")
+_PART = re.compile(r"(?:exit([1-9][0-9]*)|kept([1-9][0-9]*)|without_((?:[am][0-9]+)+))_")
 _WITHOUT = re.compile(rf"({_MODEL})-(\w+)")
 
 
@@ -80,6 +81,34 @@ class Proposer:
         if self.source is not None:
             return f"{self.role}&{self.source}"
         return f"{self.role}-{self.skips.short}" if self.skips else self.role
+
+    def in_way(self, way: str) -> Proposer:
+        """Drafting in a way and setting of a method: `draft+bar90_8`, `target+exit2_bar90_6`.
+
+        A part of a model is told by the way: its first layers, the blocks that it goes without
+        (`target+without_a1m1_bar90_6`), or its budget (`target+kept512_bar90_6`).
+        """
+        part = ""
+        if self.layers is not None:
+            part = f"exit{self.layers}_"
+        elif self.budget is not None:
+            part = f"kept{self.budget}_"
+        elif self.skips:
+            part = f"without_{self.skips.short}_"
+        return Proposer(self.role, way=part + way)
+
+    @property
+    def drafter(self) -> Proposer:
+        """Who drafts, where it does so in a way of its own (`in_way`): a model, or a part of it."""
+        found = _PART.match(self.way)
+        if not found:
+            return Proposer(self.role) if self.way else self
+        layers, budget, skips = found.groups()
+        if skips:
+            return Proposer(self.role, skips=Skips.read_short(skips) or NO_SKIPS)
+        if layers:
+            return Proposer(self.role, layers=int(layers))
+        return Proposer(self.role, budget=int(budget))
 
     @property
     def is_part(self) -> bool:

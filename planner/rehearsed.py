@@ -7,7 +7,7 @@ No place of a text tells what such a round accepts. Each setting is therefore a 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 from specplan.cost_models.shapes.model_shape import ModelShape
@@ -26,31 +26,36 @@ class Rehearsed(Method[OptionsT]):
         family: name of its one family.
         domains: what its options mean.
         nobody: why it has no setting, where it has none.
-        exits: whether the target's first layers may draft too.
+        parts: whether parts of models may draft too: the target's first layers; the target without
+            some blocks, or a model with few cached tokens, where the acceptance of that is known.
     """
 
     acceptance: ClassVar[str] = "its own rounds, run on the prompts with every setting"
     family: ClassVar[str]
     domains: ClassVar[Mapping[str, str]]
     nobody: ClassVar[str] = "models.drafts has no model that drafts by itself"
-    exits: ClassVar[bool] = False
+    parts: ClassVar[bool] = False
 
     @abstractmethod
     def settings(self, drafters: Sequence[str]) -> Iterator[OptionsT]:
         """All settings, simpler ones first.
 
         Args:
-            drafters: roles of the draft models that run by themselves; where `exits` says so, the
-                target's first layers too, `target@2`.
+            drafters: roles of the draft models that run by themselves; where `parts` says so,
+                parts of models too, `target@2`, `target-a1m1`, `target~512`.
         """
 
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """One for each setting."""
         return tuple(map(self._name, self.settings(self._drafters(shapes))))
 
+    def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
+        """One for each setting of a part whose acceptance is known by now."""
+        return tuple(map(self._name, self.settings(self._drafters(facts.shapes, facts.profiles))))
+
     def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
         """The plan of the setting."""
-        for options in self.settings(self._drafters(facts.shapes)):
+        for options in self.settings(self._drafters(facts.shapes, [proposer])):
             if self.proposer(options) == proposer:
                 return self.plan(facts, options)
         return None
@@ -62,7 +67,7 @@ class Rehearsed(Method[OptionsT]):
         if self.is_unasked(facts):
             reason = f'its settings are measured by running them: name "{self.name}" in methods'
             return [Refusal(self.family, reason)]
-        every = tuple(self.settings(self._drafters(facts.shapes)))
+        every = tuple(self.settings(self._drafters(facts.shapes, facts.profiles)))
         known = tuple(options for options in every if self.proposer(options) in facts.profiles)
         if not every:
             return [Refusal(self.family, self.nobody)]
@@ -77,8 +82,17 @@ class Rehearsed(Method[OptionsT]):
     def _name(self, options: OptionsT) -> str:
         return self.proposer(options) or ""
 
-    def _drafters(self, shapes: Mapping[str, ModelShape]) -> list[str]:
-        """Draft models that run without the target's hidden states, and parts of the target."""
-        layers = exit_layers(shapes["target"]) if self.exits else ()
-        parts = (Proposer("target", layers=layer).name for layer in layers)
-        return [*models_alone(shapes), *parts]
+    def _drafters(self, shapes: Mapping[str, ModelShape], known: Iterable[str] = ()) -> list[str]:
+        """Draft models that run without the target's hidden states, and parts of models.
+
+        Args:
+            shapes: by role.
+            known: proposers of which some are parts of models, or draft with parts.
+        """
+        alone = models_alone(shapes)
+        if not self.parts:
+            return list(alone)
+        exits = (Proposer("target", layers=layer).name for layer in exit_layers(shapes["target"]))
+        drafters = (Proposer.read(name).drafter for name in known)
+        others = {one.name: None for one in drafters if one.skips or one.budget is not None}
+        return [*alone, *exits, *others]

@@ -1,20 +1,20 @@
 """Chains that end where the drafter is no longer sure of itself: a stop rule, and its ops.
 
 Who drafts does not matter to a rule: it reads the row that a token is drafted from, and numbers. A
-token that was drafted is kept and verified, so that drawn drafts keep the target's law. A draft
-model stops after the token of which it was not sure; the target's first layers, which run every
+token that was drafted is kept and verified, so that drawn drafts keep the target's law. A drafter
+stops after the token of which it was not sure; the target's first layers, which run every
 drafted token anyway for the others to go on from, stop before it, but draft one token at least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
 from specplan.ir.plan import Plan
+from specplan.planner.chain_drafters import ChainDrafter
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.plan_text import judge, single_round_plan
 from specplan.planner.proposer import Proposer
 
 
@@ -58,35 +58,40 @@ def stopped_plan(facts: ProblemFacts, name: str, drafter: str, length: int, stop
     Args:
         facts: the problem.
         name: the plan's name.
-        drafter: a draft model, or the target's first layers (`target@2`).
+        drafter: a draft model; the target's first layers (`target@2`), or without some blocks
+            (`target-a1m1`); or either model with few cached tokens (`target~512`).
         length: drafted tokens at most.
         stop: when it ends earlier.
     """
-    found, rule = Proposer.read(drafter), None if facts.greedy else "token"
-    if found.layers is None:
-        body = f"""{_by_model(drafter, length, stop, drawn=not facts.greedy)}
-{judge("%c", length, rule=rule)}
-commit {cache_of(drafter)} %e"""
-        models: Sequence[str] = (drafter,)
-        states = stop.states
-    else:
-        track = f"@after_{found.layers}"
-        upper = f"layers=[{found.layers}:{facts.target.num_layers}] features={track}"
-        lower = f"target {{}} cache=@kv {{}}layers=[0:{found.layers}] keep={track}"
-        body = f"""{_by_layers(lower, length, stop, drawn=not facts.greedy)}
-{judge("%c", length, rule=rule, forward=upper)}
+    found = Proposer.read(drafter)
+    if found.layers is not None:
+        return _plan_of_layers(facts, name, found.layers, length, stop)
+    said = ChainDrafter.of(found)
+    drafted = _by_rows(said.forward, length, stop, drawn=not facts.greedy)
+    drafted = "\n".join(part for part in (stop.before, drafted) if part)
+    return said.plan(facts, name, drafted, length, after=stop.after, states=stop.states)
+
+
+def _plan_of_layers(
+    facts: ProblemFacts, name: str, layers: int, length: int, stop: StopRule
+) -> Plan:
+    """The target's first layers draft, and the others go on from what they computed."""
+    track = f"@after_{layers}"
+    upper = f"layers=[{layers}:{facts.target.num_layers}] features={track}"
+    lower = f"target {{}} cache=@kv {{}}layers=[0:{layers}] keep={track}"
+    body = f"""{_by_layers(lower, length, stop, drawn=not facts.greedy)}
+{judge("%c", length, rule=None if facts.greedy else "token", forward=upper)}
 commit {track} %e"""
-        models = ()
-        states = (*stop.states, f"{track} = track target layer={found.layers}")
+    states = (*stop.states, f"{track} = track target layer={layers}")
     body = "\n".join(part for part in (stop.before, body, stop.after) if part)
-    return single_round_plan(facts, name, models, body, states=states)
+    return single_round_plan(facts, name, (), body, states=states)
 
 
-def _by_model(draft: str, length: int, stop: StopRule, *, drawn: bool) -> str:
+def _by_rows(forward: str, length: int, stop: StopRule, *, drawn: bool) -> str:
     """A row drafts a token and says whether it was the last one."""
     first = '%p0 = compute "1.0"\n' if stop.product else ""
     body = f"""%f = pick %t of=newest
-%q = forward {draft} %f cache={cache_of(draft)} pending=2
+%q = forward {forward}
 {_grow("%q", drawn=drawn)}
 {stop.ops("%q")}"""
     return f"%t0 = root\n{first}{_loop(length, body, stop.product)}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specplan.cost_models.shapes.drafter_shapes import is_drafter_folder
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
 from specplan.planner.draft_sources import DRAFT_SOURCES
-from specplan.planner.method import discover_methods
+from specplan.planner.method import Method, discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
 from specplan.planner.proposer import Proposer
 
@@ -51,10 +51,29 @@ def proposers(problem: Problem, shapes: Mapping[str, ModelShape] | None = None) 
         if not set(method.sources) <= set(problem.sources):
             continue
         names += method.source_proposers
-        offered = not method.by_name if problem.methods is None else name in problem.methods
-        if shapes is not None and offered:
+        if shapes is not None and _is_offered(problem, name, method):
             names += method.proposers(shapes)
     return tuple(dict.fromkeys(names))
+
+
+def further_proposers(facts: ProblemFacts) -> tuple[str, ...]:
+    """What else may draft, given what is known of the problem: who is not known yet.
+
+    Args:
+        facts: with the device that prices drafts, and the profiles of all `proposers`.
+    """
+    problem = facts.problem
+    names = [
+        proposer
+        for name, method in discover_methods().items()
+        if set(method.sources) <= set(problem.sources) and _is_offered(problem, name, method)
+        for proposer in method.further_proposers(facts)
+    ]
+    return tuple(name for name in dict.fromkeys(names) if name not in facts.profiles)
+
+
+def _is_offered(problem: Problem, name: str, method: Method[Any]) -> bool:
+    return not method.by_name if problem.methods is None else name in problem.methods
 
 
 def rehearsal_of(facts: ProblemFacts, proposer: str) -> Plan | None:

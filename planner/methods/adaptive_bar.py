@@ -5,9 +5,10 @@ round the request's acceptance rate r goes half the way to that of the round, an
 0.1 of a step of 0.01: up where r is below the rate that is wanted, down where it is not and the
 draft was stopped by the bar. Bar and rate are numbers of each request that go from round to round.
 
-There the target drafts without some of its blocks; here draft models do, and the target's first
-layers. Above temperature 0 tokens are drawn and judged by the token rule, which keeps the target's
-law; the released sampler does not.
+There the target drafts without some of its blocks; here it does so where such a set is known
+(`layer_skip` finds them), and so do draft models, the target's first layers, and either with few
+cached tokens. Above temperature 0 tokens are drawn and judged by the token rule, which keeps the
+target's law; the released sampler does not.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FIRST_BAR = 0.6
 WANTED = (0.5, 0.7, 0.9)
 """Acceptance rates; the paper wants 0.9."""
 MOST = (4, 8, 12)
-EXIT_MOST = 6
+PART_MOST = 6
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class AdaptiveBarOptions(Options):
     """Who drafts, and what the bar is moved for.
 
     Attributes:
-        drafter: a draft model, or the target's first layers.
+        drafter: a draft model, or a part of a model: the target's first layers (`target@2`), a
+            model without some blocks, or one with few cached tokens.
         wanted: share of drafted tokens that are to be accepted.
         most: drafted tokens at most.
     """
@@ -59,7 +61,7 @@ class AdaptiveBar(Rehearsed[AdaptiveBarOptions]):
     memory: ClassVar[str] = "two numbers of each request"
     by_name: ClassVar[bool] = True
     needs_draft_model: ClassVar[bool] = True
-    exits: ClassVar[bool] = True
+    parts: ClassVar[bool] = True
     family: ClassVar[str] = "chains with a moving bar"
     domains: ClassVar[Mapping[str, str]] = {
         "drafter": "who drafts",
@@ -68,9 +70,9 @@ class AdaptiveBar(Rehearsed[AdaptiveBarOptions]):
     }
 
     def settings(self, drafters: Sequence[str]) -> Iterator[AdaptiveBarOptions]:
-        """A few lengths and rates by every draft model, one length by the first layers."""
+        """A few lengths and rates by every draft model, one length by parts of models."""
         for role in drafters:
-            lengths = (EXIT_MOST,) if Proposer.read(role).layers else MOST
+            lengths = (PART_MOST,) if Proposer.read(role).is_part else MOST
             for most in lengths:
                 yield from (AdaptiveBarOptions(role, wanted, most) for wanted in WANTED)
 
@@ -97,10 +99,8 @@ store @rate %h2""",
 
     def proposer(self, options: AdaptiveBarOptions) -> str | None:
         """The drafter with its bar."""
-        found = Proposer.read(options.drafter)
-        exits = f"exit{found.layers}_" if found.layers else ""
-        way = f"{exits}bar{round(100 * options.wanted)}_{options.most}"
-        return Proposer(found.role, way=way).name
+        way = f"bar{round(100 * options.wanted)}_{options.most}"
+        return Proposer.read(options.drafter).in_way(way).name
 
 
 METHOD = AdaptiveBar()

@@ -33,8 +33,8 @@ BARS = {
     "path": (0.1, 0.3, 0.5),
     "entropy": (0.5, 1.0, 2.0),
 }
-EXIT_BARS = {"token": (0.4, 0.6)}
-"""Of the target's first layers, as Kangaroo stops them."""
+PART_BARS = {"token": (0.4, 0.6)}
+"""Of parts of models, as Kangaroo stops the target's first layers."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class AdaptiveLengthOptions(Options):
     """Who drafts, and when it stops.
 
     Attributes:
-        drafter: a draft model, or the target's first layers.
+        drafter: a draft model, or a part of a model: the target's first layers (`target@2`), a
+            model without some blocks, or one with few cached tokens.
         stop: the rule.
         bar: a probability, or nats of entropy.
         most: drafted tokens at most.
@@ -75,7 +76,7 @@ class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
     )
     by_name: ClassVar[bool] = True
     needs_draft_model: ClassVar[bool] = True
-    exits: ClassVar[bool] = True
+    parts: ClassVar[bool] = True
     family: ClassVar[str] = "chains that end by confidence"
     domains: ClassVar[Mapping[str, str]] = {
         "drafter": "who drafts",
@@ -85,9 +86,9 @@ class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
     }
 
     def settings(self, drafters: Sequence[str]) -> Iterator[AdaptiveLengthOptions]:
-        """Every rule and bar by every draft model; two bars by the target's first layers."""
+        """Every rule and bar by every draft model; two bars by parts of models."""
         for role in drafters:
-            for stop, bars in (EXIT_BARS if Proposer.read(role).layers else BARS).items():
+            for stop, bars in (PART_BARS if Proposer.read(role).is_part else BARS).items():
                 yield from (AdaptiveLengthOptions(role, stop, bar) for bar in bars)
 
     def plan(self, facts: ProblemFacts, options: AdaptiveLengthOptions) -> Plan:
@@ -100,10 +101,8 @@ class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
 
     def proposer(self, options: AdaptiveLengthOptions) -> str | None:
         """The drafter with its rule and bar."""
-        found = Proposer.read(options.drafter)
-        exits = f"exit{found.layers}_" if found.layers else ""
-        bar = f"{options.stop}{round(100 * options.bar)}"
-        return Proposer(found.role, way=f"{exits}{bar}_{options.most}").name
+        way = f"{options.stop}{round(100 * options.bar)}_{options.most}"
+        return Proposer.read(options.drafter).in_way(way).name
 
 
 METHOD = AdaptiveLength()

@@ -14,10 +14,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from specplan.ir.plan import Plan
+from specplan.planner.chain_drafters import ChainDrafter, chain_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.growing import TREE_DOMAINS, TreeOptions, tree_text
 from specplan.planner.method import Domain, Family, Method, Refusal
-from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
+from specplan.planner.plan_text import cache_of
+from specplan.planner.proposer import Proposer
 from specplan.planner.trees import StaticTree, TreeSearch, chain
 from specplan.planner.worthwhile_trees import (
     tree_objective,
@@ -53,17 +55,12 @@ class DraftModel(Method[DraftModelOptions]):
 
     def plan(self, facts: ProblemFacts, options: DraftModelOptions) -> Plan:
         """The draft model grows the shape, the target judges it."""
-        tree = options.tree
+        drafter, tree = Proposer(options.draft), options.tree
         if tree.is_chain:
-            forward = f"{options.draft} %f cache={cache_of(options.draft)} pending=2"
-            drafted, rule = drafted_chain(len(tree), forward, drawn=not facts.greedy), "token"
-        else:
-            drafted, rule = _tree(options.draft, tree, facts.greedy), "recursive"
-        body = (
-            f"{drafted}\n{judge('%c', len(tree), rule=None if facts.greedy else rule)}\n"
-            f"commit {cache_of(options.draft)} %e"
-        )
-        return single_round_plan(facts, self.name, (options.draft,), body)
+            return chain_plan(facts, self.name, drafter, len(tree))
+        drafted = _tree(options.draft, tree, facts.greedy)
+        said = ChainDrafter.of(drafter)
+        return said.plan(facts, self.name, drafted, len(tree), rule="recursive")
 
     def proposer(self, options: DraftModelOptions) -> str | None:
         """The draft model."""

@@ -15,10 +15,9 @@ from typing import ClassVar
 
 from specplan.ir.blocks import Skips
 from specplan.ir.plan import Plan
-from specplan.ir.values import print_atom
+from specplan.planner.chain_drafters import chain_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
 from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import MOST_SKIPPED_DRAFT, leaves_blocks_out
 
@@ -61,15 +60,15 @@ class LayerSkip(Method[LayerSkipOptions]):
 
     def plan(self, facts: ProblemFacts, options: LayerSkipOptions) -> Plan:
         """Draft one token at a time into scratch, then run the whole stack over all of them."""
-        rule = None if facts.greedy else "token"
-        forward = f"target %f cache=@kv pending=1 skip={print_atom(options.skip)} write=scratch"
-        drafted = drafted_chain(options.length, forward, drawn=not facts.greedy)
-        body = f"{drafted}\n{judge('%c', options.length, rule=rule)}"
-        return single_round_plan(facts, self.name, (), body)
+        return chain_plan(facts, self.name, _drafter(options), options.length)
 
     def proposer(self, options: LayerSkipOptions) -> str | None:
         """The target without these blocks."""
-        return Proposer("target", skips=Skips.read(options.skip)).name
+        return _drafter(options).name
+
+
+def _drafter(options: LayerSkipOptions) -> Proposer:
+    return Proposer("target", skips=Skips.read(options.skip))
 
 
 def _known_sets(facts: ProblemFacts) -> Iterator[Skips]:

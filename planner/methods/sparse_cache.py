@@ -20,16 +20,14 @@ from typing import ClassVar
 
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
+from specplan.planner.chain_drafters import chain_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import SINKS, Proposer, models_alone
+from specplan.planner.proposer import Proposer, models_alone
 
 LENGTHS = tuple(range(1, 9))
 BUDGETS = (64, 128, 256, 512)
 """Tokens that a drafter's cache keeps, where acceptance is measured."""
-POLICY = f"policy=sink_recent(sink={SINKS})"
-"""Which tokens a cache keeps: the first ones and the latest ones."""
 
 
 @dataclass(frozen=True)
@@ -78,22 +76,15 @@ class SparseCache(Method[SparseCacheOptions]):
 
     def plan(self, facts: ProblemFacts, options: SparseCacheOptions) -> Plan:
         """Draft one token at a time on the small cache, then verify on the whole one."""
-        drafter, own = options.drafter, options.drafter == "target"
-        rule = None if facts.greedy else "token"
-        cache = "@part pending=1 write=scratch" if own else f"{cache_of(drafter)} pending=2"
-        forward = f"{drafter} %f cache={cache}"
-        end = "refresh @part" if own else f"commit {cache_of(drafter)} %e"
-        drafted = drafted_chain(options.length, forward, drawn=not facts.greedy)
-        body = f"{drafted}\n{judge('%c', options.length, rule=rule)}\n{end}"
-        kept = f"{POLICY} budget={options.budget}"
-        if own:
-            view = f"@part = cache target view=@kv {kept}"
-            return single_round_plan(facts, self.name, (), body, states=[view])
-        return single_round_plan(facts, self.name, (drafter,), body, kept={drafter: kept})
+        return chain_plan(facts, self.name, _drafter(options), options.length)
 
     def proposer(self, options: SparseCacheOptions) -> str | None:
         """The drafter with this budget."""
-        return Proposer(options.drafter, budget=options.budget).name
+        return _drafter(options).name
+
+
+def _drafter(options: SparseCacheOptions) -> Proposer:
+    return Proposer(options.drafter, budget=options.budget)
 
 
 _UNKNOWN = (

@@ -7,7 +7,7 @@ one uniform per token decides. After a round k grows by the accepted tokens and 
 was rejected, if any was. Chance, not the draft, ends a chain, so that the target's law is kept.
 
 There the target's first layers draft, with a trained layer of their own; here draft models do, and
-the plain first layers.
+parts of models without any training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from specplan.planner.rehearsed import Rehearsed
 from specplan.planner.stopped_chains import StopRule, stopped_plan
 
 MOST = (4, 10)
-EXIT_MOST = (6,)
+PART_MOST = (6,)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class ThompsonOptions(Options):
     """Who drafts, and how much.
 
     Attributes:
-        drafter: a draft model, or the target's first layers.
+        drafter: a draft model, or a part of a model: the target's first layers (`target@2`), a
+            model without some blocks, or one with few cached tokens.
         most: drafted tokens at most.
     """
 
@@ -54,7 +55,7 @@ class Thompson(Rehearsed[ThompsonOptions]):
     memory: ClassVar[str] = "two numbers of each request"
     by_name: ClassVar[bool] = True
     needs_draft_model: ClassVar[bool] = True
-    exits: ClassVar[bool] = True
+    parts: ClassVar[bool] = True
     family: ClassVar[str] = "chains that go on by chance"
     domains: ClassVar[Mapping[str, str]] = {
         "drafter": "who drafts",
@@ -62,9 +63,9 @@ class Thompson(Rehearsed[ThompsonOptions]):
     }
 
     def settings(self, drafters: Sequence[str]) -> Iterator[ThompsonOptions]:
-        """Short and long chains by every draft model, one length by the first layers."""
+        """Short and long chains by every draft model, one length by parts of models."""
         for role in drafters:
-            lengths = EXIT_MOST if Proposer.read(role).layers else MOST
+            lengths = PART_MOST if Proposer.read(role).is_part else MOST
             yield from (ThompsonOptions(role, most) for most in lengths)
 
     def plan(self, facts: ProblemFacts, options: ThompsonOptions) -> Plan:
@@ -86,9 +87,7 @@ store @lost %o2""",
 
     def proposer(self, options: ThompsonOptions) -> str | None:
         """The drafter with its coin."""
-        found = Proposer.read(options.drafter)
-        exits = f"exit{found.layers}_" if found.layers else ""
-        return Proposer(found.role, way=f"{exits}coin{options.most}").name
+        return Proposer.read(options.drafter).in_way(f"coin{options.most}").name
 
 
 METHOD = Thompson()

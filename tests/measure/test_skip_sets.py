@@ -31,6 +31,7 @@ from specplan.planner import (  # noqa: E402
     discover_methods,
     gather_facts,
     load_problem,
+    search,
 )
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.kv_cache import KVCache  # noqa: E402
@@ -40,6 +41,7 @@ from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
 SKIPS = Skips.of([1], [1])
+NAME = Proposer("target", skips=SKIPS).name
 
 
 def write_skipping(folder: Path, **more: Any) -> Path:
@@ -235,3 +237,19 @@ def test_optimising_from_nothing(tmp_path: Path) -> None:
         part = facts.device.forward_seconds(facts.target, 1, 1, 50, 1, None, skips)
         assert part.median > 0 and not part.extrapolated
     assert api.optimize(path).search.chosen.plan == result.search.chosen.plan
+
+
+def test_sets_that_are_known_draft_in_further_ways(tmp_path: Path) -> None:
+    """A given set is drafted with under a stop rule: rehearsed, told of its trips, and priced."""
+    path = write_skipping(tmp_path, methods=["thompson"], acceptance={NAME: "given.json"})
+    AcceptanceProfile.from_alpha(0.6, proposer=NAME).save(tmp_path / "given.json")
+    bench = Workbench(load_problem(path))
+    facts, device = facts_of(bench), load_device("cpu-generic")
+    found = module.measure_proposers(bench, facts, device)
+    way = f"{NAME.replace('-', '+without_')}_coin6"
+    assert {name for name in found if Proposer.read(name).drafter.skips} == {way}
+    assert found[way].key.how == "run" and found[way].prompts == 8
+    assert len(set(found[way].stopped)) > 2
+    known = gather_facts(bench.problem, device=device, profiles=found)
+    (candidate,) = (one for one in search(known).candidates if one.proposer == way)
+    assert candidate.method == "thompson" and candidate.estimate is not None

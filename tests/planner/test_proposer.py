@@ -25,6 +25,12 @@ def test_a_name_reads_as_what_it_was_written_for(proposer: Proposer) -> None:
     assert Proposer.read(proposer.name) == proposer
 
 
+@given(PROPOSERS, st.from_regex(r"[a-z]{2,6}[0-9]{1,3}", fullmatch=True))
+def test_a_way_tells_who_drafts_in_it(proposer: Proposer, way: str) -> None:
+    if proposer.beam is None:
+        assert Proposer.read(proposer.in_way(way).name).drafter == proposer
+
+
 def test_names() -> None:
     assert Proposer.read("target@4") == Proposer("target", layers=4)
     assert Proposer.read("draft^4") == Proposer("draft", beam=4)

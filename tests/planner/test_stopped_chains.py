@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
+from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.ir.capabilities import refusals
 from specplan.ir.formula import evaluate
 from specplan.ir.ops import Compute, Load, Measure, Repeat, Store
 from specplan.ir.plan import Plan, ValueState
+from specplan.ir.printer import print_plan
 from specplan.ir.values import Value
+from specplan.ir.verify import verify_plan
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
+from specplan.planner.proposer import Proposer
+from specplan.planner.who_drafts import further_proposers, rehearsal_of
 from tests.planner.example_facts import example_facts
 
 
@@ -41,6 +51,60 @@ def after_round(
             case Store():
                 left[op.state] = known[op.value]
     return left
+
+
+PARTS = ("target-a1m1", "target~512", "draft~256")
+BY_SKIPPING = """\
+%b = load @bar
+%h = load @rate
+%t0 = root
+%c = repeat 6 (%t = %t0) {
+  %f = pick %t of=newest
+  %q = forward target %f cache=@kv pending=1 skip=[attn.1, mlp.1] write=scratch
+  %n = grow %t at=%f rows=%q
+  %m = measure %q top1
+  %stop = compute "m < b" m=%m b=%b
+  yield %n until=%stop
+}
+%l = forward target %c cache=@kv pending=1
+"""
+
+
+def part_facts(folder: Path, method: str) -> ProblemFacts:
+    """Facts in which parts of models are known, and how they draft in the ways of a method."""
+    facts = example_facts(folder, methods=[method])
+    known = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in PARTS}
+    facts = replace(facts, profiles={**facts.profiles, **known})
+    ways = {
+        name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in further_proposers(facts)
+    }
+    return replace(facts, profiles={**facts.profiles, **ways})
+
+
+@pytest.mark.parametrize("method", ["adaptive_bar", "adaptive_length", "thompson"])
+def test_every_rule_ends_drafts_of_every_part(method: str, tmp_path: Path) -> None:
+    """A part that is known is measured in the ways of a method, and then offered in them."""
+    facts, found = part_facts(tmp_path, method), discover_methods()[method]
+    asked = further_proposers(replace(facts, profiles={}))
+    assert asked == found.proposers(facts.shapes)  # nothing is known of parts
+    offered = {name: Proposer.read(name).drafter.name for name in facts.profiles}
+    assert {drafter for name, drafter in offered.items() if "+" in name} >= set(PARTS)
+    (family,) = found.choices(facts)
+    assert isinstance(family, Family)
+    settings = {found.proposer(one): one for one in family.settings}
+    for name, drafter in offered.items():
+        if "+" in name and drafter in PARTS:
+            plan = rehearsal_of(replace(facts, profiles={}), name)
+            assert plan is not None and plan == found.plan(facts, settings[name])
+            assert verify_plan(plan) == () == tuple(refusals(plan, CAPABILITIES)), name
+    assert "target+kept512_" in " ".join(facts.profiles)
+
+
+def test_the_bar_ends_drafts_without_blocks_as_published(tmp_path: Path) -> None:
+    facts = part_facts(tmp_path, "adaptive_bar")
+    plan = rehearsal_of(facts, "target+without_a1m1_bar90_6")
+    assert plan is not None and plan.models_run == ("target",)
+    assert BY_SKIPPING in dedent(print_plan(plan).split("round decode {\n")[1].rsplit("}", 1)[0])
 
 
 @pytest.mark.parametrize(

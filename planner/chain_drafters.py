@@ -1,0 +1,95 @@
+"""Who drafts a chain a token a pass: how the pass, its cache and the round's end are said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from specplan.ir.plan import Plan
+from specplan.ir.values import print_atom
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
+from specplan.planner.proposer import SINKS, Proposer
+
+POLICY = f"policy=sink_recent(sink={SINKS})"
+"""Which tokens a cache with a budget keeps: the first ones and the latest ones."""
+
+
+@dataclass(frozen=True)
+class ChainDrafter:
+    """A drafter in plan text.
+
+    Attributes:
+        forward: operands and attributes of the pass over the newest node, `%f`.
+        end: op at the end of the round; empty for none.
+        models: its role, where it is not the target.
+        states: declarations beside those of the caches.
+        kept: by role, further attributes of the cache of a model beside the target.
+    """
+
+    forward: str
+    end: str = ""
+    models: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, drafter: Proposer) -> ChainDrafter:
+        """A draft model, the target without some blocks, or either with few cached tokens."""
+        role = drafter.role
+        if drafter.skips:
+            skip = print_atom(drafter.skips.words)
+            return cls(f"{role} %f cache=@kv pending=1 skip={skip} write=scratch")
+        kept = "" if drafter.budget is None else f"{POLICY} budget={drafter.budget}"
+        if role == "target":
+            view = f"@part = cache target view=@kv {kept}"
+            forward = "target %f cache=@part pending=1 write=scratch"
+            return cls(forward, "refresh @part", states=(view,))
+        cache = cache_of(role)
+        forward, end = f"{role} %f cache={cache} pending=2", f"commit {cache} %e"
+        return cls(forward, end, models=(role,), kept={role: kept})
+
+    def plan(
+        self,
+        facts: ProblemFacts,
+        name: str,
+        drafted: str,
+        length: int,
+        *,
+        rule: str = "token",
+        after: str = "",
+        states: Iterable[str] = (),
+    ) -> Plan:
+        """The plan of a round in which it drafts.
+
+        Args:
+            facts: the problem.
+            name: the plan's name.
+            drafted: ops that give the chain `%c`.
+            length: drafted tokens at most.
+            rule: that judges, above temperature 0.
+            after: ops at the very end.
+            states: what they and `drafted` need.
+        """
+        judged = judge("%c", length, rule=None if facts.greedy else rule)
+        body = "\n".join(part for part in (drafted, judged, self.end, after) if part)
+        declared = (*self.states, *states)
+        return single_round_plan(facts, name, self.models, body, states=declared, kept=self.kept)
+
+
+def chain_plan(
+    facts: ProblemFacts, name: str, drafter: Proposer, length: int, *, rule: str = "token"
+) -> Plan:
+    """A plan in which a chain of one length is drafted, then verified.
+
+    Args:
+        facts: the problem.
+        name: the plan's name.
+        drafter: a draft model, the target without some blocks, or either with few cached tokens.
+        length: drafted tokens.
+        rule: that judges, above temperature 0.
+    """
+    said = ChainDrafter.of(drafter)
+    drafted = drafted_chain(length, said.forward, drawn=not facts.greedy)
+    return said.plan(facts, name, drafted, length, rule=rule)
