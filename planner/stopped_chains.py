@@ -25,7 +25,8 @@ class StopRule:
     Attributes:
         condition: a formula of `m`, what is measured, and of `operands`; where it holds the chain
             ends.
-        measure: of the row that a token is drafted from; `uniform` for a number by chance.
+        measure: of the row that a token is drafted from; `count` for the tokens drafted so far,
+            `uniform` for a number by chance.
         product: `m` is the product of what was measured of all tokens so far.
         operands: further ones of the formula, `b=%b`.
         before: ops that define them.
@@ -42,10 +43,12 @@ class StopRule:
     states: tuple[str, ...] = ()
 
     def ops(self, rows: str) -> str:
-        """What stands in the loop: `%stop`, and with a product `%r`, from rows."""
+        """What stands in the loop: `%stop`, and with a product `%r`, from rows or the chain."""
         measured, read = f"%m = measure {rows} {self.measure}", "%m"
         if self.measure == "uniform":
             measured = "%z = uniform 1 stream=stop\n%m = measure %z uniform"
+        if self.measure == "count":
+            measured = "%m = measure %n count"
         if self.product:
             measured, read = f'{measured}\n%r = compute "p*m" p=%p m=%m', "%r"
         given = " ".join(word for word in (f"m={read}", self.operands) if word)

@@ -20,6 +20,7 @@ torch.set_num_threads(1)
 PLANS = {
     "adaptive_bar": ("target+without_a1m1_bar90_6", "target+kept20_bar90_6"),
     "thompson": ("target+without_m1_coin6", "draft+kept18_coin6"),
+    "heuristic_length": ("target+without_a1m1_steps5_6", "target+kept20_steps5_6"),
     "adaptive_length": ("target+without_a1_token40_10", "draft+kept18_token60_10"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,7 +82,9 @@ def part_facts(folder: Path, method: str) -> ProblemFacts:
     return replace(facts, profiles={**facts.profiles, **ways})
 
 
-@pytest.mark.parametrize("method", ["adaptive_bar", "adaptive_length", "thompson"])
+@pytest.mark.parametrize(
+    "method", ["adaptive_bar", "adaptive_length", "heuristic_length", "thompson"]
+)
 def test_every_rule_ends_drafts_of_every_part(method: str, tmp_path: Path) -> None:
     """A part that is known is measured in the ways of a method, and then offered in them."""
     facts, found = part_facts(tmp_path, method), discover_methods()[method]
@@ -133,3 +136,35 @@ def test_the_coin_is_the_mean_of_the_posterior(tmp_path: Path) -> None:
     names = {name: {"m": 0.66, "k": 4.0, "o": 2.0}[name] for name, _ in stop.operands}
     assert evaluate(stop.formula, names) is False
     assert evaluate(stop.formula, names | {"m": 0.67}) is True
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [(5, 7, 9, 3, 10, 12, 0), (0, 1, 0, 0, 0, 0, 1), (5, 7, 9, 11, 13, 15, 16)],
+)
+def test_the_length_follows_success_as_in_transformers(
+    accepted: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Against `AssistedCandidateGenerator.update_candidate_strategy` itself, while below the most.
+
+    Its length is what the next chain stops at.
+    """
+    candidates = pytest.importorskip("transformers.generation.candidate_generator")
+    torch = pytest.importorskip("torch")
+    theirs = candidates.AssistedCandidateGenerator.__new__(candidates.AssistedCandidateGenerator)
+    theirs.assistant_generation_config = SimpleNamespace(
+        num_assistant_tokens_schedule="heuristic_transient", assistant_confidence_threshold=0.0
+    )
+    theirs.num_assistant_tokens = 5
+    plan = plan_of(tmp_path, "heuristic_length", "draft+steps5_16")
+    (loop,) = (op for op in plan.rounds[0].ops if isinstance(op, Repeat))
+    (stop,) = (op for op in loop.body.ops if isinstance(op, Compute))
+    left = {"length": 5.0}
+    for hit in accepted:
+        drafted = int(left["length"])
+        assert drafted == min(theirs.num_assistant_tokens, 16) <= loop.count
+        for count in range(1, loop.count + 1):
+            ends = evaluate(stop.formula, {"m": float(count), "k": left["length"]})
+            assert ends is (count >= drafted)
+        left = after_round(plan, left, min(hit, drafted), drafted)
+        theirs.update_candidate_strategy(None, torch.zeros(1, drafted + 1, 2), min(hit, drafted))
