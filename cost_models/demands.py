@@ -255,7 +255,9 @@ def op_size(step: Step) -> tuple[str, int]:
             return "pick:best", tree.nodes if op.of == "all" else tree.newest_count
         case Measure() if op.variant:
             held = step.reads.get(op.operand) if isinstance(op.operand, Value) else None
-            nodes = held.nodes if isinstance(held, TreeType) else 1
+            nodes = 1
+            if isinstance(held, TreeType | NodesType):
+                nodes = held.nodes if isinstance(held, TreeType) else held.width
             return f"{op.keyword}:{op.variant}", max(1, nodes)
         case Lookup():
             before = step.reads[op.tree]

@@ -20,6 +20,7 @@ from specplan.ir.plan import (
 )
 from specplan.ir.scope import WORDS
 from specplan.ir.tables import Table, Tables
+from specplan.ir.types import NodesType
 from specplan.ir.values import Entry, Span, Value
 
 Finding = tuple[Op | None, str]
@@ -61,7 +62,8 @@ def measured(types: RoundTypes, tables: Tables) -> Iterator[Finding]:
             continue
         found = step.reads.get(op.operand) if isinstance(op.operand, Value) else None
         word = "a cache" if found is None else WORDS[type(found)]
-        if word.split()[-1] != declared.of:
+        part = declared.of == "tree" and isinstance(found, NodesType)  # some of a tree's nodes
+        if word.split()[-1] != declared.of and not part:
             yield op, f"{declared.name} measures {declared.of}, and {op.operand} is {word}"
 
 

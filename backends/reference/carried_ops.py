@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from specplan.backends.reference import carrying, scalars, stopping
-from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
+from specplan.backends.reference.values import Nodes, Path, Rows, Scope, Tree, held_as, nodes_as
 from specplan.ir.ops import Compute, Load, Measure, Place, Refresh, Relabel, Reroot, Store, When
 from specplan.ir.values import Value
 
@@ -66,8 +66,10 @@ def refresh(session: ReferenceSession, op: Refresh, scope: Scope) -> None:
 def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:
     """One number per request, on the host."""
     operand = scope[Value(op.operand)]
-    assert isinstance(operand, Tree | Path | Rows | Tensor)
-    nodes = operand.size if op.variant and isinstance(operand, Tree) else 1
+    assert isinstance(operand, Tree | Nodes | Path | Rows | Tensor)
+    nodes = 1
+    if op.variant and isinstance(operand, Tree | Nodes):
+        nodes = operand.size if isinstance(operand, Tree) else operand.width
     session.worked(max(1, nodes), op.variant)
     scope[op.results[0]] = scalars.measure(operand, op.kind).cpu()
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.reference import scalars
-from specplan.backends.reference.values import Rows, Tree, held_as
+from specplan.backends.reference.values import Nodes, Rows, Tree, held_as
 from specplan.backends.static.formulas import Formula
 from specplan.backends.static.values import Path, Scope
 from specplan.ir.ops import Compute, Load, Measure, Store
@@ -35,7 +35,7 @@ def measure(run: RoundRun, op: Measure, scope: Scope) -> None:
     if isinstance(operand, Path):
         scope[op.results[0]] = operand.accepted.minimum(operand.count).double()
         return
-    assert isinstance(operand, Tree | Rows | Tensor)
+    assert isinstance(operand, Tree | Nodes | Rows | Tensor)
     scope[op.results[0]] = scalars.measure(operand, op.kind)
 
 

@@ -11,7 +11,7 @@ from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.scalars import measure
 from specplan.backends.reference.session import ReferenceSession
-from specplan.backends.reference.values import Rows, Tree
+from specplan.backends.reference.values import Nodes, Rows, Tree
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
@@ -190,6 +190,11 @@ def test_measures_of_a_row_and_of_a_tree() -> None:
     value = Entry("value", (("best", 2),))
     assert measure(tree, value).tolist() == pytest.approx([0.8, 0.5])
     assert measure(tree, Entry("count")).tolist() == [3, 1]
+    some = Nodes(tree, torch.tensor([[1, 2], [0, 2]]))
+    assert measure(some, value).tolist() == pytest.approx([0.45, 0.5])
+    assert measure(some, Entry("value", (("best", 1),))).tolist() == pytest.approx([0.3, 0.5])
+    assert measure(some, Entry("count")).tolist() == [2, 1]
+    assert measure(Nodes(tree, (1, 2)), value).tolist() == pytest.approx([0.45, 0.0])
 
 
 REFUSED = {

@@ -1,0 +1,40 @@
+"""Trees grown until their beam is improbable: what runs is the policy, told without tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from specplan.backends.reference.values import Tree, live_mask
+from specplan.ir.values import Value
+from specplan.planner.methods.dynamic_depth import METHOD, DynamicDepthOptions
+from specplan.planner.trees import BeamGrowth
+from tests.backends.pairs import load_pair, save_pair
+from tests.backends.test_dynamic_trees import RAGGED, DraftLaw, rounds_of, token_paths
+from tests.planner.example_facts import example_facts
+
+torch.set_num_threads(1)
+
+
+def test_what_is_drafted_is_the_policys_tree(tmp_path: Path) -> None:
+    """Depth by request: where the beam is improbable, and the tree of the best nodes so far."""
+    save_pair(tmp_path / "sure", scale=0.8)
+    models = load_pair(tmp_path / "sure")
+    facts = example_facts(tmp_path / "facts")
+    depths = set()
+    for mass, nodes, beam in ((0.2, 6, 3), (0.6, 4, 2)):
+        plan = METHOD.plan(facts, DynamicDepthOptions("draft", nodes, beam, mass, layers=5))
+        for texts, _, scope in rounds_of(plan, models, RAGGED, 3):
+            pool, tree = scope[Value("pool")], scope[Value("c")]
+            assert isinstance(pool, Tree) and isinstance(tree, Tree)
+            for row, text in enumerate(texts):
+                law = DraftLaw(models["draft"], text)
+                drafted = BeamGrowth(beam, 5, nodes, least_mass=mass)(law)
+                live = live_mask(tree)[row].tolist()
+                paths = zip(token_paths(tree, row), live, strict=True)
+                wanted = {law.tokens_of(ranks) for ranks in drafted.tree.paths}
+                assert {path for path, alive in paths if alive} == wanted
+                assert int(live_mask(pool)[row].sum()) == drafted.pool
+                depths.add(len(drafted.widths))
+    assert len(depths) > 2
