@@ -23,6 +23,9 @@ class Machine:
         instructions: widest vector instructions that compilers use there, as torch names them.
         torch: major and minor version of torch, whose runtime the code calls.
         onnxruntime: the same of ONNX Runtime; empty where nothing needs it.
+        features: instruction sets that the compiler was free to use, as Linux names them; none
+            where nothing was compiled to native code. They say more than `instructions`: code for
+            the machine that it is compiled on may multiply by AMX, or round to bfloat16.
     """
 
     system: str
@@ -30,6 +33,7 @@ class Machine:
     instructions: str
     torch: str
     onnxruntime: str = ""
+    features: tuple[str, ...] = ()
 
     def require(self, here: Machine, where: str) -> None:
         """Refuse a machine that code made for this one does not run on.
@@ -49,6 +53,9 @@ class Machine:
         ]
         if not _includes(here.instructions, self.instructions):
             differing.append(f"instructions {self.instructions} (here {here.instructions})")
+        lacking = [name for name in self.features if name not in here.features]
+        if lacking:
+            differing.append(f"processor features {' '.join(lacking)} (missing here)")
         if differing:
             raise MissingCapabilityError(
                 f"the bundle's executables were compiled for {', '.join(differing)}",

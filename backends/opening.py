@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.executables import FOLDER, Executables, Machine
-from specplan.backends.kernels.launching import architecture_of, load_kernels
-from specplan.backends.kernels.needs import lacking
+from specplan.backends.executables import FOLDER, Executables
+from specplan.backends.kernels.launching import load_kernels
+from specplan.backends.machine import check_machine
 from specplan.backends.manifest import KERNELS
-from specplan.backends.registry import get_backend, round_backend, round_backends
+from specplan.backends.registry import backend_capabilities, get_backend, round_backend
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
-from specplan.backends.static.fusing import heads_of
 from specplan.backends.static.holds import UNCOMPILED
-from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
 from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
-
-
-def this_machine() -> Machine:
-    """What native code depends on, here."""
-    try:
-        onnxruntime = _minor(version("onnxruntime"))
-    except PackageNotFoundError:
-        onnxruntime = ""
-    return Machine(
-        system=platform.system(),
-        architecture=platform.machine(),
-        instructions=torch.backends.cpu.get_cpu_capability(),
-        torch=_minor(torch.__version__),
-        onnxruntime=onnxruntime,
-    )
-
-
-def _minor(words: str) -> str:
-    """Major and minor part of a version."""
-    return ".".join(words.split(".")[:2])
 
 
 def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, CausalModel]:
@@ -72,12 +48,12 @@ def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Execut
         models: by the names the plan gives them.
 
     Raises:
-        MissingCapabilityError: the bundle's executables do not run here; nothing was loaded. Or it
-            holds GPU kernels, and none for the GPU that the models are on.
-        UsageError: the models do not fit the plan.
+        MissingCapabilityError: the bundle does not suit the machine (`check_machine`).
+        UsageError: the models do not fit the plan, or no backend has the name that a shape says.
     """
-    plain: Executable = get_backend(bundle.backend).compile(bundle.plan, models)
     device = next(iter(models.values())).device
+    check_machine(bundle, device)
+    plain: Executable = get_backend(bundle.backend).compile(bundle.plan, models)
     if device.type == "cuda" and not UNCOMPILED.refusals(bundle.plan):
         return _captured(bundle, models, device)
     if device.type != "cpu":  # rounds are compiled for the processor
@@ -85,7 +61,6 @@ def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Execut
     held = bundle.executables
     if held is None:
         return plain
-    held.machine.require(this_machine(), str(bundle.folder))
     return FittedExecutable(plain, held, models, bundle.folder / FOLDER)
 
 
@@ -98,28 +73,10 @@ def _captured(
     """
     fused = {device.type} if bundle.kernels else set()
     if fused:
-        check_kernels(bundle, models, architecture_of(device))
         load_kernels(bundle.folder / KERNELS, device)
     return StaticExecutable(
         bundle.plan, models, flat_program, fused_on=fused, captured_on={device.type}
     )
-
-
-def check_kernels(bundle: Bundle, models: Mapping[str, CausalModel], arch: str) -> None:
-    """Refuse a bundle whose kernels an older version built: its rounds launch others now.
-
-    Raises:
-        UsageError: the list of kernels is not as it was written.
-        MissingCapabilityError: some are missing; names one.
-    """
-    heads = {name: heads_of(model) for name, model in models.items()}
-    missing = lacking(bundle.folder / KERNELS, bundle.plan, heads, arch)
-    if missing:
-        raise MissingCapabilityError(
-            f"the bundle's kernels lack {missing[0]}",
-            where=str(bundle.folder / KERNELS),
-            remedy=f"Build them anew: specplan compile {bundle.folder} --cubins {arch}",
-        )
 
 
 class FittedExecutable:
@@ -146,9 +103,9 @@ class FittedExecutable:
         self.sampling = held.sampling
         self.backend_of = {Bucket(item.batch, item.text): item.backend for item in held.shapes}
         self.compiled: dict[str, Executable] = {}
-        for name in round_backends():
-            buckets = [bucket for bucket, by in self.backend_of.items() if by == name]
-            if buckets:
+        for name in sorted(set(self.backend_of.values())):
+            if backend_capabilities(name).whole_rounds:
+                buckets = [bucket for bucket, by in self.backend_of.items() if by == name]
                 self.compiled[name] = round_backend(name).compile(
                     plain.plan, models, folder, buckets, frozen=True
                 )

@@ -11,7 +11,8 @@ from typing import Any
 
 from specplan.backends.bundle import Bundle
 from specplan.backends.executables import Executables, Shape
-from specplan.backends.opening import load_models, this_machine
+from specplan.backends.machine import this_machine
+from specplan.backends.opening import load_models
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.measure.progress import Progress, silent
@@ -64,9 +65,11 @@ class Lowering:
             shapes.append(self._shape(bucket))
         self.progress("compiling rounds", len(buckets), len(buckets))
         sampling = Sampling.of(SamplingSettings.of(self._requests(Bucket(1, 2))))
-        machine = this_machine()
-        if "onnxruntime" not in {shape.backend for shape in shapes}:
+        machine, used = this_machine(), {shape.backend for shape in shapes}
+        if "onnxruntime" not in used:
             machine = replace(machine, onnxruntime="")
+        if "inductor" not in used:  # the others compile to no native code
+            machine = replace(machine, features=())
         return Executables(machine, sampling.word, tuple(shapes), tuple(self.notes))
 
     def kept(self) -> Path:

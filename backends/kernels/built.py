@@ -84,6 +84,17 @@ def read_kernels(folder: Path, arch: str) -> dict[str, Built]:
     """
     folder = Path(folder)
     index = read_index(folder)
+    homes = homes_of(index, arch, folder)
+    found = {k.name: k for name in homes for k in index.kernels if k.arch == name}
+    return {name: Built(kernel, _read_cubin(folder, kernel)) for name, kernel in found.items()}
+
+
+def homes_of(index: KernelIndex, arch: str, folder: Path) -> list[str]:
+    """Architectures of a folder whose code runs on one (`serving`), of which there must be some.
+
+    Raises:
+        MissingCapabilityError: there are none.
+    """
     homes = serving(index, arch)
     if not homes:
         there = sorted({kernel.arch for kernel in index.kernels})
@@ -92,8 +103,7 @@ def read_kernels(folder: Path, arch: str) -> dict[str, Built]:
             where=str(folder),
             remedy=f"Build them: specplan kernels build --arch {arch} --out FOLDER",
         )
-    found = {k.name: k for name in homes for k in index.kernels if k.arch == name}
-    return {name: Built(kernel, _read_cubin(folder, kernel)) for name, kernel in found.items()}
+    return homes
 
 
 def serving(index: KernelIndex, arch: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from specplan.backends.kernels.built import read_index, serving
+from specplan.backends.kernels.built import BuiltKernel, read_index, serving
 from specplan.backends.kernels.fitting import Fused, Heads
 from specplan.backends.kernels.variants import (
     DTYPES,
@@ -52,7 +52,7 @@ def variants_for(plan: Plan, models: Mapping[str, Heads]) -> list[Variant]:
 
 
 def lacking(folder: Path, plan: Plan, models: Mapping[str, Heads], arch: str) -> list[str]:
-    """Kernels that the rounds of a plan launch and a folder of built ones does not hold.
+    """Kernels that the rounds of a plan launch and a folder does not hold as they are built now.
 
     Args:
         folder: as `build_kernels` writes it.
@@ -65,11 +65,29 @@ def lacking(folder: Path, plan: Plan, models: Mapping[str, Heads], arch: str) ->
     """
     index = read_index(folder)
     homes = serving(index, arch)
-    there = {kernel.name for kernel in index.kernels if kernel.arch in homes}
-    wanted = {
-        v.name for v in variants_for(plan, models) if not set(homes).isdisjoint(v.architectures)
+    there = {
+        kernel.name: kernel for name in homes for kernel in index.kernels if kernel.arch == name
     }
-    return sorted(wanted - there)
+    return sorted(
+        variant.name
+        for variant in variants_for(plan, models)
+        if not set(homes).isdisjoint(variant.architectures)
+        and not _is(there.get(variant.name), variant)
+    )
+
+
+def _is(kernel: BuiltKernel | None, variant: Variant) -> bool:
+    """Whether a kernel is launched as this variant is."""
+    return kernel is not None and (
+        (kernel.function, kernel.signature, kernel.constants, kernel.aligned, kernel.num_warps)
+        == (
+            variant.kernel,
+            list(variant.signature.items()),
+            {name: int(value) for name, value in variant.constants.items()},
+            list(variant.aligned),
+            variant.num_warps,
+        )
+    )
 
 
 def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[Variant]:

@@ -173,18 +173,21 @@ def bench(
     Raises:
         UsageError: the bundle or a checkpoint has changed, or has no prompts.
         NothingToCompareError: there are fewer prompts than `batch`.
-        MissingCapabilityError: running models needs an extra.
+        MissingCapabilityError: running models needs an extra, or the compiled rounds are for other
+            machines.
     """
     from specplan.backends.bundle import Bundle, load_bundle
     from specplan.contest import chosen_name, contestants, problem_of
     from specplan.runtime import require_torch
 
     require_torch()
+    from specplan.backends.machine import check_machine
     from specplan.backends.opening import open_executable
     from specplan.measure.bench import compare
     from specplan.measure.workbench import Workbench
 
     opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    check_machine(opened)
     opened.check_models()
     workbench = Workbench(problem_of(opened, prompts))
     compiled = opened.executables is not None

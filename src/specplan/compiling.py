@@ -63,7 +63,7 @@ def compile_bundle(
 
 def made_for(held: Bundle) -> str:
     """Name for the rounds that are compiled of a bundle: none of another plan goes by it."""
-    from specplan.backends.opening import this_machine
+    from specplan.backends.machine import this_machine
     from specplan.measure.machine import versions
 
     models = {name: (one.digest, one.dtype) for name, one in held.models.items()}

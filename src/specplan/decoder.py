@@ -53,15 +53,17 @@ class Decoder:
     Raises:
         UsageError: the bundle or a checkpoint has changed since it was written; says which.
         MissingCapabilityError: torch is not installed, or the backend cannot run here, or the
-            bundle's GPU kernels are for other architectures than the device's.
+            bundle's compiled rounds or GPU kernels are for other machines; nothing was loaded.
     """
 
     def __init__(self, bundle: Bundle | Path | str, device: str = "cpu") -> None:
         require_torch()
+        from specplan.backends.machine import check_machine
         from specplan.backends.opening import load_models, open_executable
         from specplan.runtime.tokenizer import load_tokenizer
 
         self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+        check_machine(self.bundle, device)
         self.bundle.check_models()
         self.executable = open_executable(self.bundle, load_models(self.bundle, device))
         self.tokenizer = load_tokenizer(self.bundle.model_folder("target"))

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle, write_executables
 from specplan.backends.executables import Executables, Machine, Shape
-from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
+from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import sha256_file
 from specplan.ir.parser import parse_plan
 from specplan.ir.verify import verify_plan
@@ -146,31 +145,3 @@ def test_files_that_the_manifest_does_not_list_are_refused(bundle: Bundle) -> No
     with pytest.raises(UsageError, match=r"does not list this file: .*more\.so"):
         load_bundle(bundle.folder)
     extra.unlink()
-
-
-@pytest.mark.parametrize(
-    ("here", "words"),
-    [
-        (Machine("Darwin", "x86_64", "AVX2", "2.13"), r"system Linux \(here Darwin\)"),
-        (Machine("Linux", "aarch64", "AVX2", "2.13"), r"processor x86_64 \(here aarch64\)"),
-        (Machine("Linux", "x86_64", "DEFAULT", "2.13"), r"instructions AVX2 \(here DEFAULT\)"),
-        (Machine("Linux", "x86_64", "AVX2", "2.12"), r"torch 2.13 \(here 2.12\)"),
-    ],
-)
-def test_other_machines_are_refused(here: Machine, words: str) -> None:
-    with pytest.raises(MissingCapabilityError, match=words):
-        MACHINE.require(here, "bundle")
-
-
-def test_onnxruntime_is_asked_for_where_a_round_needs_it() -> None:
-    needing = replace(MACHINE, onnxruntime="1.31")
-    needing.require(needing, "bundle")
-    MACHINE.require(needing, "bundle")
-    for here, words in ((MACHINE, "missing"), (replace(MACHINE, onnxruntime="1.24"), "1.24")):
-        with pytest.raises(MissingCapabilityError, match=rf"onnxruntime 1.31 \(here {words}\)"):
-            needing.require(here, "bundle")
-
-
-def test_machines_that_can_do_more_are_taken() -> None:
-    MACHINE.require(MACHINE, "bundle")
-    MACHINE.require(Machine("Linux", "x86_64", "AVX512", "2.13"), "bundle")

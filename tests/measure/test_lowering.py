@@ -14,22 +14,25 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import specplan  # noqa: E402
+from specplan.backends import opening  # noqa: E402
 from specplan.backends.bundle import (  # noqa: E402
     Bundle,
     load_bundle,
     write_bundle,
     write_executables,
 )
-from specplan.backends.executables import FOLDER  # noqa: E402
+from specplan.backends.executables import FOLDER, Executables, Shape  # noqa: E402
 from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
+from specplan.backends.machine import this_machine  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.backends.static.buckets import Bucket  # noqa: E402
 from specplan.checks.speed import check_speed  # noqa: E402
 from specplan.compiling import buckets_of, compile_bundle, made_for  # noqa: E402
-from specplan.ir.errors import MissingCapabilityError  # noqa: E402
+from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.ir.plan import Assumptions  # noqa: E402
 from specplan.measure.lowering import Lowering  # noqa: E402
 from specplan.measure.probes import plain_plan  # noqa: E402
+from specplan.runtime import models as models_module  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -107,7 +110,7 @@ def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle, tmp_path: Pat
 
 
 def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
-    bundle: Bundle, tmp_path: Path
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = tmp_path / "work"
     (work / "kept").mkdir(parents=True)
@@ -117,10 +120,26 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     manifest = json.loads((written.folder / "manifest.json").read_text())
     manifest["executables"]["machine"]["architecture"] = "pdp11"
     (written.folder / "manifest.json").write_text(json.dumps(manifest))
+    loaded: list[object] = []
+    for home in (opening, models_module):
+        monkeypatch.setattr(home, "load_model", lambda *given, **_: loaded.append(given))
     with pytest.raises(MissingCapabilityError, match=r"processor pdp11 \(here .*specplan compile"):
         specplan.Decoder(written.folder)
+    with pytest.raises(MissingCapabilityError, match="pdp11"):
+        specplan.bench(written.folder)
     with pytest.raises(MissingCapabilityError, match="pdp11"):  # what is raced is what is served
-        check_speed(bundle, base=written.folder)
+        check_speed(written.folder, base=written.folder)
+    assert not loaded
+
+
+def test_backends_that_are_not_there_are_refused_by_name(bundle: Bundle, tmp_path: Path) -> None:
+    shape = Shape(1, 48, "cuneiform", {"cuneiform": 0.01})
+    held = Executables(this_machine(), "greedy", (shape,))
+    copy = load_bundle(shutil.copytree(bundle.folder, bundle.folder.parent / "named"))
+    (tmp_path / "kept").mkdir()
+    write_executables(copy, held, tmp_path / "kept")
+    with pytest.raises(UsageError, match=r"no backend is called 'cuneiform'.*There are: inductor"):
+        specplan.Decoder(copy.folder)
 
 
 def test_what_cannot_run_here_is_noted_and_the_others_run(

@@ -68,8 +68,10 @@ def run_bundle(bench: Workbench, bundle: Bundle, load: Load) -> Run:
         NothingToCompareError: there are fewer prompts than a batch has.
         MissingCapabilityError: its compiled rounds do not run on this machine.
     """
+    from specplan.backends.machine import check_machine
     from specplan.backends.opening import open_executable
 
+    check_machine(bundle)
     return run_here(bench, open_executable(bundle, bench.models), load)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from specplan.backends.kernels.driver import packed  # noqa: E402
 from specplan.backends.kernels.fitting import Heads  # noqa: E402
 from specplan.backends.kernels.needs import heads_of, variants_for  # noqa: E402
 from specplan.backends.kernels.variants import INDEX  # noqa: E402
+from specplan.backends.machine import check_kernels, check_machine  # noqa: E402
 from specplan.backends.manifest import KERNELS  # noqa: E402
-from specplan.backends.opening import check_kernels, load_models, open_executable  # noqa: E402
+from specplan.backends.opening import load_models, open_executable  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.backends.static.fusing import heads_of as heads_of_loaded  # noqa: E402
 from specplan.compiling import build_cubins  # noqa: E402
@@ -180,16 +181,37 @@ def test_damaged_kernels_are_refused(bundle: Bundle) -> None:
     stranger.unlink()
 
 
-def test_kernels_of_an_older_version_are_refused(bundle: Bundle, tmp_path: Path) -> None:
-    models = load_models(bundle)
-    for arch in ("sm_90", "sm_120"):  # of another device is said later that nothing is for it
-        check_kernels(bundle, models, arch)
-    older = replace(bundle, folder=tmp_path)
+def _dropped(kernel: dict[str, Any]) -> None:
+    kernel["name"], kernel["file"] = "other", "sm_90/other.cubin"
+
+
+def _retyped(kernel: dict[str, Any]) -> None:
+    kernel["signature"].reverse()
+
+
+def _resized(kernel: dict[str, Any]) -> None:
+    kernel["num_warps"] *= 2
+
+
+@pytest.mark.parametrize("change", [_dropped, _retyped, _resized])
+def test_kernels_of_another_version_are_refused(
+    bundle: Bundle, change: Callable[[dict[str, Any]], None]
+) -> None:
+    check_kernels(bundle, "sm_90")
+    with pytest.raises(MissingCapabilityError, match="are for sm_90, not for sm_120"):
+        check_kernels(bundle, "sm_120")
+    folder = bundle.folder.with_name("older")
     index = json.loads((bundle.folder / KERNELS / INDEX).read_text("utf-8"))
-    index["kernels"] = [each for each in index["kernels"] if each["name"] != "rms_norm_fp16"]
-    write_json_atomic(tmp_path / KERNELS / INDEX, index)
+    change(next(each for each in index["kernels"] if each["name"] == "rms_norm_fp16"))
+    write_json_atomic(folder / KERNELS / INDEX, index)
     with pytest.raises(MissingCapabilityError, match=r"lack rms_norm_fp16.*--cubins sm_90"):
-        check_kernels(older, models, "sm_90")
+        check_kernels(replace(bundle, folder=folder), "sm_90")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_gpu_that_is_not_there_is_said(bundle: Bundle) -> None:
+    with pytest.raises(MissingCapabilityError, match="there is no CUDA device"):
+        check_machine(bundle, "cuda")
 
 
 def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
