@@ -26,11 +26,8 @@ MOST_NODES = 16
 
 
 def kinds(problem: dict[str, Any], work: Path) -> Iterator[tuple[str, Plan]]:
-    """One plan of every kind of every family of every method that runs with these sources."""
-    every = discover_methods()
-    known = set(problem["sources"])
-    able = [name for name, one in every.items() if one.runnable and set(one.sources) <= known]
-    named = problem.get("methods") or able
+    """One plan of every kind of every family of the problem's methods."""
+    every, named = discover_methods(), problem["methods"]
     measured = [name for name in named if not isinstance(every[name], Rehearsed)]
     profiles = api.profile_acceptance(
         problem | {"methods": measured or ["autoregressive"]}, limit=PROFILED

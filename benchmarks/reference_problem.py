@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from specplan.datastores import build_datastore
 from specplan.ir.files import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
+CORPUS_BYTES = 4_000_000
 
 
 def dealt_problem(
@@ -66,3 +69,19 @@ def dealt_problem(
         "objective": "latency",
         "profiles": str(work / "profiles"),
     }
+
+
+def corpus(work: Path, prompts: Path) -> Path:
+    """A datastore of the prompts that acceptance is measured on and of Python's own library."""
+    rows = map(json.loads, prompts.read_text("utf-8").splitlines())
+    texts = [row["text"] for row in rows if row["split"] == "profile"]
+    size = 0
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        texts.append(path.read_text("utf-8", errors="replace"))
+        size += len(texts[-1])
+        if size > CORPUS_BYTES:
+            break
+    folder, text = work / f"datastore-{prompts.stem}", work / f"corpus-{prompts.stem}.txt"
+    write_atomic(text, "\n".join(texts))
+    build_datastore(text, folder, ROOT / "examples/reference_models/target")
+    return folder
