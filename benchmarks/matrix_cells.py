@@ -216,7 +216,8 @@ def logits_apart(
     def catch(graph: RoundGraph, *_: object) -> Program:
         def watched(*tensors: Tensor) -> Tensor:
             caught.append((graph, [tensor.clone() for tensor in tensors]))
-            return graph(*tensors)
+            found: Tensor = graph(*tensors)
+            return found
 
         return watched
 

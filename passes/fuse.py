@@ -1,4 +1,4 @@
-"""Judging, emitting and keeping what was emitted become one unit of compilation."""
+"""Judging, emitting and keeping what was emitted are marked as one unit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from specplan.passes.values import FreshNames, segment_of, with_rounds
 def fuse(plan: Plan) -> Plan:
     """`accept`, `emit`, `commit` in a row -> `segment fuse=true { ... }`.
 
-    The three read a few numbers per request and move a few rows of caches: one kernel does what
-    would be many launches.
+    The three read a few numbers per request and move a few rows of caches, so that one kernel could
+    do them. The mark says so and no more: backends that compile whole rounds compile across it, and
+    no backend makes one kernel of it.
     """
     return with_rounds(plan, _round)
 

@@ -32,7 +32,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 class PassError(SpecplanError):
-    """A pass broke a rule of the plan language: a defect of the pass, not of the plan."""
+    """A pass broke a rule of the plan language, or ended in an error: a defect of the pass."""
 
 
 def run_passes(plan: Plan, passes: Sequence[Pass] = PASSES, *, watch: Watch | None = None) -> Plan:
@@ -45,14 +45,14 @@ def run_passes(plan: Plan, passes: Sequence[Pass] = PASSES, *, watch: Watch | No
 
     Raises:
         UsageError: the plan given breaks a rule.
-        PassError: a pass broke one; names it and those that ran before.
+        PassError: a pass broke one, or raised something; names it and those that ran before.
     """
     check_plan(plan)
     ran: list[str] = []
     for item in passes:
         name = getattr(item, "__name__", type(item).__name__)
         start = perf_counter()
-        after = item(plan)
+        after = _applied(item, plan, name, ran)
         seconds = perf_counter() - start
         changed = after is not plan
         if changed:
@@ -64,12 +64,23 @@ def run_passes(plan: Plan, passes: Sequence[Pass] = PASSES, *, watch: Watch | No
     return plan
 
 
+def _applied(item: Pass, plan: Plan, name: str, ran: Sequence[str]) -> Plan:
+    try:
+        return item(plan)
+    except Exception as error:
+        raise _defect(plan, name, ran, f"raised {type(error).__name__}: {error}") from error
+
+
 def _check(plan: Plan, name: str, ran: Sequence[str]) -> None:
     found = verify_plan(plan)
     if found:
-        before = f" after {', '.join(ran)}" if ran else ""
-        raise PassError(
-            f"pass {name}{before} broke a rule: {found[0]}",
-            where=f"plan {plan.name}",
-            remedy="Report this with the plan's text.",
-        )
+        raise _defect(plan, name, ran, f"broke a rule: {found[0]}")
+
+
+def _defect(plan: Plan, name: str, ran: Sequence[str], what: str) -> PassError:
+    before = f" after {', '.join(ran)}" if ran else ""
+    return PassError(
+        f"pass {name}{before} {what}",
+        where=f"plan {plan.name}",
+        remedy="Report this with the plan's text.",
+    )

@@ -12,6 +12,7 @@ import yaml
 
 import specplan as package
 from specplan.ir.picture import to_dot, to_mermaid
+from specplan.passes.pipeline import PASSES, run_passes
 from tests.cli.test_program import no_torch, specplan, specplan_here
 from tests.planner.checkpoints import VOCABULARY, write_checkpoint
 
@@ -65,11 +66,24 @@ def bundle(folder: Path) -> Path:
 
 
 def test_optimize_json(folder: Path, bundle: Path) -> None:
-    done = specplan_here("optimize", str(folder / "problem.yaml"), "--json")
-    assert done.returncode == 0, done.stderr
+    arguments = ("optimize", str(folder / "problem.yaml"), "--print-ir-after-all")
+    done, shown = specplan_here(*arguments, "--json"), specplan_here(*arguments)
+    assert done.returncode == 0 == shown.returncode, done.stderr
     answer = json.loads(done.stdout)
-    assert package.parse_plan(answer["plan"]) == package.load_bundle(bundle).plan
+    plan = package.load_bundle(bundle).plan
+    assert package.parse_plan(answer["plan"]) == plan
     assert answer["bundle"] is None
+    # what each pass makes of the plan, and the arenas of its rounds, in both forms
+    assert [step["pass"] for step in answer["passes"]] == [item.__name__ for item in PASSES]
+    changed = [step["plan"] for step in answer["passes"] if step["plan"]]
+    assert package.parse_plan(changed[-1]) == run_passes(plan) != plan
+    assert "segment fuse=true" in changed[0]
+    for step in answer["passes"]:
+        assert f"# after {step['pass']}, " in shown.stdout
+        assert (step["plan"] or "ms: as before") in shown.stdout
+    for line in (line for table in answer["arenas"] for line in table):
+        assert f"# {line}\n" in shown.stdout
+    assert answer["arenas"] and "Chosen: " in shown.stdout
 
 
 def test_api_says_the_same(folder: Path, bundle: Path) -> None:

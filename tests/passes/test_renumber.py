@@ -45,6 +45,18 @@ def test_a_pass_that_breaks_a_rule_is_named() -> None:
         run_passes(parse_plan(text), (renumber, drop_first_op))
 
 
+def test_a_pass_that_ends_in_an_error_is_named() -> None:
+    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+
+    def look_up_nothing(plan: Plan) -> Plan:
+        raise KeyError("%q")
+
+    words = "pass look_up_nothing after renumber raised KeyError: '%q'"
+    with pytest.raises(PassError, match=words) as found:
+        run_passes(parse_plan(text), (renumber, look_up_nothing))
+    assert isinstance(found.value.__cause__, KeyError)
+
+
 def test_watch_sees_every_pass() -> None:
     text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
     seen: list[tuple[str, bool]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from specplan.cli.output import print_json
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
+    from specplan.result import Result
 
 
 def optimize(
@@ -33,27 +34,36 @@ def optimize(
 
     with terminal_progress() as progress:
         result = api.optimize(problem, out=out, progress=progress)
+    lowered = _lowered(result) if print_ir_after_all else {}
     if json:
-        print_json(result.as_dict())
+        print_json(result.as_dict() | lowered)
         return
     print(print_plan(result.plan))
-    if print_ir_after_all:
-        from specplan.passes.pipeline import run_passes
-        from specplan.planner.explain_memory import arenas
-
-        run_passes(result.plan, watch=_show)
-        for arena in arenas(result.search.facts, result.search.chosen):
-            print("".join(f"# {line}\n" for line in arena.table()))
+    for step in lowered.get("passes", ()):
+        changed = "" if step["plan"] else ": as before"
+        print(f"# after {step['pass']}, {step['seconds'] * 1e3:.1f} ms{changed}")
+        if step["plan"]:
+            print(step["plan"])
+    for table in lowered.get("arenas", ()):
+        print("".join(f"# {line}\n" for line in table))
     print(result.summary())
     print(f"Where the time goes, and where it stops paying: specplan explain {out or problem}")
     if result.bundle is not None:
         print(f"\nBundle: {out}")
 
 
-def _show(name: str, plan: Plan, changed: bool, seconds: float) -> None:
-    """What a pass made of the plan."""
+def _lowered(result: Result) -> dict[str, Any]:
+    """The chosen plan after each pass that changes it, and where the buffers of its rounds live."""
     from specplan.ir.printer import print_plan
+    from specplan.passes.pipeline import run_passes
+    from specplan.planner.explain_memory import arenas
 
-    print(f"# after {name}, {seconds * 1e3:.1f} ms" + ("" if changed else ": as before"))
-    if changed:
-        print(print_plan(plan))
+    steps: list[dict[str, Any]] = []
+
+    def watch(name: str, plan: Plan, changed: bool, seconds: float) -> None:
+        text = print_plan(plan) if changed else None
+        steps.append({"pass": name, "plan": text, "seconds": seconds})
+
+    run_passes(result.plan, watch=watch)
+    made = arenas(result.search.facts, result.search.chosen)
+    return {"passes": steps, "arenas": [list(arena.table()) for arena in made]}
