@@ -9,9 +9,11 @@ compared.
 Prices are those of the interpreter's times, and what compiling saves differs by plan: hence three.
 What the device profile and the compiled rounds took is kept in DIR.
 
-`calls_per_round` counts calls from Python into compiled code. `overhead_fraction` is the part of a
-round that is no forward of a model, an upper bound: what a round of the same plan takes, compiled
-alike, when its models have the same vocabulary, one block, and next to no width.
+`calls_per_round` counts calls from Python into compiled code, of the fastest plan by the backend
+that runs it fastest; `without_host_sources` of the best-priced plan that looks nothing up, a
+draft model's, by the same backend. `overhead_fraction` is the part of a round that is no forward of
+a model, an upper bound: what a round of the same plan takes, compiled alike, when its models have
+the same vocabulary, one block, and next to no width.
 """
 
 from __future__ import annotations
@@ -31,14 +33,13 @@ from reference_problem import dealt_problem
 from regret import Contender
 
 from specplan import api
-from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.registry import round_backend, round_backends
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.packages import Packages
+from specplan.backends.static.packages import Packages, RoundBackend
 from specplan.backends.static.session import Program
 from specplan.ir.files import write_json_atomic
-from specplan.ir.ops import Forward
+from specplan.ir.ops import Forward, Lookup
 from specplan.ir.plan import Plan, walk_plan
 from specplan.measure.contenders import executable_timer, stock_timer
 from specplan.measure.machine import hardware_name, versions
@@ -115,11 +116,15 @@ def hollow_models(bench: Workbench, plan: Plan, work: Path) -> dict[str, CausalM
 
 
 def timed_rounds(
-    plan: Plan, models: Mapping[str, CausalModel], folder: Path, prompts: Sequence[TokenPrompt]
+    backend: RoundBackend,
+    plan: Plan,
+    models: Mapping[str, CausalModel],
+    folder: Path,
+    prompts: Sequence[TokenPrompt],
 ) -> tuple[float, float]:
     """Calls and seconds per round of a compiled plan; the median over prompts."""
     counted = CountedCalls()
-    packages = Packages(InductorBackend(), models, folder)
+    packages = Packages(backend, models, folder)
     compiled = StaticExecutable(plan, models, counted.around(packages))
     generate(compiled, [request_of(prompts[0])])  # compiles, allocates and warms caches
     counted.calls = 0
@@ -129,13 +134,17 @@ def timed_rounds(
 
 
 def round_overhead(
-    bench: Workbench, plan: Plan, folder: Path, prompts: Sequence[TokenPrompt]
+    backend: RoundBackend,
+    bench: Workbench,
+    plan: Plan,
+    folder: Path,
+    prompts: Sequence[TokenPrompt],
 ) -> dict[str, float]:
     """Calls per round, its seconds, and the part of it that is no forward."""
-    calls, seconds = timed_rounds(plan, bench.models, folder, prompts)
+    calls, seconds = timed_rounds(backend, plan, bench.models, folder, prompts)
     hollow = folder.with_name(f"{folder.name}-hollow")
     models = hollow_models(bench, plan, hollow / "models")
-    _, beside = timed_rounds(plan, models, hollow, prompts)
+    _, beside = timed_rounds(backend, plan, models, hollow, prompts)
     return {
         "calls_per_round": calls,
         "seconds_per_round": seconds,
@@ -167,24 +176,31 @@ def package(work: Path, backend: str, plan: str) -> Path:
     return work / "compiled" / backend / re.sub(r"\W+", "-", plan)
 
 
-def best_plans(found: SearchResult) -> dict[str, Plan]:
-    """The best-priced plans that compile, by name."""
+def best_plans(found: SearchResult) -> tuple[dict[str, Plan], dict[str, Plan]]:
+    """The best-priced plans that compile, by name, and the best of those that look nothing up."""
     objective = found.facts.objective
     single = [c for c in found.candidates if c.admissible and c.plan is not None and not c.by_cell]
-    kept: dict[str, Plan] = {}
+    backends = [round_backend(name) for name in round_backends()]
+    able: dict[str, Plan] = {}
     for candidate in sorted(single, key=lambda c: score(c, objective)):
         assert candidate.plan is not None
         lowered = run_passes(candidate.plan)
-        if candidate.method != PLAIN and not InductorBackend().capabilities.refusals(lowered):
-            kept[f"{candidate.method} {candidate.words}"] = candidate.plan
-    return dict(list(kept.items())[:PLANS])
+        refused = any(backend.capabilities.refusals(lowered) for backend in backends)
+        if candidate.method != PLAIN and not refused:
+            able[f"{candidate.method} {candidate.words}"] = candidate.plan
+    alone = {
+        name: plan
+        for name, plan in able.items()
+        if not any(isinstance(op, Lookup) for op in walk_plan(plan))
+    }
+    return dict(list(able.items())[:PLANS]), dict(list(alone.items())[:1])
 
 
 def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
     described = dealt_problem(work, "code", seed, batches=(1,), output_tokens=OUTPUT_TOKENS)
     write_json_atomic(work / "problem.json", described)
     bench = Workbench(load_problem(work / "problem.json"))
-    ours = best_plans(api.optimize(described).search)
+    ours, alone = best_plans(api.optimize(described).search)
     plans = {PLAIN: plain_plan(True), **ours}
     found, draws = contenders(bench, plans, work), random.Random(seed)
     prompts = bench.prompts(BENCH)
@@ -194,10 +210,18 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
         for contender in draws.sample(list(found.values()), len(found)):
             contender.turn([prompts[turn % len(prompts)]])
     speeds = {name: speed(contender) for name, contender in found.items()}
-    best, ratios = paired(found)
-    overhead = round_overhead(bench, ours[best], package(work, "inductor", best), prompts[:8])
+    best, backend, ratios = paired(found)
+    compiler, few = round_backend(backend), prompts[:8]
+    overhead = round_overhead(compiler, bench, ours[best], package(work, backend, best), few)
+    without = {}
+    for name, plan in alone.items():
+        folder = package(work, backend, name)
+        calls, seconds = timed_rounds(compiler, plan, bench.models, folder, few)
+        without = {"plan": name, "calls_per_round": calls, "seconds_per_round": seconds}
     return {
         "plan": best,
+        "backend": backend,
+        "without_host_sources": without,
         "turns": turns,
         "ratios": ratios,
         "tokens_per_second": speeds,
@@ -207,23 +231,32 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
     }
 
 
-def paired(found: dict[str, Contender]) -> tuple[str, dict[str, float]]:
-    """Our fastest plan, and over each other one the median over turns of ratios within a turn."""
+def paired(found: dict[str, Contender]) -> tuple[str, str, dict[str, float]]:
+    """Our fastest compiled plan, its backend, and over each other contender the ratio of speeds.
+
+    A ratio is the median over turns of ratios within a turn.
+    """
 
     def best(wanted: Callable[[str], bool]) -> Contender:
         return max((c for name, c in found.items() if wanted(name)), key=speed)
 
     stock = "transformers.generate"
-    ours = best(lambda name: not name.startswith((PLAIN, stock)))
+    compiled = tuple(f", {backend}" for backend in round_backends())
+    ours = best(lambda name: not name.startswith((PLAIN, stock)) and name.endswith(compiled))
 
     def over(other: Contender) -> float:
         return median(theirs / mine for mine, theirs in zip(ours.spent, other.spent, strict=True))
 
-    return ours.words.rpartition(", ")[0], {
-        "autoregressive": over(best(lambda name: name.startswith(PLAIN))),
-        "transformers_greedy": over(found[stock]),
-        "transformers_assisted": over(best(lambda name: name.startswith(f"{stock},"))),
-    }
+    plan, _, backend = ours.words.rpartition(", ")
+    return (
+        plan,
+        backend,
+        {
+            "autoregressive": over(best(lambda name: name.startswith(PLAIN))),
+            "transformers_greedy": over(found[stock]),
+            "transformers_assisted": over(best(lambda name: name.startswith(f"{stock},"))),
+        },
+    )
 
 
 def main() -> None:
@@ -239,12 +272,14 @@ def main() -> None:
     if options.json:
         print(json.dumps(result))
         return
-    print(result["plan"])
+    print(f"{result['plan']}, {result['backend']}")
     for name, speed in result["tokens_per_second"].items():
         print(f"{speed:8.1f} tokens/s  {name}")
     for name, ratio in result["ratios"].items():
         print(f"{ratio:8.2f} times {name}")
     print(f"{result['calls_per_round']:8.2f} calls per round")
+    if result["without_host_sources"]:
+        print("{calls_per_round:8.2f} of {plan}".format_map(result["without_host_sources"]))
     print(f"{result['overhead_fraction']:8.1%} of a round is no forward")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 onnx = pytest.importorskip("onnx")
 
@@ -56,8 +57,9 @@ def shallow_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(FEWER) - {COPIED}))
 def test_tokens_are_those_of_the_interpreter(
-    name: str, shallow_folder: Path, tmp_path: Path
+    name: str, shallow_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And a round is one call into the runtime, whatever is drafted in it."""
     plan, settings = FEWER[name]
     models, requests = load_pair(shallow_folder), requests_of(**settings)
     expected = run(plan, models, requests)
@@ -67,7 +69,17 @@ def test_tokens_are_those_of_the_interpreter(
     # the package alone, with weights of models that are loaded anew
     again = OnnxRuntimeBackend().compile(plan, load_pair(shallow_folder), tmp_path, frozen=True)
     written = sorted(tmp_path.rglob("*"))
-    assert [item.tokens for item in generate(again, requests).completions] == expected
+    calls: list[int] = []
+    into = onnxruntime.InferenceSession.run_with_iobinding
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        return into(*given)
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "run_with_iobinding", counted)
+    result = generate(again, requests)
+    assert [item.tokens for item in result.completions] == expected
+    assert len(calls) == result.rounds > 3
     assert sorted(tmp_path.rglob("*")) == written
 
 
