@@ -47,7 +47,9 @@ def table(column: Mapping[str, Any]) -> str:
             f"({predicted / measured - 1:+4.0%}), {each['ratio']:.2f} x plain; {each['words']}"
         )
     for peer in column["peers"]:
-        rows.append(f"  {peer['ratio']:.2f} x transformers' {peer['method']}")
+        apart = peer.get("different_outputs")  # files before there was one hold none
+        told = "" if apart is None else f", {apart} outputs differ"
+        rows.append(f"  {peer['ratio']:.2f} x transformers' {peer['method']}{told}")
     return "\n".join(rows)
 
 

@@ -21,7 +21,6 @@ import argparse
 import json
 import random
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,13 +29,12 @@ from pathlib import Path
 from typing import Any
 
 from method_tables import summary, table
-from reference_problem import ROOT, dealt_problem
+from reference_problem import corpus, dealt_problem
 from regret import TASKS, TEMPERATURES, one_load, priced_for, tell, tuned_for
 
 from specplan import api
 from specplan.cost_models.forecast import Forecast
-from specplan.datastores import build_datastore
-from specplan.ir.files import name_of, read_json, write_atomic, write_json_atomic
+from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.measure.bench import Comparison, Line, compare
 from specplan.measure.machine import versions
 from specplan.measure.workbench import BENCH, Workbench
@@ -50,7 +48,6 @@ BATCHES = (1, 4)
 OUTPUT_TOKENS = 64
 PROFILED = 40
 """Prompts that acceptance is measured on. A hundred settings run all of them, round by round."""
-CORPUS_BYTES = 4_000_000
 NEAR = 0.15
 """Plans that took at most this part longer than the fastest of their column meet its pick."""
 PEERS = {
@@ -59,22 +56,6 @@ PEERS = {
     "prompt_lookup": "transformers.generate, prompt lookup",
 }
 """What `transformers` calls the same method."""
-
-
-def corpus(work: Path, prompts: Path) -> Path:
-    """A datastore of the prompts that acceptance is measured on and of Python's own library."""
-    rows = map(json.loads, prompts.read_text("utf-8").splitlines())
-    texts = [row["text"] for row in rows if row["split"] == "profile"]
-    size = 0
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        texts.append(path.read_text("utf-8", errors="replace"))
-        size += len(texts[-1])
-        if size > CORPUS_BYTES:
-            break
-    folder, text = work / f"datastore-{prompts.stem}", work / f"corpus-{prompts.stem}.txt"
-    write_atomic(text, "\n".join(texts))
-    build_datastore(text, folder, ROOT / "examples/reference_models/target")
-    return folder
 
 
 def column_problem(
@@ -169,7 +150,7 @@ class Column:
             "prompts": self.asked.prompts,
             "repeats": self.asked.repeats,
             "cells": [cell(told.line(method), held) for method, held in self.best.items()],
-            "peers": list(peers(told)),
+            "peers": list(peers(told, self.bench.problem.workload.temperature == 0)),
             "hardware": told.hardware,
             "versions": dict(told.versions),
         }
@@ -214,16 +195,20 @@ def cell(line: Line, candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def peers(told: Comparison) -> Iterator[dict[str, Any]]:
-    """Methods that `transformers` has too, ours beside theirs."""
+def peers(told: Comparison, greedy: bool) -> Iterator[dict[str, Any]]:
+    """Methods that `transformers` has too, ours beside theirs.
+
+    Where nothing is sampled, `different_outputs` counts the prompts whose outputs are not the same;
+    sampled outputs have no draws in common, and it is None.
+    """
     lines = {line.name: line for line in told.lines}
     for method, name in PEERS.items():
         if method in lines and name in lines:
-            ours, theirs = lines[method], lines[name]
+            pairs = zip(told.outputs[method], told.outputs[name], strict=True)
             yield {
                 "method": method,
-                "ratio": ours.tokens_per_second / theirs.tokens_per_second,
-                "differing": abs(ours.differing - theirs.differing),
+                "ratio": lines[method].tokens_per_second / lines[name].tokens_per_second,
+                "different_outputs": sum(a != b for a, b in pairs) if greedy else None,
             }
 
 

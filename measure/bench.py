@@ -77,6 +77,7 @@ class Comparison:
         repeats: runs of each group.
         hardware: the machine.
         versions: of the software.
+        outputs: emitted tokens per prompt, by contender.
     """
 
     lines: tuple[Line, ...]
@@ -87,6 +88,7 @@ class Comparison:
     repeats: int
     hardware: str
     versions: Mapping[str, str]
+    outputs: Mapping[str, Sequence[tuple[int, ...]]]
 
     def line(self, name: str) -> Line:
         """The row of a contender.
@@ -152,6 +154,7 @@ def compare(
         repeats=repeats,
         hardware=hardware_name(bench.models["target"].device),
         versions=versions(),
+        outputs={contender.name: contender.outputs for contender in contenders},
     )
 
 

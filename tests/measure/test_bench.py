@@ -45,8 +45,10 @@ def test_all_contenders_say_the_same(bench: Workbench) -> None:
     names = [line.name for line in result.lines]
     assert names[:4] == [PLAIN, "again", "again, compiled", STOCK] and len(names) == 6
     assert result.prompts == 3 and result.batch == 1
+    assert set(result.outputs) == set(names) and len(result.outputs[PLAIN]) == 3
     for line in result.lines:
         assert line.differing == 0, line
+        assert result.outputs[line.name] == result.outputs[PLAIN]
         assert line.tokens_per_second > 0 and line.low <= line.high
     plain = result.line(PLAIN)
     assert plain.against_baseline == 1.0 and plain.tokens_per_round == 1.0

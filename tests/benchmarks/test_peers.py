@@ -1,0 +1,64 @@
+"""Our methods beside those of transformers: outputs are compared, not counts of them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.measure.bench import Comparison, Line
+
+PLAIN = [(1, 2), (3, 4), (5, 6)]
+OURS = [(1, 9), *PLAIN[1:]]
+THEIRS = [*PLAIN[:2], (5, 9)]
+
+
+@pytest.fixture
+def scripts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    monkeypatch.syspath_prepend(str(repository / "benchmarks"))
+    return {name: importlib.import_module(name) for name in ("methods", "method_tables")}
+
+
+def compared(name: str) -> Comparison:
+    """One output of each is not that of plain decoding: another one."""
+    outputs = {"autoregressive": PLAIN, "prompt_lookup": OURS, name: THEIRS}
+    lines = [
+        Line(each, speed, speed, speed, None, 1.0, 1.0, None, None, int(each != "autoregressive"))
+        for each, speed in zip(outputs, (1.0, 3.0, 2.0), strict=True)
+    ]
+    return Comparison(
+        lines=tuple(lines),
+        chosen="prompt_lookup",
+        batch=1,
+        prompts=3,
+        output_tokens=2,
+        repeats=1,
+        hardware="",
+        versions={},
+        outputs=outputs,
+    )
+
+
+def test_outputs_are_compared_where_nothing_is_sampled(scripts: dict[str, ModuleType]) -> None:
+    methods = scripts["methods"]
+    told = compared(methods.PEERS["prompt_lookup"])
+    row = {"method": "prompt_lookup", "ratio": 1.5}
+    assert list(methods.peers(told, greedy=True)) == [row | {"different_outputs": 2}]
+    assert list(methods.peers(told, greedy=False)) == [row | {"different_outputs": None}]
+
+
+def test_tables_read_files_of_before(scripts: dict[str, ModuleType]) -> None:
+    final = {"chosen": "a", "best": "a", "low": 0.0, "high": 0.0, "turns": 0}
+    column = {"task": "code", "temperature": 0.0, "batch": 1, "regret": 0.0, "final": final}
+    old = {"method": "prompt_lookup", "ratio": 1.5, "differing": 0}
+    new = {"method": "draft_model", "ratio": 1.25, "different_outputs": 2}
+    table = scripts["method_tables"].table(column | {"cells": [], "peers": [old, new]})
+    assert table.splitlines()[-2:] == [
+        "  1.50 x transformers' prompt_lookup",
+        "  1.25 x transformers' draft_model, 2 outputs differ",
+    ]
