@@ -2,17 +2,21 @@
 
 NAME.onnx             a round for one shape of batches, opset 23
 weights.safetensors   the weights of all rounds, which the models point into
-build.sh              makes NAME.engine of each with trtexec, on the machine that is to run it
+build.sh              makes NAME.engine of each, on the kind of machine that is to run it, with
+                      trtexec, or by build_engines.py with the Python package tensorrt
 sources.json          inputs and outputs of each round, and the sha256 of every file
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import shlex
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +41,7 @@ from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 
 SCRIPT, WEIGHTS, INDEX = "build.sh", "weights.safetensors", "sources.json"
+IN_PYTHON = "build_engines.py"
 SCHEMA_VERSION = 1
 _LEAST_KEYS = 2
 """Cache slots that a round attends to at least: exports know no dimension of 1 that may grow."""
@@ -99,21 +104,27 @@ def write_sources(
 
 
 def build_engines(folder: Path) -> bool:
-    """Build the engines where trtexec is there.
+    """Build the engines where trtexec, or the Python package `tensorrt`, is there.
 
     Returns:
-        Whether it was there.
+        Whether one of them was there.
 
     Raises:
-        MissingCapabilityError: trtexec failed; with the end of what it said.
+        MissingCapabilityError: building failed; with the end of what was said.
     """
-    if shutil.which("trtexec") is None:
+    if shutil.which("trtexec") is None and importlib.util.find_spec("tensorrt") is None:
         return False
-    done = subprocess.run(["sh", str(folder / SCRIPT)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", str(folder / SCRIPT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHON": sys.executable},
+    )
     if done.returncode:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
         raise MissingCapabilityError(
-            f"trtexec failed: {last}",
+            f"no engines were built: {last}",
             where=str(folder),
             remedy=f"Run {SCRIPT} there to see all that it says.",
         )
@@ -163,6 +174,7 @@ def _write(
     sources = [source for _, source in made.values()]
     write_atomic(folder / SCRIPT, build_script(sources))
     (folder / SCRIPT).chmod(0o755)
+    write_atomic(folder / IN_PYTHON, Path(__file__).with_name(IN_PYTHON).read_bytes())
     files = {path.name: sha256_file(path) for path in sorted(folder.iterdir())}
     index = {
         "schema_version": SCHEMA_VERSION,
@@ -210,6 +222,9 @@ def build_script(sources: Sequence[RoundSource]) -> str:
         f"# The models were checked against the ONNX operators of TensorRT {VERSION}.",
         "set -eu",
         'cd "$(dirname "$0")"',
+        "if ! command -v trtexec >/dev/null; then",
+        f'  exec "${{PYTHON:-python3}}" {IN_PYTHON}',
+        "fi",
     ]
     for source in sources:
         name = shlex.quote(source.name)

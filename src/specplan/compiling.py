@@ -141,8 +141,8 @@ def lower_for_tensorrt(
 ) -> tuple[tuple[RoundSource, ...], bool]:
     """Write a bundle's rounds as ONNX that TensorRT takes, with their weights and a build script.
 
-    One round for each shape that `specplan compile` would compile. Where trtexec is there, the
-    engines are built too.
+    One round for each shape that `specplan compile` would compile. Where trtexec, or the Python
+    package `tensorrt`, is there, the engines are built too.
 
     Args:
         bundle: a bundle, or its folder.

@@ -11,7 +11,6 @@ MODULES_OF_EXTRA = {
     "nvidia": ("pynvml",),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir"),
     "triton": ("triton",),
-    "tensorrt": ("torch_tensorrt", "tensorrt"),
     "silicon": ("aiconfigurator_core", "pyarrow"),
 }
 

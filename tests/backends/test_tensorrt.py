@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,56 @@ def test_tokens_are_those_of_the_interpreter(
     assert not illegal_nodes(onnx_ir.load(tmp_path / f"{source.name}.onnx"))
 
 
-def test_what_the_folder_holds(shallow: dict[str, CausalModel], tmp_path: Path) -> None:
+TENSORRT = """class Any:
+    WARNING, STRONGLY_TYPED, num_errors = 1, 3, 1
+    def __init__(self, *given):
+        self.told = [given]
+    def __getattr__(self, name):
+        def call(*given):
+            self.told.append((name, given))
+            return Any()
+        return call
+class Engine(Any):
+    def build_serialized_network(self, network, config):
+        return repr((network.told, config.told, Any.shapes)).encode()
+    def create_network(self, flags):
+        network = Any()
+        network.told = flags
+        return network
+    def create_optimization_profile(self):
+        return Profile()
+class Profile:
+    def set_shape(self, *given):
+        Any.shapes = given
+class Parser(Any):
+    def parse_from_file(self, path):
+        return bool(open(path, "rb").read(4)) and "broken" not in path
+    def get_error(self, place):
+        return f"error {place}: no such op"
+Logger = NetworkDefinitionCreationFlag = Any
+Builder, OnnxParser = Engine, Parser
+"""
+"""Stands for the package `tensorrt`: its calls as far as the script makes them."""
+
+
+def without_trtexec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's package only."""
+    (folder / "tensorrt.py").write_text(TENSORRT)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+
+def test_what_the_folder_holds(
+    shallow: dict[str, CausalModel],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     requests, bucket = requests_of()[:2], Bucket(2, 64)
     (source,) = write_sources(plain(), shallow, {bucket: requests}, tmp_path)
     index = json.loads((tmp_path / "sources.json").read_text())
-    names = {f"{source.name}.onnx", "weights.safetensors", "build.sh"}
+    names = {f"{source.name}.onnx", "weights.safetensors", "build.sh", "build_engines.py"}
     assert {path.name for path in tmp_path.iterdir()} == {*names, "sources.json"}
     assert index["files"] == {name: sha256_file(tmp_path / name) for name in names}
     (told,) = index["rounds"]
@@ -107,8 +153,19 @@ def test_what_the_folder_holds(shallow: dict[str, CausalModel], tmp_path: Path) 
     assert {kind for kind, _ in inputs.values()} <= {"int64", "int32", "float", "bool"}
     assert told["keys"][0] < told["keys"][1] < told["keys"][2] < inputs["text"][1][1]
     assert (tmp_path / "build.sh").stat().st_mode & 0o100
-    if shutil.which("trtexec") is None:
+    if shutil.which("trtexec") is None and find_spec("tensorrt") is None:
         assert not build_engines(tmp_path)
+    without_trtexec(tmp_path_factory.mktemp("fake"), monkeypatch)
+    assert build_engines(tmp_path)
+    made = (tmp_path / f"{source.name}.engine").read_text()
+    least, usual, most = source.keys
+    # strongly typed is the fourth flag there
+    assert made.startswith("(8, ") and f"'keys', ({least},), ({usual},), ({most},)" in made
+    told["name"] = "broken"
+    (tmp_path / "sources.json").write_text(json.dumps(index))
+    (tmp_path / "broken.onnx").write_bytes(b"none")
+    with pytest.raises(MissingCapabilityError, match="does not take broken:\nerror 0: no such op"):
+        build_engines(tmp_path)
 
 
 def test_the_build_script() -> None:
@@ -116,6 +173,9 @@ def test_the_build_script() -> None:
     assert build_script([source]).splitlines()[3:] == [
         "set -eu",
         'cd "$(dirname "$0")"',
+        "if ! command -v trtexec >/dev/null; then",
+        '  exec "${PYTHON:-python3}" build_engines.py',
+        "fi",
         "trtexec --onnx=decode-greedy-b2.onnx --saveEngine=decode-greedy-b2.engine "
         "--stronglyTyped --minShapes=keys:2 --optShapes=keys:48 --maxShapes=keys:64 "
         "--skipInference",

@@ -86,6 +86,27 @@ def test_optimize_json(folder: Path, bundle: Path) -> None:
     assert answer["arenas"] and "Chosen: " in shown.stdout
 
 
+def test_lower_writes_what_engines_are_built_from(bundle: Path, tmp_path: Path) -> None:
+    for module in ("onnxruntime", "onnxscript", "onnx_ir"):
+        pytest.importorskip(module)
+    out = tmp_path / "engines"
+    done = specplan_here("lower", str(bundle), "--to", "tensorrt", "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    (item,) = told["rounds"]
+    assert item["batch"] == 1 and item["text"] >= 12 + 16
+    written = {path.name for path in out.iterdir()} - {f"{item['name']}.engine"}
+    beside = {"weights.safetensors", "build.sh", "build_engines.py", "sources.json"}
+    assert written == beside | {f"{item['name']}.onnx"}
+    assert told["built"] is (out / f"{item['name']}.engine").is_file()
+    wrong = specplan_here("lower", str(bundle), "--to", "coreml", "--out", str(tmp_path / "b"))
+    assert wrong.returncode == 2 and "nothing called 'coreml' builds engines" in wrong.stderr
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    taken = specplan_here("lower", str(bundle), "--out", str(tmp_path / "taken"))
+    assert taken.returncode == 2 and "taken" in taken.stderr
+
+
 def test_api_says_the_same(folder: Path, bundle: Path) -> None:
     result = package.optimize(folder / "problem.yaml")
     assert package.load_bundle(bundle).plan == result.plan

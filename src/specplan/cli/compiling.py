@@ -93,4 +93,4 @@ def lower(
         return
     rows = [[item.name, str(item.batch), str(item.text)] for item in rounds]
     print_table(["round", ">batch", ">text"], rows, title="Rounds that TensorRT takes")
-    print("Engines are beside them." if built else f"No trtexec here. Build there: {out}/build.sh")
+    print("Engines are beside them." if built else f"No TensorRT here. Build there: {out}/build.sh")
