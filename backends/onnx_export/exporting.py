@@ -29,7 +29,7 @@ TOLD, AFTER = "told", ".after"
 """The first output, and what the names of the others have after those of the inputs."""
 NOWHERE = "the checkpoint"
 """Where the model says that its weights are."""
-SCATTERS = frozenset({"ScatterND", "ScatterElements", "TensorScatter"})
+SCATTERS = frozenset({"ScatterND", "ScatterElements"})
 """Ops that copy their first input to their output only where the two differ in memory."""
 
 
