@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.infer import infer_round
@@ -35,17 +36,18 @@ def assumptions(result: SearchResult) -> list[str]:
 
 
 def _untried(result: SearchResult) -> Iterator[str]:
-    """What trees that were not tried might save, of each model whose tree the plan judges."""
-    facts, told = result.facts, set()
-    for part, _ in result.chosen.parts:
+    """What trees that were not tried might save, of each model whose static tree is judged."""
+    facts, loads = result.facts, _loads(result)
+    ran: dict[str, list[int]] = {}
+    for part, cells in result.chosen.parts:
         tree, draft = judged(part), part.proposer
-        if draft is None or draft not in facts.shapes or draft in told:
+        if draft is None or draft not in facts.shapes or tree is None:
             continue
-        if tree is None or tree.is_chain or tree.parents is None:
-            continue
-        told.add(draft)
+        if tree.parents is not None and not tree.is_chain:
+            ran.setdefault(draft, []).extend(loads[cell] for cell in cells)
+    for draft, places in ran.items():
         try:
-            left = left_by_trees(facts, draft)
+            left = left_by_trees(facts, draft, places)
         except UnpricedError:  # every size and depth was tried
             continue
         if left >= _WORTH_TELLING:
@@ -53,6 +55,13 @@ def _untried(result: SearchResult) -> Iterator[str]:
                 f'of the static trees by "{draft}", of up to {max(NODES)} nodes and {DEPTH} '
                 f"levels, those that were not tried might save at most {left:.2%} of the time"
             )
+
+
+def _loads(result: SearchResult) -> list[int]:
+    """The place of every cell among all loads of the problem, those left out counted."""
+    lengths = result.facts.problem.workload.lengths or [0]
+    loads = product(result.facts.batch_sizes, lengths)
+    return [place for place, load in enumerate(loads) if load not in result.left_out]
 
 
 def judged(candidate: Candidate) -> TreeType | None:

@@ -61,16 +61,22 @@ def tree_objective(facts: ProblemFacts, draft: str) -> TreeObjective:
     return TreeObjective(table, max(NODES), DEPTH)
 
 
-def left_by_trees(facts: ProblemFacts, draft: str) -> float:
+def left_by_trees(facts: ProblemFacts, draft: str, loads: Sequence[int]) -> float:
     """Most that a tree which was not tried could save, a fraction of the seconds per token.
 
-    Against the best tree found at each load; the most of all loads. Counted are the forwards of
+    Against the best tree found at each load; the most of them all. Counted are the forwards of
     rounds whose trees have at most the nodes, levels and ranks that are proposed.
+
+    Args:
+        facts: of the problem.
+        draft: a drafter.
+        loads: by their place in `facts.pass_seconds`, at least one.
 
     Raises:
         UnpricedError: the device has no price for some width.
     """
-    choices = tree_objective(facts, draft).best_of_each(_round_times(facts, draft))
+    rounds = _round_times(facts, draft)
+    choices = tree_objective(facts, draft).best_of_each([rounds[load] for load in loads])
     return max(choice.gap for choice in choices)
 
 

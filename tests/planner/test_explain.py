@@ -85,7 +85,7 @@ def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path
     assert "this is what the schedule is worth." in text
     data["runner_up"] = data["best_single"] | {"words": "another"}
     assert f"all loads: {single.method}, {single.words}; " in "\n".join(explain_words(data))
-    left = left_by_trees(result.facts, "draft")
+    left = left_by_trees(result.facts, "draft", [0, 1])
     assert 5e-5 < left < 1e-3
     (told,) = [words for words in data["assumptions"] if words.startswith("of the static trees")]
     assert told.endswith(f"might save at most {left:.2%} of the time")
