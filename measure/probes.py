@@ -11,7 +11,7 @@ from specplan.ir.blocks import Skips
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner import DraftSource, ProblemFacts, proposers, rehearsal_of
+from specplan.planner import DraftSource, ProblemFacts, further_proposers, proposers, rehearsal_of
 
 CHAINS = (1, 3, 7, 16)
 BUSHES = (2, 4, 8, 16, 32)
@@ -137,7 +137,8 @@ def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
     some settings run what those two do not.
     """
     kinds: dict[str, list[Probe]] = {}
-    for name in proposers(facts.problem, facts.shapes):
+    every = (*proposers(facts.problem, facts.shapes), *further_proposers(facts))
+    for name in dict.fromkeys(every):
         plan = rehearsal_of(facts, name)
         if plan is not None:
             kinds.setdefault(plan.name, []).append(Probe(f"rounds of {name}", plan))

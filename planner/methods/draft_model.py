@@ -4,10 +4,17 @@ Chains follow Leviathan et al. 2022 (arXiv 2211.17192); trees follow Sequoia (ar
 the shape with the most expected tokens under the measured acceptance by depth and rank, children
 drawn without replacement, accepted by the recursive rule. At temperature 0 children are the best
 ranks and the rule is greedy.
+
+Above temperature 0 chains may be judged as a whole (block verification, Sun et al. 2024, arXiv
+2403.10444), which never keeps fewer tokens on average than judging them one by one. How many more
+hangs on ratios of the two models' laws along the whole chain, which no table of accepted ranks
+holds: their own rounds are run, where the problem names the method, for the length that suits
+chains judged token by token and for a longer one, as each is a proposer of its own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +42,22 @@ class DraftModelOptions(TreeOptions):
     """Which model drafts, and what shape."""
 
 
+@dataclass(frozen=True)
+class BlockChainOptions(DraftModelOptions):
+    """A chain that is judged as a whole.
+
+    Attributes:
+        rule: that judges it.
+    """
+
+    rule: str = "block"
+
+    @property
+    def words(self) -> str:
+        """`chain of 6 by draft, judged as a block`."""
+        return f"{super().words}, judged as a block"
+
+
 class DraftModel(Method[DraftModelOptions]):
     """Speculative decoding with a separate draft model that shares the target's tokenizer."""
 
@@ -42,9 +65,13 @@ class DraftModel(Method[DraftModelOptions]):
     drafter: ClassVar[str] = "model"
     summary: ClassVar[str] = "a smaller model drafts a chain or a static tree of tokens"
     paper: ClassVar[str] = (
-        "Leviathan et al. 2022, arXiv 2211.17192; trees: Chen et al. 2024, arXiv 2402.12374"
+        "Leviathan et al. 2022, arXiv 2211.17192; trees: Chen et al. 2024, arXiv 2402.12374; "
+        "blocks: Sun et al. 2024, arXiv 2403.10444"
     )
-    acceptance: ClassVar[str] = "rank of the accepted child among its choices"
+    acceptance: ClassVar[str] = (
+        "rank of the accepted child among its choices; of chains judged as a block, their own "
+        "rounds, run on the prompts"
+    )
     needs_draft_model: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[DraftModelOptions] | Refusal]:
@@ -57,25 +84,45 @@ class DraftModel(Method[DraftModelOptions]):
         """The draft model grows the shape, the target judges it."""
         drafter, tree = Proposer(options.draft), options.tree
         if tree.is_chain:
-            return chain_plan(facts, self.name, drafter, len(tree))
+            rule = options.rule if isinstance(options, BlockChainOptions) else "token"
+            return chain_plan(facts, self.name, drafter, len(tree), rule=rule)
         drafted = _tree(options.draft, tree, facts.greedy)
         said = ChainDrafter.of(drafter)
         return said.plan(facts, self.name, drafted, len(tree), rule="recursive")
 
     def proposer(self, options: DraftModelOptions) -> str | None:
-        """The draft model."""
+        """The draft model; where it is judged as a block, with its length."""
+        if isinstance(options, BlockChainOptions):
+            return _block(options.draft, len(options.tree)).name
         return options.draft
+
+    def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
+        """Chains judged as a block, above temperature 0, where the problem names the method."""
+        if facts.greedy or self.name not in (facts.problem.methods or ()):
+            return ()
+        return tuple(
+            _block(draft, length).name
+            for draft in facts.drafts
+            for length in _block_lengths(facts, draft)
+        )
+
+    def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
+        """The plan of a chain that is judged as a block."""
+        options = _read_block(proposer)
+        return None if options is None else self.plan(facts, options)
 
 
 def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOptions] | Refusal]:
     chains, trees = f"chain by {draft}", f"static tree by {draft}"
+    blocks = _block_families(facts, draft)
     if draft not in facts.profiles:
         reason = facts.missing_profile(draft)
-        return [Refusal(chains, reason), Refusal(trees, reason)]
+        return [Refusal(chains, reason), *blocks, Refusal(trees, reason)]
     lengths = worthwhile_chains(facts, draft, CHAIN_LENGTHS)
     chain_settings = tuple(_options(draft, chain(length)) for length in lengths)
     found: list[Family[DraftModelOptions] | Refusal] = [
-        Family(chains, {"length": Domain(lengths, "drafted tokens")}, chain_settings)
+        Family(chains, {"length": Domain(lengths, "drafted tokens")}, chain_settings),
+        *blocks,
     ]
     if facts.profiles[draft].key.how == "draw":
         reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
@@ -85,6 +132,39 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
         reason = "no second choice of the draft model is ever accepted"
         return [*found, Refusal(trees, reason)]
     return [*found, Family(trees, TREE_DOMAINS, tree_settings, _Trees(facts, draft))]
+
+
+def _block(draft: str, length: int) -> Proposer:
+    return Proposer(draft, way=f"block{length}")
+
+
+def _read_block(proposer: str) -> BlockChainOptions | None:
+    """The chain of a proposer that `_block` named."""
+    found = Proposer.read(proposer)
+    length = re.fullmatch(r"block([1-9][0-9]*)", found.way)
+    if length is None:
+        return None
+    tree = chain(int(length[1]))
+    return BlockChainOptions(found.role, tree.parents, tree.ranks)
+
+
+def _block_lengths(facts: ProblemFacts, draft: str) -> tuple[int, ...]:
+    """The middle one and the longest of those near the best of chains judged token by token."""
+    near: Sequence[int] = CHAIN_LENGTHS
+    if draft in facts.profiles:
+        near = worthwhile_chains(facts, draft, CHAIN_LENGTHS)
+    return tuple(dict.fromkeys(max(2, n) for n in (near[len(near) // 2], near[-1])))
+
+
+def _block_families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOptions]]:
+    """The chains whose rounds have been run; none at temperature 0, where all rules are one."""
+    found = [options for name in facts.profiles if (options := _read_block(name))]
+    own = sorted((o for o in found if o.draft == draft), key=lambda o: len(o.parents))
+    if facts.greedy or not own:
+        return []
+    lengths = tuple(len(options.parents) for options in own)
+    domains = {"length": Domain(lengths, "drafted tokens, judged as a whole")}
+    return [Family(f"chain by {draft}, judged as a block", domains, tuple(own))]
 
 
 @dataclass(frozen=True, eq=False)
