@@ -1,23 +1,27 @@
 """What do the lossy rules lose on the reference pair?
 
-    python benchmarks/rule_losses.py
+    python benchmarks/rule_losses.py [--json]
 
 At places of held-out prompts, at temperature 1 and top-k 50, one token is drafted by the draft
 model's law q and judged against the target's law p. Printed per rule, at default parameters,
 exactly for each place and averaged over them: the total variation between the law of the token that
 is emitted and p, and the chance that the drafted token is accepted. `token` loses nothing and
-stands for comparison.
+stands for comparison. docs/rules.md shows benchmarks/results/rule_losses.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from specplan.measure.machine import versions
 from specplan.measure.teacher import text_logits
 from specplan.runtime.acceptance import RULES, DraftedTree, cascade, contrastive
 from specplan.runtime.models import load_model
@@ -29,7 +33,8 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PROMPTS, PLACES, FIRST = 8, 8, 24
 """Prompts of each task, places of each prompt, and the first of them."""
 
-SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=1.0, top_k=50)])
+TEMPERATURE, TOP_K = 1.0, 50
+SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=TEMPERATURE, top_k=TOP_K)])
 
 Outcome = tuple[Tensor, Tensor]
 """The law of the emitted token `[V]`, and the chance to accept."""
@@ -78,8 +83,8 @@ def passing(rule: str, logits: Tensor, q: Tensor) -> Outcome:
     return emitted, accepted
 
 
-def main() -> None:
-    """Print a row per rule."""
+def measured() -> dict[str, Any]:
+    """What each rule loses, and how often it accepts."""
     lost: dict[str, list[tuple[float, float]]] = {}
     for logits, draft in places():
         p, q = top_law(logits), top_law(draft)
@@ -94,10 +99,35 @@ def main() -> None:
         for rule, (emitted, accepted) in found.items():
             apart = float((emitted - p).abs().sum()) / 2
             lost.setdefault(rule, []).append((apart, float(accepted)))
-    print(f"{len(lost['token'])} places\n\n| rule | loses | accepts |\n|---|---|---|")
-    for rule, pairs in lost.items():
-        apart, accepted = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-        print(f"| `{rule}` | {apart:.3f} | {accepted:.3f} |")
+    means = {
+        rule: [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
+        for rule, pairs in lost.items()
+    }
+    return {
+        "date": date.today().isoformat(),
+        "places": len(lost["token"]),
+        "temperature": TEMPERATURE,
+        "top_k": TOP_K,
+        "rules": [
+            {"rule": rule, "total_variation": round(apart, 6), "accepted": round(accepted, 6)}
+            for rule, (apart, accepted) in means.items()
+        ],
+        "versions": versions(),
+    }
+
+
+def main() -> None:
+    """Print a row per rule."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = measured()
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{found['places']} places\n\n| rule | loses | accepts |\n|---|---|---|")
+    for each in found["rules"]:
+        print("| `{rule}` | {total_variation:.3f} | {accepted:.3f} |".format_map(each))
 
 
 if __name__ == "__main__":

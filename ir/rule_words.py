@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from specplan.ir.declaration import Declaration
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json
 from specplan.ir.values import print_atom
 
 _HEAD = """# Acceptance rules
@@ -14,8 +17,8 @@ Which drafted tokens are emitted, and what follows them: the entries of `rule=` 
 of the [plan language](plan_language.md#entries). Each is one file of `runtime/acceptance/`, a pure
 function of the drafted tree, the target's rows and uniforms: it calls no model, touches no cache
 and remembers nothing. Its docstring has the rule in formulas, what it needs, and known mistakes of
-the source. This page is written by `specplan methods --rules --markdown`; a test holds it to the
-code.
+the source. This page is written by `specplan methods --rules --markdown --measured
+benchmarks/results/rule_losses.json`; a test holds it to the code and to those results.
 
 - **keeps the law**: at which temperatures the emitted text follows the target's own law. Those
   that always do are held to it by exact enumeration, on chains and trees.
@@ -32,24 +35,21 @@ code.
 |---|---|---|---|---|---|---|---|---|
 """
 
-_FOOT = """
-The same on the reference pair, at 128 places of held-out prompts, temperature 1 and top-k 50,
-exactly for each place and then averaged (`benchmarks/rule_losses.py`):
+_LOST = """
+The same on the reference pair, at {places} places of held-out prompts, temperature
+{temperature:g} and top-k {top_k}, exactly for each place and then averaged
+(`benchmarks/rule_losses.py`, {date}):
 
 | rule | total variation | drafted token accepted |
 |---|---|---|
-| `token`, for comparison | 0 | .603 |
-| `lenient` | .153 | .756 |
-| `cascade` | .263 | .866 |
-| `rollback` | .342 | .796 |
-| `typical` | .355 | .714 |
-| `all`: the draft's own law | .397 | 1 |
-| `contrastive` | .417 | .399 |
-| `top_beta` | .437 | .594 |
+"""
 
+_WHY_LOST = """
 `typical`, `rollback` and `top_beta` emit the target's first choice where they reject, which is why
 they may be further from its law than the draft is.
+"""
 
+_FOOT = """
 What is priced: an estimate takes the tokens per round from the acceptance profile, which was
 measured with the rules that the methods write (`greedy` at temperature 0, else `recursive`, which
 is `token` on chains; where a plan's own rounds are run, the rule of that plan). A plan edited to another rule is priced as if judged by those: too low for
@@ -64,10 +64,52 @@ Runners = Mapping[str, Sequence[str]]
 """Names of the backends that run each rule."""
 
 
-def rules_page(rules: Sequence[Declaration], runners: Runners) -> str:
-    """The page, one row per rule."""
+def read_losses(path: Path) -> Mapping[str, Any]:
+    """What `benchmarks/rule_losses.py --json` printed.
+
+    Raises:
+        UsageError: the file is missing or holds something else.
+    """
+    found = read_json(path, "losses of rules")
+    if not isinstance(found, dict) or not {"date", "places", "rules"} <= found.keys():
+        raise UsageError(
+            "the file holds no losses of rules",
+            where=str(path),
+            remedy="Make it with `python benchmarks/rule_losses.py --json`.",
+        )
+    return found
+
+
+def rules_page(
+    rules: Sequence[Declaration], runners: Runners, measured: Mapping[str, Any] | None = None
+) -> str:
+    """The page, one row per rule.
+
+    Args:
+        rules: all of them.
+        runners: of each.
+        measured: what they lose on the reference pair (`read_losses`); None leaves it out.
+    """
     rows = (f"| {' | '.join(_row(rule, runners))} |\n" for rule in rules)
-    return _HEAD + "".join(rows) + _FOOT
+    lost = "" if measured is None else _lost(measured)
+    return _HEAD + "".join(rows) + lost + _FOOT
+
+
+def _lost(measured: Mapping[str, Any]) -> str:
+    """What was measured of lossy rules, the least loss first."""
+    words = {"token": "`token`, for comparison", "all": "`all`: the draft's own law"}
+    rows = (
+        f"| {words.get(each['rule'], '`{rule}`'.format_map(each))} "
+        f"| {_fraction(each['total_variation'])} | {_fraction(each['accepted'])} |\n"
+        for each in sorted(measured["rules"], key=lambda one: float(one["total_variation"]))
+    )
+    return _LOST.format_map(measured) + "".join(rows) + _WHY_LOST
+
+
+def _fraction(value: float) -> str:
+    """`.153`, or 0 or 1."""
+    words = f"{value:.3f}"
+    return words[0] if words[1:] == ".000" else words.removeprefix("0")
 
 
 def rule_as_dict(rule: Declaration, runners: Runners) -> dict[str, Any]:

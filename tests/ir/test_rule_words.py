@@ -6,21 +6,44 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from specplan.backends.registry import backends_by_rule
 from specplan.cli.main import app
 from specplan.ir.acceptance import RULE_ENTRIES, list_rules
-from specplan.ir.rule_words import rules_page
+from specplan.ir.errors import UsageError
+from specplan.ir.rule_words import read_losses, rules_page
 from specplan.ir.tables import BUILTIN
 
+LOSSES = "benchmarks/results/rule_losses.json"
 
-def test_the_page_is_that_of_the_code() -> None:
-    page = (Path(__file__).parents[2] / "docs/rules.md").read_text(encoding="utf-8")
+
+def test_the_page_is_that_of_the_code_and_of_the_results(repository: Path) -> None:
+    page = (repository / "docs/rules.md").read_text(encoding="utf-8")
     runners = backends_by_rule(rule.name for rule in list_rules())
-    assert page == rules_page(list_rules(), runners), (
-        "run: specplan methods --rules --markdown > docs/rules.md"
+    losses = read_losses(repository / LOSSES)
+    assert page == rules_page(list_rules(), runners, losses), (
+        f"run: specplan methods --rules --markdown --measured {LOSSES} > docs/rules.md"
     )
+    asked = ["methods", "--rules", "--markdown", "--measured", str(repository / LOSSES)]
+    assert CliRunner().invoke(app, asked).stdout == page
+
+
+def test_every_lossy_rule_was_measured_and_the_page_says_what(repository: Path) -> None:
+    losses = read_losses(repository / LOSSES)
+    lossy = {rule.name for rule in RULE_ENTRIES if rule.lossless == "never"}
+    assert {each["rule"] for each in losses["rules"]} == lossy | {"token", "all"}
+    changed = [each | {"total_variation": 0.7654321} for each in losses["rules"]]
+    page = rules_page(list_rules(), {}, {**losses, "rules": changed})
+    assert page.count("| .765 |") == len(changed)
+    assert "| .765 |" not in rules_page(list_rules(), {})
+
+
+def test_files_that_hold_no_losses_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"date": "2026-11-23"}')
+    with pytest.raises(UsageError, match="no losses of rules"):
+        read_losses(tmp_path / "a.json")
 
 
 def test_every_rule_says_what_a_reader_needs() -> None:

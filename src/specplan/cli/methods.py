@@ -27,7 +27,9 @@ def methods(
     measured: Annotated[
         Path | None,
         typer.Option(
-            help="With --markdown: what `benchmarks/methods.py --json` wrote.", exists=True
+            help="With --markdown: what `benchmarks/methods.py --json` wrote, or with --rules "
+            "`benchmarks/rule_losses.py --json`.",
+            exists=True,
         ),
     ] = None,
     json: JsonOption = False,
@@ -38,21 +40,19 @@ def methods(
     from specplan.backends.registry import backends_by_rule
     from specplan.ir.acceptance import list_rules
     from specplan.ir.errors import UsageError
-    from specplan.ir.rule_words import rule_as_dict, rules_page
+    from specplan.ir.rule_words import read_losses, rule_as_dict, rules_page
     from specplan.planner.method_words import method_as_dict, methods_page, read_results
 
     found, engines = api.list_methods(), engines_by_draft()
     known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
-    if measured is not None and (rules or not markdown):
+    if measured is not None and not markdown:
         raise UsageError(
-            "results of methods stand on the page of methods only",
-            where="--measured",
-            remedy="Add --markdown, and leave --rules out.",
+            "results stand on the pages only", where="--measured", remedy="Add --markdown."
         )
-    if markdown:
-        results = read_results(measured) if measured else None
-        page = rules_page(known, runners) if rules else methods_page(found, engines, results)
-        print(page, end="")
+    if markdown and rules:
+        print(rules_page(known, runners, read_losses(measured) if measured else None), end="")
+    elif markdown:
+        print(methods_page(found, engines, read_results(measured) if measured else None), end="")
     elif json:
         listed = [] if rules else [method_as_dict(method, engines) for method in found]
         document = {} if rules else {"methods": listed}
