@@ -52,10 +52,11 @@ they may be further from its law than the draft is.
 _FOOT = """
 What is priced: an estimate takes the tokens per round from the acceptance profile, which was
 measured with the rules that the methods write (`greedy` at temperature 0, else `recursive`, which
-is `token` on chains; where a plan's own rounds are run, the rule of that plan). A plan edited to another rule is priced as if judged by those: too low for
-`block` and the lossy rules, too high for `naive`, `deterministic` and `gumbel` on drawn tokens. The
-time of `accept` itself is that of the rule where a device was measured with it; a data sheet has
-one for all rules, and a device that was measured with other rules leaves the plan unpriced.
+is `token` on chains; where a plan's own rounds are run, the rule of that plan). A plan edited to
+another rule is priced as if judged by those: too low for `block` and the lossy rules, too high for
+`naive`, `deterministic` and `gumbel` on drawn tokens. The time of `accept` itself is that of the rule
+where a device was measured with it; a data sheet has one for all rules, and a device that was
+measured with other rules leaves the plan unpriced.
 """
 
 _KEEPS = {"always": "always", "greedy": "at temperature 0", "never": "never"}

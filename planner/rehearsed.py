@@ -45,17 +45,26 @@ class Rehearsed(Method[OptionsT]):
                 parts of models too, `target@2`, `target-a1m1`, `target~512`.
         """
 
+    def settings_of(self, facts: ProblemFacts, known: Iterable[str]) -> Iterator[OptionsT]:
+        """All settings of a problem, those that other proposers tell of among them.
+
+        Args:
+            facts: the problem.
+            known: proposers that are known, or that a plan is asked for.
+        """
+        return self.settings(self._drafters(facts.shapes, known))
+
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """One for each setting."""
         return tuple(map(self._name, self.settings(self._drafters(shapes))))
 
     def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
         """One for each setting of a part whose acceptance is known by now."""
-        return tuple(map(self._name, self.settings(self._drafters(facts.shapes, facts.profiles))))
+        return tuple(map(self._name, self.settings_of(facts, facts.profiles)))
 
     def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
         """The plan of the setting."""
-        for options in self.settings(self._drafters(facts.shapes, [proposer])):
+        for options in self.settings_of(facts, [proposer]):
             if self.proposer(options) == proposer:
                 return self.plan(facts, options)
         return None
@@ -67,7 +76,7 @@ class Rehearsed(Method[OptionsT]):
         if self.is_unasked(facts):
             reason = f'its settings are measured by running them: name "{self.name}" in methods'
             return [Refusal(self.family, reason)]
-        every = tuple(self.settings(self._drafters(facts.shapes, facts.profiles)))
+        every = tuple(self.settings_of(facts, facts.profiles))
         known = tuple(options for options in every if self.proposer(options) in facts.profiles)
         if not every:
             return [Refusal(self.family, self.nobody)]

@@ -12,7 +12,14 @@ import numpy as np
 
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.trees import AcceptanceTable, RoundTimes, StaticTree, TreeObjective, chain
+from specplan.planner.trees import (
+    AcceptanceTable,
+    RoundTimes,
+    StaticTree,
+    TreeObjective,
+    chain,
+    draft_threshold,
+)
 
 NODES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sizes that are proposed beside the best ones, at the depth that suits the middle load."""
@@ -53,6 +60,26 @@ def worthwhile_chains(facts: ProblemFacts, draft: str, lengths: Sequence[int]) -
     per_token = (verify + drafting) / tokens
     near = (per_token <= NEAR * per_token.min(axis=1, keepdims=True)).any(axis=0)
     return tuple(n for n, kept in zip(lengths, near, strict=True) if kept)
+
+
+def layer_threshold(facts: ProblemFacts, draft: str, beam: int) -> float:
+    """Expected accepted tokens that one more layer of a tree must bring to be worth its pass.
+
+    At the middle load, what a draft pass over the layer's nodes takes over what a token is worth:
+    its seconds under the best static tree of this draft model (`draft_threshold`).
+
+    Args:
+        facts: the problem; it knows the acceptance of the draft model.
+        draft: the draft model.
+        beam: nodes of a layer that get children.
+
+    Raises:
+        UnpricedError: the device has no price for some width.
+    """
+    rounds = _round_times(facts, draft)
+    times = rounds[len(rounds) // 2]
+    best = tree_objective(facts, draft).best(times)
+    return draft_threshold(float(times.draft_of(np.array([beam]))[0]), best.seconds_per_token)
 
 
 def tree_objective(facts: ProblemFacts, draft: str) -> TreeObjective:

@@ -8,30 +8,38 @@ more than a threshold, and these n are verified. Children are best ranks at ever
 laws.
 
 The paper's threshold lies between a draft pass over a pass of the target and 1; what pays is that
-ratio times the speedup (one more layer must bring more tokens than its pass takes time for). The
-search finds it: the rounds of every threshold are run, and the cost model prices what they grew.
+ratio times the speedup (one more layer must bring more tokens than its pass takes time for). That
+one is derived from the device's times and the acceptance of static trees (`layer_threshold`), once
+these are known, and stands beside fixed ones, as the rule judges the next layer by the last one's
+gain. The search finds the best of them: the rounds of each are run, and the cost model prices what
+they grew.
 Other than there, at most `beam` nodes of a layer get children, and as many each; the released code
 grows one layer more before it stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
+from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.proposer import Proposer
 from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.worthwhile_trees import layer_threshold
 
 SHAPES = ((6, 3), (12, 4), (24, 6))
 """Verified nodes, and nodes of a layer that get children."""
 THRESHOLDS = (0.05, 0.2, 0.4, 0.6)
+"""Beside the derived one; names of proposers tell hundredths."""
 LAYERS = 8
+_WAY = re.compile(r"opt([1-9][0-9]*)_([1-9][0-9]*)_([1-9][0-9]*)_([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,18 @@ class OptTree(Rehearsed[OptTreeOptions]):
             for draft, shape, threshold in product(drafters, SHAPES, THRESHOLDS)
         )
 
+    def settings_of(self, facts: ProblemFacts, known: Iterable[str]) -> Iterator[OptTreeOptions]:
+        """These, and the ones with other thresholds that proposers are named for."""
+        grid = tuple(super().settings_of(facts, known))
+        named = filter(None, map(_read, known))
+        return iter(dict.fromkeys((*grid, *(one for one in named if one.draft in facts.drafts))))
+
+    def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
+        """Every size with the threshold that costs and acceptance call for."""
+        known = super().further_proposers(facts)
+        derived = (_derived(facts, draft, shape) for draft, shape in product(facts.drafts, SHAPES))
+        return (*known, *(self._name(options) for options in derived if options is not None))
+
     def plan(self, facts: ProblemFacts, options: OptTreeOptions) -> Plan:
         """Grow layers until one adds too little, keep the best nodes, verify, accept."""
         draft, cache = options.draft, cache_of(options.draft)
@@ -111,6 +131,28 @@ commit {cache} %e"""
         size = f"{options.nodes}_{options.beam}_{options.layers}"
         way = f"opt{size}_{round(100 * options.threshold)}"
         return Proposer(options.draft, way=way).name
+
+
+def _derived(facts: ProblemFacts, draft: str, shape: tuple[int, int]) -> OptTreeOptions | None:
+    """The setting with the derived threshold; None where nothing tells it."""
+    if draft not in facts.profiles:
+        return None
+    nodes, beam = shape
+    try:
+        threshold = layer_threshold(facts, draft, beam)
+    except UnpricedError:
+        return None
+    return OptTreeOptions(draft, nodes, beam, min(max(round(threshold, 2), 0.01), 1.0))
+
+
+def _read(proposer: str) -> OptTreeOptions | None:
+    """The setting that a proposer was named for; None for other proposers."""
+    found = Proposer.read(proposer)
+    way = _WAY.fullmatch(found.way)
+    if way is None:
+        return None
+    nodes, beam, layers, hundredths = map(int, way.groups())
+    return OptTreeOptions(found.role, nodes, beam, hundredths / 100, layers)
 
 
 METHOD = OptTree()
