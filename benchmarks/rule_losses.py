@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specplan.ir.acceptance import LOSSY
 from specplan.measure.machine import versions
 from specplan.measure.teacher import text_logits
 from specplan.runtime.acceptance import RULES, DraftedTree, cascade, contrastive
@@ -35,6 +36,9 @@ PROMPTS, PLACES, FIRST = 8, 8, 24
 
 TEMPERATURE, TOP_K = 1.0, 50
 SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=TEMPERATURE, top_k=TOP_K)])
+
+ALONE = [rule.name for rule in LOSSY if rule.needs_rows and not rule.reads_laws]
+"""Rules that judge each token alone, by the target's row."""
 
 Outcome = tuple[Tensor, Tensor]
 """The law of the emitted token `[V]`, and the chance to accept."""
@@ -93,7 +97,7 @@ def measured() -> dict[str, Any]:
             "lenient": lenient(p, q),
             "contrastive": mixed(q, contrastive.mixture(p, q, 0.5, 0.1)),
             "cascade": mixed(q, cascade.mixture(p, q, 0.1)),
-            **{rule: passing(rule, logits, q) for rule in ("typical", "top_beta", "rollback")},
+            **{rule: passing(rule, logits, q) for rule in ALONE},
             "all": (q, torch.ones(())),
         }
         for rule, (emitted, accepted) in found.items():
