@@ -114,6 +114,24 @@ def test_methods_and_devices_are_listed() -> None:
     assert set(first["sources"]) >= {"memory_bytes", "memory_bandwidth", "peak_flops"}
 
 
+def test_the_catalogue_is_whole() -> None:
+    """Of each: where it was published, what it needs, and whether it keeps the target's law."""
+    found = json.loads(specplan_here("methods", "--json").stdout)
+    assert len({method["name"] for method in found["methods"]}) >= 28
+    assert len({rule["name"] for rule in found["rules"]}) >= 14
+    for method in found["methods"]:
+        drafts = bool(method["acceptance"])  # plain decoding drafts nothing, and nobody claims it
+        assert bool(method["paper"]) == drafts, method["name"]
+        assert isinstance(method["sources"], list), method["name"]
+        assert isinstance(method["needs_draft_model"], bool), method["name"]
+        assert isinstance(method["lossless"], bool), method["name"]
+    for rule in found["rules"]:
+        assert rule["paper"] and isinstance(rule["needs"], list), rule["name"]
+        assert rule["lossless"] == (rule["loss"] is None), rule["name"]
+    assert sum(not method["acceptance"] for method in found["methods"]) == 1
+    assert sum(not rule["needs"] for rule in found["rules"]) <= 1  # what accepts unseen
+
+
 def test_version() -> None:
     import specplan as package
 
