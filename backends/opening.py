@@ -17,6 +17,7 @@ from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
 from specplan.backends.static.holds import UNCOMPILED
+from specplan.backends.static.packages import check_packages
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable, Session
 from specplan.runtime.models import CausalModel, load_model
@@ -88,8 +89,12 @@ class FittedExecutable:
         models: by the names the plan gives them.
         folder: of the compiled rounds.
 
+    Attributes:
+        failed: shapes whose compiled rounds did not load or run; the interpreter runs them.
+
     Raises:
-        UsageError: no backend has the name that a shape says.
+        UsageError: no backend has the name that a shape says, or a shape has no compiled round.
+        MissingCapabilityError: a compiled round is of another version.
     """
 
     def __init__(
@@ -103,12 +108,15 @@ class FittedExecutable:
         self.sampling = held.sampling
         self.backend_of = {Bucket(item.batch, item.text): item.backend for item in held.shapes}
         self.compiled: dict[str, Executable] = {}
+        self.failed: set[Bucket] = set()
         for name in sorted(set(self.backend_of.values())):
             if backend_capabilities(name).whole_rounds:
                 buckets = [bucket for bucket, by in self.backend_of.items() if by == name]
-                self.compiled[name] = round_backend(name).compile(
-                    plain.plan, models, folder, buckets, frozen=True
+                made = round_backend(name).compile(
+                    plain.plan, models, folder, buckets, frozen=True, failed=self.failed
                 )
+                check_packages(made, folder, Sampling.named(held.sampling), buckets)
+                self.compiled[name] = made
 
     @property
     def plan(self) -> Plan:
@@ -128,4 +136,6 @@ class FittedExecutable:
         if not requests or Sampling.of(SamplingSettings.of(requests)).word != self.sampling:
             return self.plain
         bucket = bucket_for(requests, capacity, self.backend_of)
+        if bucket in self.failed:
+            return self.plain
         return self.compiled.get(self.backend_of.get(bucket, ""), self.plain)

@@ -9,8 +9,9 @@ Weights are those of the loaded checkpoint: they are shared by all rounds and co
 from __future__ import annotations
 
 import dataclasses
+import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from specplan.backends.static.flat import exported
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights, weight_names
 from specplan.backends.static.session import Program
+from specplan.ir.errors import UsageError
 from specplan.runtime.models import CausalModel
 
 CODE, TABLES = "round.pt2", "tables.safetensors"
@@ -48,21 +50,63 @@ def write_package(graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) ->
 
 
 def load_package(folder: Path, models: Mapping[str, CausalModel]) -> Program:
-    """A compiled round, with the weights of these models."""
-    from safetensors.torch import load_file
+    """A compiled round, with the weights of these models.
 
+    Raises:
+        UsageError: a file is damaged, or the models lack a weight; names it.
+        Exception: whatever the loader raises where the code itself does not load here.
+    """
+    _check_archive(folder / CODE)
+    tables = _read_tables(folder / TABLES).items()
     device = next(iter(models.values())).device
     # Its locks wait for events, which a captured round must not.
     alone = device.type == "cuda"
     package = torch._inductor.aoti_load_package(str(folder / CODE), run_single_threaded=alone)
-    tables = load_file(folder / TABLES).items()
     known = {
         **named_weights(models),
         **{name: table.to(_place(name, device)) for name, table in tables},
     }
-    used = {name: known[name] for name in package.get_constant_fqns()}
+    wanted = package.get_constant_fqns()
+    lacking = set(wanted) - set(known)
+    if lacking:
+        raise _damaged(f"there is no weight or table {min(lacking)}", folder / TABLES)
+    used = {name: known[name] for name in wanted}
     package.load_constants(used, check_full_update=True, user_managed=True)
     return _Loaded(package.loader, used)
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse an archive that is cut or changed, or whose files would leave their folder."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+            outside = [name for name in archive.namelist() if _leaves(name)]
+    except Exception as error:  # damaged archives end in errors of many kinds
+        raise _damaged(f"this is no package of compiled code ({error})", path) from error
+    if broken is not None:
+        raise _damaged(f"the file {broken} of the package is damaged", path)
+    if outside:
+        raise _damaged(f"the package holds a file outside of its folder: {outside[0]}", path)
+
+
+def _leaves(name: str) -> bool:
+    held = PurePosixPath(name)
+    return held.is_absolute() or ".." in held.parts
+
+
+def _read_tables(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise _damaged(f"these are no tables of a compiled round ({error})", path) from error
+
+
+def _damaged(what: str, path: Path) -> UsageError:
+    remedy = "Compile it anew: `specplan compile DIR`."
+    return UsageError(what, where=str(path), remedy=remedy)
 
 
 def _place(table: str, device: torch.device) -> torch.device:

@@ -134,6 +134,8 @@ def read_index(folder: Path) -> KernelIndex:
     for kernel in index.kernels:
         if kernel.file != f"{kernel.arch}/{kernel.name}.cubin" or ".." in Path(kernel.file).parts:
             raise UsageError(f"{kernel.file!r} is no cubin's name", where=where, remedy=remedy)
+        if kernel.shared_bytes < 0:
+            raise UsageError(f"{kernel.name}: shared bytes below 0", where=where, remedy=remedy)
     return index
 
 
@@ -150,6 +152,12 @@ def _read_cubin(folder: Path, kernel: BuiltKernel) -> bytes:
     if sha256_bytes(cubin) != kernel.sha256:
         raise UsageError(
             "the kernel is not the one that was built (its sha256 differs)",
+            where=str(path),
+            remedy="Build the kernels anew: specplan kernels build --out FOLDER",
+        )
+    if not cubin.startswith(b"\x7fELF"):
+        raise UsageError(
+            "the kernel is no code for a GPU",
             where=str(path),
             remedy="Build the kernels anew: specplan kernels build --out FOLDER",
         )

@@ -50,6 +50,8 @@ _TYPES: dict[torch.dtype, Any] = {
     torch.float64: np.float64,
     torch.bfloat16: _BFLOAT16,
 }
+_HERE = frozenset({"NotImplemented", "EPFail", "RuntimeException"})
+"""Errors of ONNX Runtime that say more of the machine than of the graph."""
 _TOLD_TYPES = {
     "tensor(int64)": torch.int64,
     "tensor(float)": torch.float32,
@@ -84,7 +86,7 @@ def write_package(
     _write_names(made, folder)
     try:
         loaded = load_package(folder, graph.models, provider, make_context=context)
-    except UsageError as error:
+    except Exception as error:  # ONNX Runtime's errors have no root of their own
         raise _refusal(made.model, provider, error) from error
     if not _agree(loaded, tensors):
         _write_names(replace(made, in_place=()), folder)
@@ -105,7 +107,8 @@ def load_package(
     """A round, with the weights of these models.
 
     Raises:
-        UsageError: the models lack a weight, or ONNX Runtime does not take the graph.
+        UsageError: the models lack a weight, or the graph is damaged.
+        Exception: of ONNX Runtime, where it cannot run a sound graph here.
     """
     import onnxruntime
 
@@ -131,13 +134,15 @@ def load_package(
         session = onnxruntime.InferenceSession(
             str(path), options, providers=chosen, enable_fallback=0
         )
+        return OnnxRound(session, held, names["in_place"])
     except Exception as error:  # ONNX Runtime's errors have no root of their own
+        if type(error).__name__ in _HERE:
+            raise
         raise UsageError(
             f"ONNX Runtime does not take this model: {str(error).strip()}",
             where=str(path),
-            remedy="Compile it here: `specplan compile DIR`.",
+            remedy="Compile it anew: `specplan compile DIR`.",
         ) from error
-    return OnnxRound(session, held, names["in_place"])
 
 
 def _read_names(path: Path) -> dict[str, list[str]]:
@@ -170,7 +175,7 @@ class OnnxRound:
         self._binding = session.io_binding()
         self._inputs = [item.name for item in session.get_inputs()]
         told, *written = session.get_outputs()
-        self._told = (tuple(told.shape), _TOLD_TYPES[told.type])
+        self._told = (tuple(map(int, told.shape)), _TOLD_TYPES[told.type])
         places = {name: place for place, name in enumerate(self._inputs)}
         self._written = [
             (name, places[name]) for name in (item.name.removesuffix(AFTER) for item in written)
@@ -246,10 +251,11 @@ def _usable(tensor: Tensor) -> Tensor:
     return tensor.narrow(slots, 0, tensor.shape[slots] - 1)
 
 
-def _refusal(model: Any, provider: Provider, error: UsageError) -> MissingCapabilityError:
+def _refusal(model: Any, provider: Provider, error: Exception) -> MissingCapabilityError:
     found = re.search(r"implementation for (\w+)\(\d+\) node with name '([^']*)'", str(error))
     if found is None:
-        return MissingCapabilityError(f"backend onnxruntime: {error.what}")
+        what = error.what if isinstance(error, UsageError) else str(error).strip()
+        return MissingCapabilityError(f"backend onnxruntime: {what}")
     named = (node for node in model.graph if node.name == found[2])
     return MissingCapabilityError(
         f"backend onnxruntime: {provider.name} has no kernel for the op {found[1]}",

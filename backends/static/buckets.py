@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from specplan.ir.errors import UsageError
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 
@@ -82,6 +83,20 @@ class Sampling:
     def of(cls, settings: SamplingSettings) -> Sampling:
         """What a batch needs."""
         return cls(settings.greedy, settings.truncated and not settings.greedy)
+
+    @classmethod
+    def named(cls, word: str) -> Sampling:
+        """That of a word.
+
+        Raises:
+            UsageError: there is none.
+        """
+        known = {one.word: one for one in (cls(True, False), cls(False, True), cls(False, False))}
+        if word not in known:
+            raise UsageError(
+                f"no batch samples {word!r}", remedy=f"Batches are {', '.join(known)}."
+            )
+        return known[word]
 
     @property
     def word(self) -> str:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
 
-from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.identity import (
+    check_identity,
+    identity,
+    is_made_for,
+    write_identity,
+)
 from specplan.backends.static.session import Program
+from specplan.backends.static.tried import FirstTried
 from specplan.ir.capabilities import Capabilities, require_support
-from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
 from specplan.ir.folders import staged
 from specplan.ir.plan import Plan
 from specplan.ir.verify import check_plan
@@ -79,6 +87,7 @@ class RoundBackend(ABC):
         buckets: Sequence[Bucket] = (),
         *,
         frozen: bool = False,
+        failed: set[Bucket] | None = None,
     ) -> StaticExecutable:
         """An executable for a plan; a round is compiled when a batch first meets its shape.
 
@@ -88,7 +97,9 @@ class RoundBackend(ABC):
             folder: where compiled rounds are and go; one that lasts as long as the process when
                 None.
             buckets: shapes to fit batches into.
-            frozen: nothing is compiled: rounds that are not in the folder run as graphs, eagerly.
+            frozen: nothing is compiled: rounds that are not in the folder, and those that do not
+                load or run here, run as graphs, eagerly.
+            failed: gets the shapes of rounds that did not load or run.
 
         Raises:
             UsageError: the plan breaks a rule, or a model is missing.
@@ -98,7 +109,7 @@ class RoundBackend(ABC):
         check_plan(plan)
         require_support(plan, self.capabilities)
         self.check(models, frozen=frozen)
-        packages = Packages(self, models, folder, frozen=frozen)
+        packages = Packages(self, models, folder, frozen=frozen, failed=failed)
         return StaticExecutable(plan, models, packages, buckets, self.fused_on, self.captured_on)
 
 
@@ -110,6 +121,7 @@ class Packages:
         models: whose weights they share.
         folder: made when it is needed; a temporary one when None.
         frozen: nothing is compiled.
+        failed: gets the shapes of rounds that did not load or run, where nothing is compiled.
     """
 
     def __init__(
@@ -119,10 +131,13 @@ class Packages:
         folder: Path | None = None,
         *,
         frozen: bool = False,
+        failed: set[Bucket] | None = None,
     ) -> None:
         self.backend = backend
         self.models = models
         self.frozen = frozen
+        self.failed: set[Bucket] = set() if failed is None else failed
+        self._weights = named_weights(models)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="specplan-")
@@ -130,14 +145,73 @@ class Packages:
         self.folder = folder
 
     def __call__(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
-        """The compiled round, from the folder where it is there."""
-        home = self.folder / package_name(graph, bucket)
-        if not home.is_dir():
-            if self.frozen:
-                return graph
+        """The compiled round, from the folder where it is there.
+
+        Raises:
+            MissingCapabilityError: nothing is compiled, and the one in the folder is of another
+                version.
+        """
+        home, wanted = self.folder / package_name(graph, bucket), identity(graph, self._weights)
+        if self.frozen:
+            return self._held(graph, bucket, home, wanted) if home.is_dir() else graph
+        if not is_made_for(home, wanted):
             with staged(home) as staging:
                 self.backend.write(graph, tensors, staging)
+                write_identity(staging, wanted)
         return self.backend.load(home, self.models)
+
+    def _held(
+        self, graph: RoundGraph, bucket: Bucket, home: Path, wanted: Mapping[str, str]
+    ) -> Program:
+        check_identity(home, wanted)
+
+        def fail(error: Exception) -> None:
+            self.failed.add(bucket)
+            words = (str(error).strip().splitlines() or [""])[0]
+            warnings.warn(
+                f"{home}: the compiled round does not run here ({type(error).__name__}: {words});"
+                " its shape is interpreted. Compile it here: `specplan compile DIR`.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+        try:
+            return FirstTried(self.backend.load(home, self.models), graph, fail)
+        except SpecplanError:
+            raise
+        except Exception as error:  # whatever a runtime raises
+            fail(error)
+            return graph
+
+
+def check_packages(
+    executable: StaticExecutable, folder: Path, sampling: Sampling, buckets: Iterable[Bucket]
+) -> None:
+    """Refuse compiled rounds that are missing, or that another version made; loads none.
+
+    Args:
+        executable: of the plan and its models.
+        folder: of the compiled rounds.
+        sampling: of the batches.
+        buckets: shapes, each with a compiled round at least.
+
+    Raises:
+        UsageError: a shape has none.
+        MissingCapabilityError: one is of another version; says in what it differs.
+    """
+    weights = named_weights(executable.models)
+    graphs = [executable.graph(item.name, sampling) for item in executable.lowered.rounds]
+    for bucket in buckets:
+        homes = {folder / package_name(graph, bucket): graph for graph in graphs}
+        there = [home for home in homes if home.is_dir()]
+        if not there:
+            raise UsageError(
+                f"there is no compiled round for {bucket.word}",
+                where=str(folder),
+                remedy="Compile it anew: `specplan compile DIR`.",
+            )
+        for home in there:
+            check_identity(home, identity(homes[home], weights))
 
 
 def package_name(graph: RoundGraph, bucket: Bucket) -> str:

@@ -1,0 +1,79 @@
+"""What a compiled round was made for: told beside it, and asked before it is taken.
+
+    made_for.json   digests of the tensors that it takes, of the round, and of the weights
+
+A compiled round takes a list of tensors and knows no names. Where another version of specplan lists
+them in another order, and the shapes fit, it would give wrong tokens without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from specplan.backends.kernels.fitting import Fused
+from specplan.backends.static.graph import RoundGraph
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.files import name_of, read_json, write_json_atomic
+from specplan.ir.printer import print_plan
+
+MADE_FOR = "made_for.json"
+MEANING = 1
+"""Of the tensors and of what a round tells: raised where names do not show that it has changed."""
+_PARTS = {"tensors": "other tensors", "round": "another round", "weights": "other weights"}
+
+
+def identity(graph: RoundGraph, weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Digests of all that a compiled round depends on, by what they are of.
+
+    Args:
+        graph: the round.
+        weights: of its models, by name.
+    """
+    held = graph.interface
+    stored = sorted((name, str(one.dtype), tuple(one.shape)) for name, one in weights.items())
+    item = (print_plan(graph.plan), graph.item.name, graph.sampling.word, _words(graph.fused))
+    return {
+        "tensors": name_of(repr((MEANING, held.names(), held.written()))),
+        "round": name_of(repr(item)),
+        "weights": name_of(repr(stored)),
+    }
+
+
+def _words(fused: Fused) -> list[list[str]]:
+    return [sorted(names) for names in (fused.attention, fused.moves, fused.rules, fused.layers)]
+
+
+def write_identity(folder: Path, made: Mapping[str, str]) -> None:
+    """Tell what a compiled round in this folder was made for."""
+    write_json_atomic(folder / MADE_FOR, dict(made))
+
+
+def is_made_for(folder: Path, wanted: Mapping[str, str]) -> bool:
+    """Whether a folder holds a compiled round that was made for just this."""
+    try:
+        return bool(read_json(folder / MADE_FOR) == wanted)
+    except UsageError:
+        return False
+
+
+def check_identity(folder: Path, wanted: Mapping[str, str]) -> None:
+    """Refuse a compiled round that another version made, or that is of something else.
+
+    Raises:
+        MissingCapabilityError: says in what it differs.
+    """
+    if is_made_for(folder, wanted):
+        return
+    found: object = None
+    if (folder / MADE_FOR).is_file():
+        found = read_json(folder / MADE_FOR, "list of what the round was made for")
+    told = found if isinstance(found, dict) else {}
+    differing = [words for part, words in _PARTS.items() if told.get(part) != wanted[part]]
+    raise MissingCapabilityError(
+        f"the compiled round is for {', '.join(differing) or 'more'} than this version's",
+        where=str(folder),
+        remedy="Compile it anew: `specplan compile DIR`.",
+    )
