@@ -29,8 +29,8 @@ from typing import Any
 
 import torch
 import transformers
+from contests import Contender
 from reference_problem import dealt_problem
-from regret import Contender
 
 from specplan import api
 from specplan.backends.reference.backend import ReferenceBackend

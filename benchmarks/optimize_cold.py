@@ -68,10 +68,8 @@ def write_problem(work: Path) -> Path:
         (work / name).mkdir(parents=True, exist_ok=True)
         write_json_atomic(work / name / "config.json", named)
     for name, rows in RATES.items():
-        how = "given" if name == "text" else "best"
-        profile = AcceptanceProfile.from_hazards(
-            rows, key=AcceptanceKey(name, how=how), trials=TRIALS
-        )
+        key = AcceptanceKey(name, how="given" if name == "text" else "best")
+        profile = AcceptanceProfile.from_hazards(rows, key=key, trials=TRIALS)
         profile.save(work / f"{name}-rates.json")
     problem = {
         "schema_version": 1,

@@ -5,9 +5,9 @@
 For each task, temperature and batch size on the reference pair, all candidates whose price is
 within 25 % of the chosen one's are run against each other on held-out prompts. Turn by turn every
 contender runs the same batch of prompts, in random order; one that is slower than the leader beyond
-doubt drops out, the chosen one never does. Then the leader and the chosen plan alone run further
-turns, and only these count: the fastest of many noisy runs would look faster than it is. Each
-workload is stored when it is done, and a run that was stopped goes on.
+doubt drops out (`contests.py`), the chosen one never does. Then the leader and the chosen plan
+alone run further turns, and only these count: the fastest of many noisy runs would look faster than
+it is. Each workload is stored when it is done, and a run that was stopped goes on.
 
 The plan is chosen by prices, or with `--tune` after so many minutes of `specplan tune` per task and
 temperature, on the prompts that acceptance is measured on. With `--split profile` the contest is on
@@ -22,18 +22,16 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from contests import Contender, contest, duel
 from reference_problem import dealt_problem
 
 from specplan import api
-from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.measure.contenders import Timer, plan_timer
+from specplan.measure.contenders import plan_timer
 from specplan.measure.workbench import BENCH, PROFILE, TokenPrompt, Workbench, groups_of
 from specplan.planner import Candidate, Problem, SearchResult, load_problem
 from specplan.planner.comparing import cell_costs
@@ -44,79 +42,6 @@ TASKS, TEMPERATURES, BATCHES = ("code", "prose"), (0.0, 0.8), (1, 2, 4, 8)
 OUTPUT_TOKENS = 64
 WITHIN = 0.25
 """Contenders are priced at most this part above the winner."""
-FIRST_TURNS, DOUBT = 3, 2.0
-"""Turns before any contender drops out, and standard errors that it takes."""
-
-
-@dataclass(eq=False)
-class Contender:
-    """A plan that runs, and its seconds per output token, turn by turn."""
-
-    words: str
-    run: Timer
-    spent: list[float] = field(default_factory=list)
-
-    def turn(self, prompts: Sequence[TokenPrompt]) -> None:
-        """Run one batch of prompts."""
-        outcome = self.run(prompts)
-        self.spent.append(outcome.seconds / sum(map(len, outcome.outputs)))
-
-
-def contest(
-    contenders: Sequence[Contender],
-    chosen: Contender,
-    groups: Iterator[Sequence[TokenPrompt]],
-    seconds: float,
-    draws: random.Random,
-) -> tuple[Contender, int]:
-    """Who is fastest on the same groups, and on how many; slower ones drop out on the way."""
-    left, start, turns = list(contenders), time.perf_counter(), 0
-    while len(left) > 1 and (turns < FIRST_TURNS or time.perf_counter() - start < seconds):
-        prompts = next(groups)
-        for contender in draws.sample(left, len(left)):
-            contender.turn(prompts)
-        turns += 1
-        if turns >= FIRST_TURNS:
-            leader = min(left, key=lambda contender: sum(contender.spent))
-            left = [c for c in left if c in (leader, chosen) or not _slower(c, leader)]
-    return min(left, key=lambda contender: sum(contender.spent)), turns
-
-
-def _slower(one: Contender, leader: Contender) -> bool:
-    ratios = np.log(np.array(one.spent) / np.array(leader.spent))
-    error = ratios.std(ddof=1) / np.sqrt(len(ratios))
-    return bool(ratios.mean() > DOUBT * error)
-
-
-def duel(
-    chosen: Contender,
-    leader: Contender,
-    groups: Iterator[Sequence[TokenPrompt]],
-    seconds: float,
-    draws: random.Random,
-) -> dict[str, float]:
-    """How much slower the chosen plan is than the leader, on turns of their own.
-
-    Returns:
-        `regret`, the part of the chosen plan's time that the leader saves, with its 90 % interval
-        over turns (jackknife), `turns`.
-    """
-    chosen.spent, leader.spent = [], []
-    start = time.perf_counter()
-    while len(chosen.spent) < 2 * FIRST_TURNS or time.perf_counter() - start < seconds:
-        prompts = next(groups)
-        for contender in draws.sample([chosen, leader], 2):
-            contender.turn(prompts)
-    mine, best = np.array(chosen.spent), np.array(leader.spent)
-    regret = 1.0 - best.sum() / mine.sum()
-    without = 1.0 - (best.sum() - best) / (mine.sum() - mine)
-    error = float(np.sqrt((len(mine) - 1) * ((without - without.mean()) ** 2).mean()))
-    return {
-        "regret": float(regret),
-        "low": float(regret) - HALF_WIDTH_90 * error,
-        "high": float(regret) + HALF_WIDTH_90 * error,
-        "turns": len(mine),
-    }
 
 
 def priced_for(found: SearchResult, cell: int) -> Candidate:

@@ -85,6 +85,10 @@ class Candidate:
 
         Of rounds that end early at some loads, the ops of the longest.
         """
+        return self.simplicity_at(None)
+
+    def simplicity_at(self, cell: int | None) -> tuple[float, ...]:
+        """The simplicity in one cell of the workload, for plans of one round; None for all."""
         assert self.plan is not None and self.estimate is not None, "only prices are compared"
         if self.by_cell:
             rounds = [part.simplicity for part in self.by_cell]
@@ -93,7 +97,9 @@ class Candidate:
             )
         parts = self.estimate.breakdown
         judged = max((part.width for part in parts if part.op.startswith("accept")), default=0)
-        ran = sum(part.times for part in parts)
+        ran = np.asarray(sum(part.times for part in parts))
+        if cell is not None and ran.ndim:
+            ran = np.broadcast_to(ran, np.shape(self.estimate.batch))[cell]
         return 1, len(self.plan.models), judged, float(np.max(ran))
 
     def as_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ the device), and the interval of the candidate's acceptance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -102,17 +102,28 @@ def choose(
     """The best admissible candidate; ties go to the simpler plan.
 
     A candidate that drafts must beat plain decoding by more than the error of the two (`is_gain`),
-    unless plain decoding is itself refused by a limit. Among those that do, scores within 1 % of
-    the best are ties.
+    unless plain decoding is itself refused by a limit.
     """
     field = [candidate for candidate in candidates if candidate.admissible]
     if plain.admissible:
         field = [c for c in field if c is plain or is_gain(speedup(c, plain, objective))]
     if not field:
         return None
-    best = min(score(candidate, objective) for candidate in field)
-    tied = [c for c in field if score(c, objective) <= best * (1.0 + TIE)]
-    return min(tied, key=lambda c: (c.simplicity, score(c, objective), c.words))
+    return simplest_of_best([(score(candidate, objective), candidate) for candidate in field])
+
+
+def simplest_of_best(
+    field: Sequence[tuple[float, Candidate]], cell: int | None = None
+) -> Candidate:
+    """The simplest of those whose cost is within a tie of the least, then the one of least cost.
+
+    Args:
+        field: candidates with a price and their costs, at least one.
+        cell: of the workload that the costs are of; None for all of it.
+    """
+    least = min(cost for cost, _ in field)
+    tied = [(cost, c) for cost, c in field if cost <= least * (1.0 + TIE)]
+    return min(tied, key=lambda pair: (pair[1].simplicity_at(cell), pair[0], pair[1].words))[1]
 
 
 def best_by_score(candidates: Iterable[Candidate], objective: Objective) -> Candidate | None:

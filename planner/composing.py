@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Pricer
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import cell_costs, pays
+from specplan.planner.comparing import cell_costs, pays, simplest_of_best
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.limits import keeps_limits, misses
-from specplan.planner.objectives import Load, Objective
+from specplan.planner.objectives import Load
 from specplan.planner.scheduling import Grid, best_rounds, guards, scheduled
 from specplan.planner.support import unsupported
 
@@ -26,7 +27,8 @@ def best_schedule(
     """The best schedule over the workload's cells; None where one round does for all of them.
 
     A candidate that drafts takes part in the cells where it beats plain decoding by more than the
-    error of the two. Every cell counts alike: by its cost over the least that is possible there.
+    error of the two, or where a limit refuses plain decoding. Every cell counts alike: by its cost
+    over the least that is possible there.
     """
     priced, costs = _priced_cells(facts, candidates, plain)
     if isinstance(facts.objective, Load):
@@ -43,19 +45,18 @@ def best_schedule(
 def best_of_each(
     facts: ProblemFacts, candidates: Sequence[Candidate], plain: Candidate
 ) -> tuple[Candidate | None, ...]:
-    """The best candidate of every load alone; None where a limit refuses all of them.
+    """The candidate that `choose` takes for every load alone; None where a limit refuses all.
 
     What a plan for all loads may not do, because it does not fit or is too slow at one of them,
     may still be the best for others.
     """
     single = [candidate for candidate in candidates if not candidate.by_cell]
     priced, costs = _priced_cells(facts, single, plain)
-    best = costs.argmin(axis=0)
-    reached = costs[best, np.arange(costs.shape[1])]
-    return tuple(
-        priced[index] if np.isfinite(cost) else None
-        for index, cost in zip(best.tolist(), reached.tolist(), strict=True)
-    )
+    found: list[Candidate | None] = []
+    for cell, column in enumerate(costs.T.tolist()):
+        field = [pair for pair in zip(column, priced, strict=True) if isfinite(pair[0])]
+        found.append(simplest_of_best(field, cell) if field else None)
+    return tuple(found)
 
 
 def _priced_cells(
@@ -63,18 +64,16 @@ def _priced_cells(
 ) -> tuple[list[Candidate], NDArray[np.float64]]:
     """Candidates with a price, and their costs, [candidates, cells]; infinite where refused."""
     priced = [c for c in candidates if c.estimate is not None and c.unsupported is None]
-    objective = facts.objective
-    return priced, np.array([_costs(facts, c, plain, objective) for c in priced])
+    return priced, np.array([_costs(facts, candidate, plain) for candidate in priced])
 
 
-def _costs(
-    facts: ProblemFacts, candidate: Candidate, plain: Candidate, objective: Objective
-) -> NDArray[np.float64]:
-    assert candidate.estimate is not None
+def _costs(facts: ProblemFacts, candidate: Candidate, plain: Candidate) -> NDArray[np.float64]:
+    """What drafts must beat plain decoding where limits allow that."""
+    assert candidate.estimate is not None and plain.estimate is not None
     allowed = keeps_limits(facts, candidate.estimate)
     if candidate is not plain:
-        allowed = allowed & pays(candidate, plain)
-    return np.where(allowed, cell_costs(candidate, objective), np.inf)
+        allowed = allowed & (pays(candidate, plain) | ~keeps_limits(facts, plain.estimate))
+    return np.where(allowed, cell_costs(candidate, facts.objective), np.inf)
 
 
 def _where_any_keeps(

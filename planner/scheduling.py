@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from specplan.ir.plan import Guard, Plan, Schedule
 from specplan.ir.values import Text
 from specplan.ir.verify import check_plan
+from specplan.planner.comparing import TIE
 from specplan.planner.merging import merge_plans
 
 HYSTERESIS = 0.1
 """A bound must be passed by this fraction before a switch is undone."""
 MOST_ROUNDS = 4
-LEAST_GAIN = 0.01
-"""A further round must lower the mean cost by this fraction."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,7 +52,7 @@ def best_rounds(costs: Floats) -> Integers:
 
     Returns:
         Candidate of each cell, [cells]; at most `MOST_ROUNDS` different ones, and a single one
-        unless more gain at least `LEAST_GAIN` each.
+        unless each more lowers the mean cost by at least `TIE`.
     """
     chosen: list[int] = []
     best = np.full(costs.shape[1], np.inf)
@@ -64,11 +63,7 @@ def best_rounds(costs: Floats) -> Integers:
         order = np.lexsort((np.arange(len(costs)), means, missing))
         first = int(order[0])
         fewer = missing[first] < np.isinf(best).sum()
-        if (
-            chosen
-            and not fewer
-            and means[first] > (1.0 - LEAST_GAIN) * best[np.isfinite(best)].mean()
-        ):
+        if chosen and not fewer and means[first] > (1.0 - TIE) * best[np.isfinite(best)].mean():
             break
         chosen.append(first)
         best = together[first]

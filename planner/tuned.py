@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import TIE, cell_costs, score
+from specplan.planner.comparing import cell_costs, score, simplest_of_best
 from specplan.planner.composing import composed
 from specplan.planner.correcting import corrected
 from specplan.planner.facts import ProblemFacts
@@ -53,7 +53,8 @@ def tuned(
         schedule = composed(facts, pricer, [ran[index] for index in which])
         if schedule.admissible:
             candidates.append(schedule)
-            chosen = _faster(facts, schedule, chosen)
+            field = [schedule] if chosen is None else [schedule, chosen]
+            chosen = simplest_of_best([(score(c, facts.objective), c) for c in field])
     if chosen is None:
         raise nothing_admissible(facts, ran)
     plain = next(candidate for candidate in candidates if candidate.method == PLAIN)
@@ -83,12 +84,3 @@ def _best_single(
     everywhere = np.asarray(np.isfinite(costs).all(axis=1))
     field = [c for c, whole in zip(ran, everywhere, strict=True) if whole and c.admissible]
     return min(field, key=lambda c: (score(c, facts.objective), c.words), default=None)
-
-
-def _faster(facts: ProblemFacts, schedule: Candidate, single: Candidate | None) -> Candidate:
-    """The schedule where it is better than one round for all loads by more than a tie."""
-    if single is None:
-        return schedule
-    objective = facts.objective
-    gains = score(schedule, objective) < (1.0 - TIE) * score(single, objective)
-    return schedule if gains else single
