@@ -54,8 +54,8 @@ What is priced: an estimate takes the tokens per round from the acceptance profi
 measured with the rules that the methods write (`greedy` at temperature 0, else `recursive`, which
 is `token` on chains; where a plan's own rounds are run, the rule of that plan). A plan edited to
 another rule is priced as if judged by those: too low for `block` and the lossy rules, too high for
-`naive`, `deterministic` and `gumbel` on drawn tokens. The time of `accept` itself is that of the rule
-where a device was measured with it; a data sheet has one for all rules, and a device that was
+`naive`, `deterministic` and `gumbel` on drawn tokens. The time of `accept` itself is that of the
+rule where a device was measured with it; a data sheet has one for all rules, and a device that was
 measured with other rules leaves the plan unpriced.
 """
 
