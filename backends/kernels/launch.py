@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, UntypedStorage
 
 from specplan.backends.kernels import tiles
 from specplan.backends.kernels.launching import architecture_of, launch, loaded
@@ -51,7 +52,7 @@ def tree_attention(
     seen = seen.contiguous()
     out = torch.empty_like(query)
     parts = sums = out
-    whole = splits == 1 and not loaded()  # kernels built ahead of time write parts
+    whole = splits == 1 and not loaded(query.device)  # kernels built ahead of time write parts
     if not whole:
         shape = (batch * kv_heads, splits, lines)
         parts = query.new_empty(*shape, head_dim, dtype=torch.float32)
@@ -189,10 +190,9 @@ def move_slots(
             f"there is no kernel that moves slots of {4 * first.shape[3]} bytes",
             remedy="There are kernels for powers of two; KVCache.move moves any.",
         )
-    addresses = _addresses(tuple(cache.data_ptr() for cache in words), first.device)
     launch(
         "move_slots_kernel", (batch * heads, len(words)),
-        addresses, source if pages is None else pages, source.contiguous(),
+        _addresses(words), source if pages is None else pages, source.contiguous(),
         destination.contiguous(), live.contiguous(),
         moves, heads, *first.stride()[:3], 0 if pages is None else pages.stride(0),
         WORDS=first.shape[3], PAGE=0 if pages is None else page,
@@ -229,7 +229,13 @@ def _device(device: torch.device) -> _Device:
     return _Device(architecture_of(device), int(found.multi_processor_count))
 
 
-@cache
-def _addresses(pointers: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where caches lie, on the device; kept, so that a captured graph finds it again."""
-    return torch.tensor(pointers, dtype=torch.int64, device=device)
+_tables: WeakKeyDictionary[UntypedStorage, dict[tuple[int, ...], Tensor]] = WeakKeyDictionary()
+
+
+def _addresses(caches: Sequence[Tensor]) -> Tensor:
+    """Where caches lie, on their device; kept as long as they are: captured graphs read it."""
+    pointers = tuple(cache.data_ptr() for cache in caches)
+    known = _tables.setdefault(caches[0].untyped_storage(), {})
+    if pointers not in known:
+        known[pointers] = torch.tensor(pointers, dtype=torch.int64, device=caches[0].device)
+    return known[pointers]

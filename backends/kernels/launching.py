@@ -39,19 +39,28 @@ _TYPES = {
 
 
 class LoadedKernels:
-    """Kernels built ahead of time, loaded onto this machine's device.
+    """Kernels built ahead of time, loaded onto one of this machine's devices.
 
     Args:
-        kernels: for its architecture.
         driver: of the device.
     """
 
-    def __init__(self, kernels: Sequence[Built], driver: Driver) -> None:
-        self._functions: Mapping[str, Function] = {
-            kernel.name: driver.load(cubin, kernel.function, kernel.shared_bytes)
-            for kernel, cubin in kernels
-        }
-        self._kernels = [kernel for kernel, _ in kernels]
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._functions: dict[str, Function] = {}
+        self._kernels: list[BuiltKernel] = []
+
+    def add(self, kernels: Iterable[Built]) -> None:
+        """Load those whose code is not there yet.
+
+        Args:
+            kernels: for the device's architecture.
+        """
+        for kernel, cubin in kernels:
+            if kernel.sha256 not in self._functions:
+                function = self._driver.load(cubin, kernel.function, kernel.shared_bytes)
+                self._functions[kernel.sha256] = function
+                self._kernels.append(kernel)
 
     def launch(
         self,
@@ -68,7 +77,7 @@ class LoadedKernels:
         kernel = fitting(self._kernels, name, arguments, constants)
         if kernel is None:
             return False
-        function = self._functions[kernel.name]
+        function = self._functions[kernel.sha256]
         types = [kind for _, kind in kernel.signature]
         stream = torch.cuda.current_stream().cuda_stream
         function.launch(grid, 32 * kernel.num_warps, types, arguments, stream)
@@ -116,12 +125,13 @@ def _takes(kernel: BuiltKernel, arguments: Sequence[Any]) -> bool:
     return True
 
 
-_loaded: LoadedKernels | None = None
+_loaded: dict[int | None, LoadedKernels] = {}
+"""By the number of their device; what another bundle loaded there stays."""
 
 
-def loaded() -> bool:
-    """Whether kernels that were built ahead of time are there."""
-    return _loaded is not None
+def loaded(device: torch.device) -> bool:
+    """Whether kernels that were built ahead of time are on a device."""
+    return device.index in _loaded
 
 
 def architecture_of(device: torch.device) -> str:
@@ -131,7 +141,7 @@ def architecture_of(device: torch.device) -> str:
 
 
 def load_kernels(folder: Path, device: torch.device) -> None:
-    """Use the kernels of a folder from now on, in all of this process.
+    """Use the kernels of a folder from now on, beside those loaded before, in all of this process.
 
     Args:
         folder: as `build_kernels` writes it.
@@ -142,10 +152,12 @@ def load_kernels(folder: Path, device: torch.device) -> None:
         MissingCapabilityError: it holds nothing for the device's architecture, or the device's
             driver does not take the kernels.
     """
-    global _loaded
     kernels = read_kernels(folder, architecture_of(device))
-    with torch.cuda.device(device):
-        _loaded = LoadedKernels(list(kernels.values()), Driver())
+    number = torch.cuda.current_device() if device.index is None else device.index
+    with torch.cuda.device(number):
+        there = _loaded.get(number) or LoadedKernels(Driver())
+        there.add(kernels.values())
+    _loaded[number] = there
 
 
 def launch(name: str, grid: tuple[int, ...], *arguments: Any, **constants: int) -> None:
@@ -160,11 +172,12 @@ def launch(name: str, grid: tuple[int, ...], *arguments: Any, **constants: int) 
     Raises:
         MissingCapabilityError: nothing that is loaded fits, and triton is not installed.
     """
-    kinds = {type(item) for item in arguments if isinstance(item, Tensor)}
+    tensors = [item for item in arguments if isinstance(item, Tensor)]
+    kinds = {type(item) for item in tensors}
     if kinds == {FakeTensor}:
         return
-    real = kinds == {Tensor}
-    if _loaded is not None and real and _loaded.launch(name, grid, arguments, constants):
+    there = _loaded.get(tensors[0].device.index) if kinds == {Tensor} else None
+    if there is not None and there.launch(name, grid, arguments, constants):
         return
     _compiled(name)[grid](*arguments, **constants)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ def test_every_launch_of_a_round_finds_its_kernel(
             assert len(packed(types, arguments)) == len(arguments) + 2
 
     monkeypatch.setattr(launch, "launch", choose)
-    monkeypatch.setattr(launch, "loaded", lambda: True)
+    monkeypatch.setattr(launch, "loaded", lambda device: True)
     shape: dict[str, Any] = dict(batch=2, kv_heads=2, group=2, head_dim=64, slots=300, window=3)
     for splits in (1, 4):
         case = attention_case(1, tokens=3, dtype=torch.float16, **shape)
@@ -152,6 +153,52 @@ def test_a_trace_wants_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (path.shape, accepted.shape, bonus.shape) == ((2, 3), (2,), (2,))
 
 
+class FakeDriver:
+    """One that launches nothing, and tells what it would."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self.launched: list[bytes] = []
+
+    def load(self, cubin: bytes, name: str, shared_bytes: int) -> Any:
+        self.loads += 1
+        return SimpleNamespace(launch=lambda *_: self.launched.append(cubin))
+
+
+def test_kernels_of_several_bundles_stay_loaded(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each launch finds those of its own types, whoever loaded others since."""
+    driver = FakeDriver()
+    there = launching.LoadedKernels(driver)  # type: ignore[arg-type]
+    stream = SimpleNamespace(cuda_stream=0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(launching, "_loaded", {None: there})
+    held = read_kernels(bundle.folder / KERNELS, "sm_90")
+    first, other = held["rms_norm_fp16"], held["gated_silu_fp16"]
+    for _ in range(2):
+        there.add([first])
+        there.add([other])
+    assert driver.loads == 2
+    hidden = torch.zeros(2, 64, dtype=torch.float16)
+    launch.rms_norm(hidden, hidden[0], 1e-6)
+    launch.gated_silu(hidden)
+    assert driver.launched == [first.cubin, other.cubin]
+    assert launching.loaded(hidden.device) and not launching.loaded(torch.device("cuda", 1))
+
+
+def test_addresses_are_kept_as_long_as_their_caches() -> None:
+    caches = [torch.zeros(1, 2, 9, 4, dtype=torch.int32) for _ in range(2)]
+    before = len(launch._tables)
+    found = launch._addresses(caches)
+    assert found.tolist() == [cache.data_ptr() for cache in caches]
+    assert launch._addresses([cache.view(torch.int32) for cache in caches]) is found
+    assert launch._addresses(caches[:1]).tolist() == [caches[0].data_ptr()]
+    assert len(launch._tables) == before + 1
+    caches.clear()
+    assert len(launch._tables) == before
+
+
 @pytest.mark.gpu
 def test_a_bundle_decodes_by_its_own_kernels(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
@@ -159,7 +206,7 @@ def test_a_bundle_decodes_by_its_own_kernels(
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("the bundle's kernels are for sm_90")
     models, requests = load_models(bundle, "cuda"), requests_of(temperature=0.8)
-    monkeypatch.setattr(launching, "_loaded", None)
+    monkeypatch.setattr(launching, "_loaded", {})
     compiled_here = StaticExecutable(bundle.plan, models, fused_on={"cuda"})
     expected = [item.tokens for item in generate(compiled_here, requests).completions]
     executable = open_executable(bundle, models)

@@ -29,7 +29,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         acceptance("recursive", 16, distinct=False),
     ]
     build_kernels(tmp_path / "kernels", wanted, [f"sm_{major}{minor}"])
-    monkeypatch.setattr(launching, "_loaded", None)
+    monkeypatch.setattr(launching, "_loaded", {})
     launching.load_kernels(tmp_path / "kernels", torch.device("cuda", 0))
     monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
     yield
