@@ -6,6 +6,7 @@
     report.json     every candidate with its price or its refusal
     executables/    compiled rounds, where `specplan compile` made some
     kernels/        GPU kernels, where `specplan compile --cubins` made some
+    models/         checkpoints, where they were copied
     manifest.json   versions, backend, model references, sha256 of the other files
 
 The sums tell that nothing has changed since the bundle was written. They do not tell who wrote it:
@@ -27,6 +28,7 @@ from specplan.backends.executables import FOLDER, Executables
 from specplan.backends.manifest import (
     KERNELS,
     MANIFEST,
+    MODELS,
     SCHEMA_VERSION,
     ModelReference,
     check_files,
@@ -47,6 +49,9 @@ from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import check_plan
+
+_CHECKPOINT = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model", ".tiktoken"})
+"""Files of a checkpoint that are copied, by their endings; pickled ones and code are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ def write_bundle(
     models: Mapping[str, tuple[Path, str]],
     backend: str,
     versions: Mapping[str, str],
+    copy_weights: bool = False,
 ) -> Bundle:
     """Write a bundle, in place of an earlier one at the same place.
 
@@ -121,17 +127,25 @@ def write_bundle(
         models: (checkpoint folder, dtype) by the names the plan gives them.
         backend: name of the backend that will compile the plan.
         versions: of the software at work.
+        copy_weights: the bundle gets the checkpoints too, and runs from these copies.
 
     Raises:
-        UsageError: `folder` holds something that is not a bundle.
+        UsageError: `folder` holds something that is not a bundle, or a checkpoint is missing.
     """
     folder = folder.resolve()
     check_destination(folder, MANIFEST, "bundle")
     references = {
-        name: ModelReference(os.path.relpath(path, folder), model_digest(path), dtype)
+        name: ModelReference(
+            f"{MODELS}/{name}" if copy_weights else os.path.relpath(path, folder),
+            model_digest(path),
+            dtype,
+        )
         for name, (path, dtype) in models.items()
     }
     with staged(folder) as staging:
+        if copy_weights:
+            for name, (path, _) in models.items():
+                _copy_checkpoint(path, staging / MODELS / name)
         write_atomic(staging / "plan.txt", print_plan(plan))
         write_json_atomic(staging / "plan.json", plan_to_json(plan))
         write_json_atomic(staging / "problem.json", dict(problem))
@@ -179,10 +193,26 @@ def _with(bundle: Bundle, name: str, made: Path, told: Mapping[str, Any]) -> Bun
         for held in manifest["files"]:
             if PurePosixPath(held).parts[0] != name:
                 (staging / held).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(bundle.folder / held, staging / held)
+                _take_over(bundle.folder / held, staging / held)
         shutil.copytree(made, staging / name)
         _write_manifest(staging, {**manifest, **told})
     return load_bundle(bundle.folder)
+
+
+def _copy_checkpoint(folder: Path, out: Path) -> None:
+    """Copy what loading a model and its tokenizer reads: safetensors and texts."""
+    out.mkdir(parents=True)
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix in _CHECKPOINT:
+            shutil.copyfile(path, out / path.name)
+
+
+def _take_over(path: Path, out: Path) -> None:
+    """The same file in another folder, without a copy where the disk allows: weights are large."""
+    try:
+        os.link(path, out)
+    except OSError:
+        shutil.copyfile(path, out)
 
 
 def _write_manifest(staging: Path, manifest: Mapping[str, Any]) -> None:

@@ -23,12 +23,17 @@ KERNELS = "kernels"
 """Where a bundle keeps GPU kernels, as `specplan kernels build` writes them."""
 
 
+MODELS = "models"
+"""Where a bundle keeps copied checkpoints, each in a folder of its model's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelReference:
     """Where a model's checkpoint is, and which one it must be.
 
     Attributes:
-        path: the checkpoint's folder, relative to the bundle unless absolute.
+        path: the checkpoint's folder, relative to the bundle unless absolute; within it where the
+            checkpoint was copied.
         digest: its identity (`specplan.ir.files.model_digest`).
         dtype: number type to load it in, or "auto".
     """
@@ -104,7 +109,7 @@ def check_files(folder: Path, sums: Mapping[str, str]) -> None:
         )
     held = {
         path.relative_to(folder).as_posix()
-        for built in (FOLDER, KERNELS)
+        for built in (FOLDER, KERNELS, MODELS)
         for path in (folder / built).rglob("*")
         if not path.is_dir()
     }
@@ -129,8 +134,8 @@ def check_files(folder: Path, sums: Mapping[str, str]) -> None:
 
 
 def _is_built(name: str) -> bool:
-    """Whether it is a file of a compiled round or of built kernels."""
+    """Whether it is a file of a compiled round, of built kernels or of a copied checkpoint."""
     parts = PurePosixPath(name).parts
     if parts == (KERNELS, INDEX):
         return True
-    return len(parts) == 3 and parts[0] in (FOLDER, KERNELS) and ".." not in parts
+    return len(parts) == 3 and parts[0] in (FOLDER, KERNELS, MODELS) and ".." not in parts

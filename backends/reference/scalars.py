@@ -28,7 +28,7 @@ def measure(operand: Tree | Nodes | Path | Rows | Tensor, kind: Entry) -> Tensor
         return torch.tensor([len(nodes) for nodes in operand.nodes], dtype=torch.float64)
     if isinstance(operand, Tree | Nodes):
         tree = operand.tree if isinstance(operand, Nodes) else operand
-        only = None if operand is tree else per_request(operand.drafted, tree.tokens)
+        only = per_request(operand.drafted, tree.tokens) if isinstance(operand, Nodes) else None
         if kind.name == "value":
             declared = BUILTIN.find("measure", kind.name)
             assert declared is not None

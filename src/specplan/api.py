@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specplan.ir.errors import UsageError
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
 
 
 def optimize(
-    problem: ProblemLike, *, out: Path | str | None = None, progress: Progress = silent
+    problem: ProblemLike,
+    *,
+    out: Path | str | None = None,
+    copy_weights: bool = False,
+    progress: Progress = silent,
 ) -> Result:
     """Find the fastest decoding plan of a problem.
 
@@ -41,10 +46,12 @@ def optimize(
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.
         out: write a bundle to this folder.
+        copy_weights: the bundle gets copies of the checkpoints that it runs.
         progress: told of everything that takes long.
 
     Raises:
-        UsageError: the problem is broken, naming its key, or `out` holds something else.
+        UsageError: the problem is broken, naming its key, or `out` holds something else, or weights
+            are to be copied and `out` is None.
         InfeasibleError: no plan keeps the limits.
         MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
     """
@@ -53,6 +60,12 @@ def optimize(
     from specplan.result import Result
 
     checked = as_problem(problem)
+    if out is None and copy_weights:
+        raise UsageError(
+            "weights are copied into a bundle, and none is written",
+            where="--copy-weights",
+            remedy="Give --out DIR too.",
+        )
     if out is not None:
         from specplan.bundling import check_out
 
@@ -63,7 +76,7 @@ def optimize(
         return found
     from specplan.bundling import write_result
 
-    return Result(found.search, write_result(found, Path(out)))
+    return Result(found.search, write_result(found, Path(out), copy_weights=copy_weights))
 
 
 def profile_device(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import write_bundle
-from specplan.backends.manifest import MANIFEST
+from specplan.backends.manifest import MANIFEST, MODELS
 from specplan.ir.folders import check_destination
 from specplan.problems import check_runs, portable
 
@@ -30,7 +30,11 @@ def check_out(problem: Problem, out: Path | str | None) -> None:
 
 
 def write_result(
-    result: Result, folder: Path, more: Mapping[str, Any] = MappingProxyType({})
+    result: Result,
+    folder: Path,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    copy_weights: bool = False,
 ) -> Bundle:
     """Write the bundle of a result.
 
@@ -38,6 +42,8 @@ def write_result(
         result: what was chosen, and from what.
         folder: of the bundle.
         more: further parts of its report, JSON values.
+        copy_weights: the bundle gets copies of the checkpoints that its plan runs, and its problem
+            names these.
 
     Raises:
         UsageError: `folder` holds something that is not a bundle.
@@ -45,18 +51,25 @@ def write_result(
     from specplan.measure.machine import versions
 
     problem = result.problem
+    models = {
+        name: (model.path, model.dtype)
+        for name, model in problem.models.by_role.items()
+        if name in result.plan.models_run
+    }
     data = portable(problem, folder.resolve())
+    if copy_weights:
+        named = {"target": data["models"]["target"]}
+        named |= {draft["name"]: draft for draft in data["models"]["drafts"]}
+        for name in models:
+            named[name]["path"] = f"{MODELS}/{name}"
     report = result.search.as_dict() | {"problem": data, "explanation": result.explanation()}
     return write_bundle(
         folder,
         plan=result.plan,
         problem=data,
         report={**report, **more},
-        models={
-            name: (model.path, model.dtype)
-            for name, model in problem.models.by_role.items()
-            if name in result.plan.models_run
-        },
+        models=models,
         backend=problem.backend,
         versions=versions(),
+        copy_weights=copy_weights,
     )

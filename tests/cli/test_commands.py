@@ -124,6 +124,35 @@ def test_bundle_moves_with_its_models(folder: Path, bundle: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
 
 
+def test_a_bundle_with_its_weights_needs_nothing_else(
+    folder: Path, bundle: Path, tmp_path: Path
+) -> None:
+    problem, out = str(folder / "problem.yaml"), tmp_path / "whole"
+    refused = specplan_here("optimize", problem, "--copy-weights")
+    assert refused.returncode == 2 and "Give --out DIR too" in refused.stderr
+    done = specplan_here("optimize", problem, "--out", str(out), "--copy-weights")
+    assert done.returncode == 0, done.stderr
+    moved = package.load_bundle(shutil.move(out, tmp_path / "moved"))
+    by_reference = package.load_bundle(bundle)
+    assert moved.plan == by_reference.plan
+    for name, reference in moved.models.items():
+        assert reference.path == f"models/{name}"
+        assert reference.digest == by_reference.models[name].digest
+        assert (moved.folder / reference.path / "tokenizer.json").is_file()
+        assert reference.path in json.dumps(moved.problem)
+    text = ("run", "--prompt", "abcabc", "--max-new-tokens", "4", "--json")
+    told = [
+        json.loads(specplan_here(text[0], str(home), *text[1:]).stdout)["completions"][0]["tokens"]
+        for home in (moved.folder, bundle)
+    ]
+    assert told[0] == told[1]
+    weights = moved.model_folder("target") / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    changed = specplan_here("run", str(moved.folder), "--prompt", "a")
+    assert changed.returncode == 2 and "model.safetensors: the file's bytes" in changed.stderr
+
+
 def test_explain(bundle: Path, no_torch: str) -> None:
     done = specplan("explain", str(bundle), PYTHONPATH=no_torch)
     assert done.returncode == 0, done.stderr

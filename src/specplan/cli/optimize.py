@@ -21,6 +21,10 @@ def optimize(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write a bundle to this folder."),
     ] = None,
+    copy_weights: Annotated[
+        bool,
+        typer.Option("--copy-weights", help="Copy the weights of its models into the bundle."),
+    ] = False,
     json: JsonOption = False,
     print_ir_after_all: Annotated[
         bool,
@@ -33,7 +37,7 @@ def optimize(
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
-        result = api.optimize(problem, out=out, progress=progress)
+        result = api.optimize(problem, out=out, copy_weights=copy_weights, progress=progress)
     lowered = _lowered(result) if print_ir_after_all else {}
     if json:
         print_json(result.as_dict() | lowered)
