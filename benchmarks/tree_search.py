@@ -9,8 +9,9 @@ processor's seconds are shown, as other work on the machine changes them least.
 
 - published: the published loops, element by element in a torch tensor, which is what the published
   programme works on (its best branch is looked for again in the innermost loop); in a NumPy array
-  where torch is not installed.
-- array, lists: the same loops in a NumPy array, and in plain lists.
+  where torch is not installed. `published_store` says which it was, `ratio` is to this statement.
+- array, lists: the same loops in a NumPy array, and in plain lists (`ratio_to_lists`), where an
+  element costs a fraction of what it costs in a tensor.
 - sheet: plain lists, and the best branch looked for once per size: the least a loop can do.
 - numpy: the same programme over whole vectors.
 """
@@ -26,18 +27,11 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from tree_statements import loops_over, numpy_programme, sheet_programme
+from sequoia_demo import DEMO
+from tree_statements import loops_over, numpy_programme, published_store, sheet_programme
 
 from specplan.planner.trees import AcceptanceTable, StaticTree, search_trees
 
-# P(the child of rank 0, 1, ... is accepted): the demo of github.com/Infini-AI-Lab/Sequoia at
-# 0ff3ff7, `acceptance-rate-vector.pt` without its leading 0 and its last entry (rejection).
-DEMO = [
-    0.634183, 0.107946, 0.056972, 0.022489, 0.01949, 0.014993, 0.004498, 0.002999,
-    0.011994, 0.004498, 0.007496, 0.004498, 0.005997, 0.002999, 0.001499, 0.002999,
-    0.001499, 0.002999, 0.0, 0.002999, 0.002999, 0.002999, 0.0, 0.001499,
-    0.0, 0.001499, 0.0, 0.0, 0.0, 0.001499, 0.001499, 0.001499,
-]  # fmt: skip
 ORDERED = sorted(DEMO, reverse=True)
 GROWTH = (64, 128, 256, 512, 1024, 2048)
 
@@ -68,11 +62,14 @@ def peak_bytes(run: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def compared(name: str, rates: list[float], budget: int, depth: int, rounds: int) -> dict[str, Any]:
+def compared(
+    name: str, rates: Sequence[float], budget: int, depth: int, rounds: int
+) -> dict[str, Any]:
     """One table, all statements in turns; all must agree on the value."""
+    store = published_store()
     sides: dict[str, tuple[int, Callable[[], tuple[float, Any]]]] = {
         "ours": (20, lambda: ours([rates], budget, depth)),
-        "published": (1, lambda: loops_over("torch", rates, budget, depth)),
+        "published": (1, lambda: loops_over(store, rates, budget, depth)),
         "array": (1, lambda: loops_over("numpy", rates, budget, depth)),
         "lists": (1, lambda: loops_over("lists", rates, budget, depth)),
         "sheet": (1, lambda: sheet_programme(rates, budget, depth)),
@@ -90,7 +87,9 @@ def compared(name: str, rates: list[float], budget: int, depth: int, rounds: int
     return {
         "name": name,
         **found,
+        "published_store": store,
         "ratio": found["published_seconds"] / found["ours_seconds"],
+        "ratio_to_lists": found["lists_seconds"] / found["ours_seconds"],
         "peak_bytes": peak_bytes(lambda: ours([rates], budget, depth)),
     }
 
@@ -99,7 +98,7 @@ def alone(name: str, rows: Sequence[Sequence[float]], budget: int, depth: int) -
     """A case too large for the published programme."""
     seconds, _ = timed(lambda: ours(rows, budget, depth), 3)
     peak = peak_bytes(lambda: ours(rows, budget, depth))
-    nothing = {"published_seconds": None, "ratio": None}
+    nothing = dict.fromkeys(("published_seconds", "published_store", "ratio", "ratio_to_lists"))
     return {"name": name, "ours_seconds": seconds, **nothing, "peak_bytes": peak}
 
 
@@ -130,7 +129,8 @@ def words(found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for side in ("published", "array", "lists", "sheet", "numpy"):
             other = case.get(f"{side}_seconds")
             if other:
-                yield f"  {side}: {other:.3g} s, {other / case['ours_seconds']:,.0f} times ours"
+                told = f"{side} ({case['published_store']})" if side == "published" else side
+                yield f"  {told}: {other:.3g} s, {other / case['ours_seconds']:,.0f} times ours"
     growth = [c["ours_seconds"] for c in found if c["name"].startswith("not monotone, budget")]
     growth = growth[-len(GROWTH) :]
     if len(growth) > 1:

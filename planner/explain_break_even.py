@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from specplan.planner.number_words import about, seconds_words, short
+from specplan.planner.number_words import about, few, seconds_words, short
 
 _NAMES = {
     "tokens": "tokens",
@@ -51,7 +51,7 @@ def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
             f"Governed by the law {law.name} ({law.title}; {source}): {formula.name} while "
             f"decoding = {sympy.sstr(formula.expression)}."
         )
-    for cell in _few(entry["by_cell"]):
+    for cell in few(entry["by_cell"], _MOST_LOADS):
         told = ", ".join(
             f"{v.symbol} = {_value(v.name, cell['values'][v.name])} ({_NAMES[v.name]})"
             for v in variables
@@ -69,14 +69,9 @@ def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         )
         for unknown, (name, _) in _UNKNOWNS.items():
             points = [point for point in part["points"] if point["unknown"] == unknown]
-            for point in _few(points):
+            for point in few(points, _MOST_LOADS):
                 outside = " (extrapolated)" if point["extrapolated"] else ""
                 yield f"- {name}{_load(point, ', ')}: {pays_words(point)}{outside}."
-
-
-def _few(cells: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """All cells, or the first and the last where they are many."""
-    return cells if len(cells) <= _MOST_LOADS else [cells[0], cells[-1]]
 
 
 def _load(cell: Mapping[str, Any], before: str = "") -> str:

@@ -17,14 +17,13 @@ from specplan.planner.at_load import MODELLED, at_load
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import speedup
 from specplan.planner.explain_break_even import pays_words
-from specplan.planner.number_words import about, seconds_words, short
+from specplan.planner.number_words import about, few, seconds_words, short
 from specplan.planner.objectives import Load
 from specplan.planner.search import SearchResult
 
 POINTS = 65
 RANGE = 100.0
 """The least load looked at is the most that either plan bears over this."""
-_MOST_LENGTHS = 4
 
 _BOUNDS = {
     "limits": "more would exceed a limit",
@@ -95,7 +94,7 @@ def load_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         f"{about(chosen['goodput'], short)} requests/s are served within the limits."
     )
     several = len(chosen["by_prompt"]) > 1
-    for at in _few(chosen["by_prompt"]):
+    for at in few(chosen["by_prompt"]):
         where = f"With prompts of {at['prompt_tokens']} tokens alone: " if several else "There are "
         yield f"{where}{_served(at)}."
     told = f"It bears up to {about(chosen['most'], short)} requests/s ({_bound(chosen)})"
@@ -111,10 +110,6 @@ def load_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             f"By load {name} is better than plain decoding (in seconds where both serve all, else "
             f"in requests): {pays_words(point)}."
         )
-
-
-def _few(lengths: list[Any]) -> list[Any]:
-    return lengths if len(lengths) <= _MOST_LENGTHS else [lengths[0], lengths[-1]]
 
 
 def _served(at: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specplan.planner.explain_break_even import break_even_words, law_words
@@ -15,9 +15,8 @@ from specplan.planner.explain_choice import (
 )
 from specplan.planner.explain_load import load_words
 from specplan.planner.explain_memory import memory_words
-from specplan.planner.number_words import about, bytes_words, percent, seconds_words, short
+from specplan.planner.number_words import about, bytes_words, few, percent, seconds_words, short
 
-_MOST_LOADS = 4
 _MINOR = 0.02
 """Parts of a round below this share are told together."""
 
@@ -108,7 +107,7 @@ def _of_plain(explanation: Mapping[str, Any], candidate: Mapping[str, Any]) -> s
 
 def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield "Every estimate stands with its 90 % interval in brackets."
-    for figures in _told(explanation["chosen"]["by_batch"]):
+    for figures in few(explanation["chosen"]["by_batch"]):
         outside = " (extrapolated)" if figures["extrapolated"] else ""
         name = load_name(explanation, figures).capitalize()
         yield (
@@ -120,13 +119,8 @@ def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _told(loads: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """All loads, or of many the first and the last."""
-    return loads if len(loads) <= _MOST_LOADS else [loads[0], loads[-1]]
-
-
 def _time(explanation: Mapping[str, Any]) -> Iterator[str]:
-    for entry in _told(explanation["time"]["chosen"]):
+    for entry in few(explanation["time"]["chosen"]):
         parts = entry["parts"]
         least = _MINOR * sum(part["seconds"]["mean"] for part in parts)
         told = [_part(part) for part in parts if part["seconds"]["mean"] >= least]

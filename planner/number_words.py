@@ -1,11 +1,23 @@
-"""Numbers in words: three digits, a unit, and the 90 % interval in brackets."""
+"""Numbers in words: three digits, a unit, the 90 % interval in brackets, and only a few of many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+MOST_LOADS = 4
+"""Loads that are told one by one."""
+
+Entry = TypeVar("Entry")
+
+
+def few(entries: Sequence[Entry], most: int = MOST_LOADS) -> Sequence[Entry]:
+    """All of them, or the first and the last where there are more than `most`."""
+    return entries if len(entries) <= most else [entries[0], entries[-1]]
 
 
 def about(interval: Mapping[str, float], words: Callable[[float], str]) -> str:

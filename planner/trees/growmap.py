@@ -89,7 +89,7 @@ def read_growmap(path: Path | str) -> StaticTree:
     from specplan.cost_models.acceptance.importers import sequoia
 
     if Path(path).suffix != ".json":
-        parents, ranks = sequoia.read_growmap(path)
+        parents, ranks = sequoia.growmap_parents(path)
     else:
         try:
             parts = json.loads(read_text(path, "growmap"))

@@ -57,7 +57,7 @@ def _read(source: Source, request: ImportRequest) -> AcceptanceProfile:
     )
 
 
-def read_growmap(path: Path | str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def growmap_parents(path: Path | str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The tree of a growmap file, as `parents` and `ranks` of its drafted nodes.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.acceptance.importers.sequoia import read_growmap
+from specplan.cost_models.acceptance.importers.sequoia import growmap_parents
 from specplan.importing import import_acceptance
 from specplan.ir.errors import UsageError
 from specplan.planner.trees import AcceptanceTable, search_trees
@@ -81,7 +81,7 @@ def test_growmaps(tmp_path: Path, tree: tuple[tuple[int, ...], tuple[int, ...]])
     path = tmp_path / "growmap.pt"
     saved = growmap(tree[0])
     torch.save(saved, path)
-    assert read_growmap(path) == tree
+    assert growmap_parents(path) == tree
     with pytest.raises(UsageError, match=f"a tree of {len(tree[0])} drafted tokens"):
         import_acceptance(path, "draft")
     for change in (
@@ -95,7 +95,7 @@ def test_growmaps(tmp_path: Path, tree: tuple[tuple[int, ...], tuple[int, ...]])
     ):
         torch.save(saved | change, path)
         with pytest.raises(UsageError, match="contradicts"):
-            read_growmap(path)
+            growmap_parents(path)
 
 
 def test_what_is_no_vector(tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ def test_what_is_no_vector(tmp_path: Path) -> None:
         assert caught.value.remedy
     torch.save(torch.ones(3), path)
     with pytest.raises(UsageError, match="no growmap"):
-        read_growmap(path)
+        growmap_parents(path)

@@ -8,15 +8,6 @@ from hypothesis import strategies as st
 
 from specplan.planner.trees import AcceptanceTable, RankPath
 
-# Acceptance by rank of Sequoia's demo, ranks 0 to 31, from `acceptance-rate-vector.pt` of
-# github.com/Infini-AI-Lab/Sequoia at 0ff3ff7, without its leading 0 and its last entry (rejection).
-DEMO = (
-    0.634183, 0.107946, 0.056972, 0.022489, 0.01949, 0.014993, 0.004498, 0.002999,
-    0.011994, 0.004498, 0.007496, 0.004498, 0.005997, 0.002999, 0.001499, 0.002999,
-    0.001499, 0.002999, 0.0, 0.002999, 0.002999, 0.002999, 0.0, 0.001499,
-    0.0, 0.001499, 0.0, 0.0, 0.0, 0.001499, 0.001499, 0.001499,
-)  # fmt: skip
-
 
 def vector(*rates: float) -> AcceptanceTable:
     """Hazards that depend on the rank alone."""

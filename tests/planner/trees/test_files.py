@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.sequoia_demo import DEMO
 from specplan.ir.errors import UsageError
 from specplan.planner.trees import (
     AcceptanceTable,
@@ -22,7 +23,7 @@ from specplan.planner.trees import (
     write_growmap,
 )
 from specplan.planner.trees.growmap import Growmap
-from tests.planner.trees.laws import DEMO, rows, vector
+from tests.planner.trees.laws import rows, vector
 
 SMALL = expansion_tree((2, 1))
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.sequoia_demo import DEMO
 from specplan.ir.errors import UsageError
 from specplan.planner.trees import (
     AcceptanceTable,
@@ -17,7 +18,7 @@ from specplan.planner.trees import (
     search_trees,
     tree_of_paths,
 )
-from tests.planner.trees.laws import DEMO, ordered_rows, ordered_trees, path_sum, rows, vector
+from tests.planner.trees.laws import ordered_rows, ordered_trees, path_sum, rows, vector
 
 NODES, DEPTH = 5, 3
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.sequoia_demo import DEMO
 from specplan.planner.trees import (
     AcceptanceTable,
     RoundTimes,
@@ -29,7 +30,6 @@ from specplan.planner.trees import (
     separate_chains,
     tree_of_paths,
 )
-from tests.planner.trees.laws import DEMO
 
 pytestmark = pytest.mark.shared
 
