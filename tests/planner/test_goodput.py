@@ -19,6 +19,7 @@ from specplan.planner.explain_load import break_even_load
 from specplan.planner.explain_words import explain_words
 from specplan.planner.objectives import Load
 from specplan.planner.search import SearchResult, search
+from specplan.planner.uncertainty import speed_over
 from tests.planner.example_facts import example_facts, workload
 
 SIZES = [1, 4, 16, 64]
@@ -282,7 +283,17 @@ def test_the_schedule_outlives_batches_at_which_nothing_keeps_the_limits(tmp_pat
 
 def test_confidence_compares_at_the_load(tmp_path: Path) -> None:
     for rate in (150.0, 5000.0):
-        sure = found(tmp_path, rate).confidence
+        result = found(tmp_path, rate)
+        sure, load = result.confidence, load_of(result)
+        over_itself = speed_over(result.chosen, result.chosen, result.facts.profiles, load)
+        assert (over_itself.low, over_itself.mean, over_itself.high) == (1.0, 1.0, 1.0)
+        gain = speed_over(result.chosen, result.plain, result.facts.profiles, load)
+        assert gain.mean == speedup(result.chosen, result.plain, load).mean > 1.0
+        assert gain.low < gain.mean <= gain.high
+        if rate == 5000.0:  # neither bears it: as many requests, not as few seconds
+            mine, plain = result.at_load, result.served_by(result.plain)
+            assert mine and plain and not mine.whole and not plain.whole
+            assert gain.mean == pytest.approx(mine.goodput.mean / plain.goodput.mean)
         assert sure.probability_best + sum(p for _, p in sure.rivals) == pytest.approx(1.0)
         assert 0.0 <= sure.expected_regret < 0.5
         assert all(0.0 <= m.regret_saved < 0.5 for m in sure.measurements)
