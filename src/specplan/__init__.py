@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         explain,
         generate,
         list_devices,
-        list_laws,
         list_methods,
         optimize,
         problem_schema,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from specplan.checks.acceptance import check_acceptance
     from specplan.checks.plans import check_plans
     from specplan.checks.speed import check_speed
+    from specplan.cost_models.law import list_laws
     from specplan.decoder import Decoder, Settings
     from specplan.emitting import emit
     from specplan.importing import import_acceptance
@@ -49,7 +49,6 @@ _HOMES = {
         "explain",
         "generate",
         "list_devices",
-        "list_laws",
         "list_methods",
         "optimize",
         "problem_schema",
@@ -61,10 +60,12 @@ _HOMES = {
     "checks.plans": ("check_plans",),
     "checks.speed": ("check_speed",),
     "compiling": ("build_cubins", "compile_bundle", "lower_for_tensorrt"),
+    "cost_models.law": ("list_laws",),
     "decoder": ("Decoder", "Settings"),
     "emitting": ("emit",),
     "importing": ("import_acceptance", "import_device"),
     "ir": ("Plan", "Round", "parse_plan", "print_plan", "verify_plan"),
+    "ir.acceptance": ("list_rules",),
     "ir.errors": (
         "InfeasibleError",
         "MissingCapabilityError",
@@ -73,7 +74,6 @@ _HOMES = {
         "SpecplanError",
         "UsageError",
     ),
-    "ir.acceptance": ("list_rules",),
     "planner": ("Problem", "load_problem"),
     "result": ("Result",),
     "tuning": ("Tuned", "tune"),

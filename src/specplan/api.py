@@ -11,13 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specplan.ir.errors import UsageError
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
-    from specplan.cost_models.law import Law
     from specplan.cost_models.timing.device import Device
     from specplan.cost_models.timing.measured import MeasuredDevice
     from specplan.decoder import OnText, Prompt, Settings
@@ -60,16 +58,10 @@ def optimize(
     from specplan.result import Result
 
     checked = as_problem(problem)
-    if out is None and copy_weights:
-        raise UsageError(
-            "weights are copied into a bundle, and none is written",
-            where="--copy-weights",
-            remedy="Give --out DIR too.",
-        )
-    if out is not None:
+    if out is not None or copy_weights:
         from specplan.bundling import check_out
 
-        check_out(checked, out)
+        check_out(checked, out, copy_weights=copy_weights)
     facts = gather(checked, progress)
     found = Result(search(facts, lambda done, total: progress("pricing candidates", done, total)))
     if out is None:
@@ -246,13 +238,6 @@ def list_methods() -> tuple[Method[Any], ...]:
     from specplan.planner.method import discover_methods
 
     return tuple(method for _, method in sorted(discover_methods().items()))
-
-
-def list_laws() -> tuple[Law, ...]:
-    """Every law of speculative decoding that is known, by name; loads sympy."""
-    from specplan.cost_models.law import list_laws
-
-    return list_laws()
 
 
 def list_devices() -> tuple[Device, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import write_bundle
 from specplan.backends.manifest import MANIFEST, MODELS
+from specplan.ir.errors import UsageError
 from specplan.ir.folders import check_destination
 from specplan.problems import check_runs, portable
 
@@ -18,12 +19,19 @@ if TYPE_CHECKING:
     from specplan.result import Result
 
 
-def check_out(problem: Problem, out: Path | str | None) -> None:
+def check_out(problem: Problem, out: Path | str | None, *, copy_weights: bool = False) -> None:
     """Refuse, before anything is measured, a bundle that could not be written.
 
     Raises:
-        UsageError: the problem's plan is not run here, or the folder holds something else.
+        UsageError: the problem's plan is not run here, the folder holds something else, or weights
+            are to be copied and there is none.
     """
+    if out is None and copy_weights:
+        raise UsageError(
+            "weights are copied into a bundle, and none is written",
+            where="--copy-weights",
+            remedy="Give --out DIR too.",
+        )
     if out is not None:
         check_runs(problem)
         check_destination(Path(out), MANIFEST, "bundle")

@@ -20,20 +20,20 @@ def laws(
     json: JsonOption = False,
 ) -> None:
     """List the laws of speculative decoding, or print one: formulas, source, known mistakes."""
-    from specplan import api
+    from specplan.cost_models.law import list_laws
 
     if markdown:
         from specplan.cost_models.law_words import laws_page
 
-        print(laws_page(api.list_laws()), end="")
+        print(laws_page(list_laws()), end="")
     elif name is not None:
         print_law(name, json=json)
     elif json:
         from specplan.cost_models.law_words import law_as_dict
 
-        print_json({"laws": [law_as_dict(law) for law in api.list_laws()]})
+        print_json({"laws": [law_as_dict(law) for law in list_laws()]})
     else:
-        rows = [(law.name, law.title, _paper(law.source)) for law in api.list_laws()]
+        rows = [(law.name, law.title, _paper(law.source)) for law in list_laws()]
         print_table(("law", "what it is about", "source"), rows)
 
 
