@@ -22,6 +22,8 @@ each status to the plans that the method writes.
 - **emitted**: it writes its plans in the ops of the [plan language](plan_language.md);
 - **runnable**: the `reference` backend runs what it writes. Other methods are planned for with
   `backend: none` ([problem.md](problem.md)), and their acceptance is given, not measured;
+- **by name**: only where a problem's `methods` name it, as its settings are measured by running them,
+  it changes the output, or it seldom wins;
 - **engines**: those whose configuration `specplan emit` writes for its simplest drafts; which of
   them take trees and lengths by batch size stands in [engines.md](engines.md).
 
@@ -140,6 +142,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "priced": method.priced,
         "emitted": method.emitted,
         "runnable": method.runnable,
+        "by_name": method.by_name,
         "engines": list(engines.get((method.drafter, method.shape), ())),
     }
 
@@ -161,7 +164,7 @@ def _row(method: Method[Any], engines: Engines) -> tuple[str, ...]:
         method.summary,
         drafts_from(method),
         output_words(method),
-        ", ".join(method.status),
+        ", ".join([*method.status, *(["by name"] if method.by_name else [])]),
         ", ".join(engines.get((method.drafter, method.shape), ())) or "-",
         method.paper or "-",
     )

@@ -31,8 +31,8 @@ _NEAR = 8
 """So near to its place a query need not be brought: the places beside are looked at anyhow."""
 _PROBES = 8
 """Parts into which the places between two bounds are cut, to go on in one of them."""
-_RESIDENT = 1e6
-"""Of the process: tables and one batch of lookups; the corpus is the page cache's."""
+_LOOKUPS, _SHARD_LOOKUPS = 1e6, 2.5e5
+"""Bytes of 64 lookups at once, and of as many in each shard; the corpus is the page cache's."""
 Keys = NDArray[np.uint64]
 
 
@@ -128,8 +128,8 @@ class Datastore(Source):
 
     @property
     def most_bytes(self) -> float:
-        """Of the process's own; the files are mapped."""
-        return _RESIDENT
+        """Of the process's own in 64 lookups at once; the files are mapped."""
+        return _LOOKUPS + _SHARD_LOOKUPS * len(self._ends)
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
         """The continuations of the places whose context is most like each text's end."""

@@ -1,15 +1,16 @@
-"""Build a datastore shard by shard; what is finished is kept, whatever happens to the build.
+"""Build a datastore piece by piece; what is finished is kept, whatever happens to the build.
 
-A shard's tokens and order are files of their own, each written under a temporary name and renamed.
-`datastore.json` comes last: without it there is no datastore. Building again goes on with what is
-there. A corpus may be compacted, as in CREST (Ho et al. 2024, arXiv 2408.04678): the order leaves
-out runs of tokens that are rare, which take most of the room and seldom match, and of common ones
-keeps some occurrences.
+The tokens of a piece of the corpus, and the order of a shard, which is some pieces, are files of
+their own, each written under a temporary name and renamed. Pieces are small, so that little is
+lost; shards are large, as lookups search one after another. `datastore.json` comes last: without it
+there is no datastore. Building again goes on with what is there. A corpus may be compacted, as in
+CREST (Ho et al. 2024, arXiv 2408.04678): the order leaves out runs of tokens that are rare, which
+take most of the room and seldom match, and of common ones keeps some occurrences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from specplan.ir.files import read_json, write_json_atomic
 from specplan.runtime.sources.datastore import ABOUT, SCHEMA_VERSION, Packing
 
 SHARD_TOKENS = 1 << 25
-"""Tokens that are sorted together: it takes some 50 bytes each."""
+"""Most tokens that are sorted together: it takes some 50 bytes each."""
+PIECE_TOKENS = 1 << 22
+"""Tokens that are read together, and lost where a build is killed."""
 PLAN = "building.json"
 Progress = Callable[[str, int, int], None]
 Piece = Callable[[], Iterable[NDArray[Any]]]
-"""Gives the tokens of one shard, document by document."""
+"""Gives the tokens of one piece of the corpus, document by document."""
 
 
 def build_datastore(
@@ -36,17 +39,19 @@ def build_datastore(
     progress: Progress,
     keep: int | None = None,
     common: int = 1,
+    together: int = SHARD_TOKENS,
 ) -> dict[str, int]:
     """Sort a corpus into a datastore, or go on with one that was begun.
 
     Args:
         folder: where it goes; made if need be.
-        pieces: the shards, each with the tokens of its documents.
+        pieces: of the corpus, each with the tokens of its documents.
         vocabulary: tokens are below it.
         corpus: what the corpus is, to tell another one.
-        progress: told of every shard.
+        progress: told of every piece and every shard.
         keep: occurrences of one run of tokens, two keys long, that are kept; None for all.
         common: of a run of tokens, one key long, occurrences below which none is kept.
+        together: most tokens of a shard, which is one piece at least.
 
     Returns:
         `tokens` of the corpus, `places` kept in the order, and `shards`.
@@ -58,7 +63,8 @@ def build_datastore(
     begun = {
         "corpus": corpus,
         "vocabulary": vocabulary,
-        "shards": len(pieces),
+        "pieces": len(pieces),
+        "together": together,
         "keep": keep,
         "common": common,
     }
@@ -69,19 +75,25 @@ def build_datastore(
             remedy="Choose another folder, or remove this one.",
         )
     write_json_atomic(folder / PLAN, begun)
-    packing, counts = Packing(vocabulary), []
+    packing, read = Packing(vocabulary), []
     for number, piece in enumerate(pieces):
-        progress("sorting the corpus", number, len(pieces))
-        counts.append(_shard(folder, number, piece, packing, keep, common))
-    progress("sorting the corpus", len(pieces), len(pieces))
+        progress("pieces of the corpus", number, len(pieces))
+        read.append(_piece(folder, number, piece, packing))
+    progress("pieces of the corpus", len(pieces), len(pieces))
+    shards, counts = _shards_of(read, together), []
+    for number, shard in enumerate(shards):
+        progress("sorting the corpus", number, len(shards))
+        kept = _order(folder, number, shard, packing, keep, common)
+        counts.append((sum(read[piece] for piece in shard), kept))
+    progress("sorting the corpus", len(shards), len(shards))
     ends = _ends(folder, counts)
     tokens = sum(count for count, _ in counts)
-    _join(folder, counts, packing)
+    _join(folder, len(pieces), counts)
     about = {"schema_version": SCHEMA_VERSION, "tokens": tokens, "ends": ends}
     write_json_atomic(folder / ABOUT, begun | about)
     for path in [*folder.glob("*.shard"), folder / PLAN]:
         path.unlink()
-    return {"tokens": tokens, "places": ends[-1], "shards": len(pieces)}
+    return {"tokens": tokens, "places": ends[-1], "shards": len(shards)}
 
 
 def _ends(folder: Path, counts: list[tuple[int, int]]) -> list[int]:
@@ -96,20 +108,37 @@ def _ends(folder: Path, counts: list[tuple[int, int]]) -> list[int]:
     return list(map(int, ends))
 
 
-def _shard(
-    folder: Path, number: int, piece: Piece, packing: Packing, keep: int | None, common: int
-) -> tuple[int, int]:
-    """Make the files of one shard unless they are there; its tokens and places."""
-    files = [folder / f"{name}-{number:05d}.shard" for name in ("tokens", "keys", "places")]
-    if not all(path.is_file() for path in files):
-        tokens = _joined(piece(), packing)
-        keys, places = _sorted(tokens, packing, keep, common)
-        made: list[NDArray[Any]] = [tokens, keys, places]
-        for path, values in zip(files, made, strict=True):
+def _shards_of(read: list[int], together: int) -> list[range]:
+    """Consecutive pieces that are sorted together, by the tokens of each."""
+    found, start, size = [], 0, 0
+    for number, count in enumerate(read):
+        if size and size + count > together:
+            found.append(range(start, number))
+            start, size = number, 0
+        size += count
+    return [*found, range(start, len(read))] if read else []
+
+
+def _piece(folder: Path, number: int, piece: Piece, packing: Packing) -> int:
+    """Make the file of a piece unless it is there; its tokens."""
+    path = _path(folder, "tokens", number)
+    if not path.is_file():
+        _write(path, [_joined(piece(), packing)])
+    return path.stat().st_size // packing.dtype.itemsize
+
+
+def _order(
+    folder: Path, number: int, pieces: range, packing: Packing, keep: int | None, common: int
+) -> int:
+    """Make the files of a shard's order unless they are there; its places."""
+    keys, places = (_path(folder, name, number) for name in ("keys", "places"))
+    if not (keys.is_file() and places.is_file()):
+        read = [np.fromfile(_path(folder, "tokens", piece), packing.dtype) for piece in pieces]
+        for path, values in zip(
+            (keys, places), _sorted(np.concatenate(read), packing, keep, common), strict=True
+        ):
             _write(path, [values])
-    sizes = (packing.dtype.itemsize, 8)
-    count, kept = (path.stat().st_size // size for path, size in zip(files, sizes, strict=False))
-    return count, kept
+    return keys.stat().st_size // 8
 
 
 def _joined(documents: Iterable[NDArray[Any]], packing: Packing) -> NDArray[Any]:
@@ -167,24 +196,23 @@ def _group_sizes(*keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[
     return rank, np.repeat(sizes, sizes)
 
 
-def _join(folder: Path, counts: list[tuple[int, int]], packing: Packing) -> None:
-    """The shards' files as one each; places count from the corpus's first token."""
-    for name in ("tokens", "keys"):
-        shards = (np.fromfile(path, dtype=np.uint8) for path in _shards(folder, name, len(counts)))
-        _write(folder / f"{name}.bin", shards)
+def _join(folder: Path, pieces: int, counts: list[tuple[int, int]]) -> None:
+    """The files of pieces and shards as one each; places count from the corpus's first token."""
+    for name, count in (("tokens", pieces), ("keys", len(counts))):
+        parts = (np.fromfile(_path(folder, name, n), dtype=np.uint8) for n in range(count))
+        _write(folder / f"{name}.bin", parts)
     starts = np.cumsum([0, *(tokens for tokens, _ in counts)])
     if starts[-1] >= 1 << 32:
         raise UsageError("a datastore holds fewer than 2^32 tokens", where=str(folder))
-    paths = _shards(folder, "places", len(counts))
     moved = (
-        np.fromfile(path, dtype="<u4") + np.uint32(start)
-        for path, start in zip(paths, starts, strict=False)
+        np.fromfile(_path(folder, "places", number), dtype="<u4") + np.uint32(starts[number])
+        for number in range(len(counts))
     )
     _write(folder / "places.bin", moved)
 
 
-def _shards(folder: Path, name: str, count: int) -> Iterator[Path]:
-    return (folder / f"{name}-{number:05d}.shard" for number in range(count))
+def _path(folder: Path, name: str, number: int) -> Path:
+    return folder / f"{name}-{number:05d}.shard"
 
 
 def _write(path: Path, parts: Iterable[NDArray[np.generic]]) -> None:

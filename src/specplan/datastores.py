@@ -16,8 +16,8 @@ from specplan.progress import Progress, silent
 if TYPE_CHECKING:
     from specplan.runtime.tokenizer import Tokenizer
 
-TEXT_SHARD = 1 << 26
-"""Bytes of text that are sorted together."""
+TEXT_PIECE = 1 << 24
+"""Bytes of text that are read together, and lost where a build is killed."""
 _DOCUMENT, _TOGETHER = 1 << 13, 256
 """Bytes of text between lines at which a document may end; documents that are encoded together."""
 
@@ -39,7 +39,7 @@ def build_datastore(
         tokenizer: folder of the target's checkpoint; of token ids only its config is read.
         keep: occurrences of one long run of tokens that are kept; None for all.
         common: of a short run, occurrences below which none is kept.
-        progress: told of bytes read and shards sorted.
+        progress: told of bytes and pieces read, and of shards sorted.
 
     Returns:
         `tokens`, `places` kept in the order, and `shards`.
@@ -58,13 +58,13 @@ def build_datastore(
     pieces: list[building.Piece]
     if corpus.suffix == ".npy":
         ids = _token_ids(corpus)
-        starts = range(0, len(ids), building.SHARD_TOKENS)
-        pieces = [partial(_slice, ids, start, building.SHARD_TOKENS) for start in starts]
+        starts = range(0, len(ids), building.PIECE_TOKENS)
+        pieces = [partial(_slice, ids, start, building.PIECE_TOKENS) for start in starts]
     else:
         from specplan.runtime.tokenizer import load_tokenizer
 
         encoder = load_tokenizer(folder)
-        starts = range(0, corpus.stat().st_size, TEXT_SHARD)
+        starts = range(0, corpus.stat().st_size, TEXT_PIECE)
         pieces = [partial(_encoded, corpus, start, encoder, progress) for start in starts]
     return building.build_datastore(
         Path(out), pieces, vocabulary, sha256_file(corpus), progress, keep, common
@@ -102,7 +102,7 @@ def _slice(ids: Any, start: int, size: int) -> Iterator[Any]:
 
 
 def _encoded(corpus: Path, start: int, tokenizer: Tokenizer, progress: Progress) -> Iterator[Any]:
-    """Tokens of the documents that begin in `TEXT_SHARD` bytes from `start` on."""
+    """Tokens of the documents that begin in `TEXT_PIECE` bytes from `start` on."""
     total = corpus.stat().st_size
     waiting: list[str] = []
     for place, document in _documents(corpus, start):
@@ -111,7 +111,7 @@ def _encoded(corpus: Path, start: int, tokenizer: Tokenizer, progress: Progress)
             progress("reading the corpus", place, total)
             yield from _tokens(waiting, tokenizer)
             waiting = []
-    progress("reading the corpus", min(start + TEXT_SHARD, total), total)
+    progress("reading the corpus", min(start + TEXT_PIECE, total), total)
     yield from _tokens(waiting, tokenizer)
 
 
@@ -129,7 +129,7 @@ def _documents(corpus: Path, start: int) -> Iterator[tuple[int, str]]:
         if start:
             file.seek(start - 1)
             file.readline()  # it belongs to what comes before
-        while file.tell() < start + TEXT_SHARD:
+        while file.tell() < start + TEXT_PIECE:
             lines = file.readlines(_DOCUMENT)
             if not lines:
                 return
