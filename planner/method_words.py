@@ -22,8 +22,8 @@ each status to the plans that the method writes.
 - **emitted**: it writes its plans in the ops of the [plan language](plan_language.md);
 - **runnable**: the `reference` backend runs what it writes. Other methods are planned for with
   `backend: none` ([problem.md](problem.md)), and their acceptance is given, not measured;
-- **by name**: only where a problem's `methods` name it, as its settings are measured by running them,
-  it changes the output, or it seldom wins;
+- **by name**: only where a problem's `methods` name it, as its settings are measured by running
+  them, it changes the output, or it seldom wins;
 - **engines**: those whose configuration `specplan emit` writes for its simplest drafts; which of
   them take trees and lengths by batch size stands in [engines.md](engines.md).
 
