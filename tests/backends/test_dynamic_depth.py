@@ -12,6 +12,7 @@ from specplan.planner.methods.dynamic_depth import METHOD, DynamicDepthOptions
 from specplan.planner.trees import BeamGrowth
 from tests.backends.pairs import load_pair, save_pair
 from tests.backends.test_dynamic_trees import RAGGED, DraftLaw, rounds_of, token_paths
+from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 from tests.planner.example_facts import example_facts
 
 torch.set_num_threads(1)
@@ -38,3 +39,11 @@ def test_what_is_drafted_is_the_policys_tree(tmp_path: Path) -> None:
                 assert int(live_mask(pool)[row].sum()) == drafted.pool
                 depths.add(len(drafted.widths))
     assert len(depths) > 2
+
+
+def test_sampled_output_has_the_targets_law(tmp_path: Path) -> None:
+    save_pair(tmp_path / "small", VOCABULARY, scale=0.15)
+    models = load_pair(tmp_path / "small")
+    facts = example_facts(tmp_path / "facts", temperature=0.8)
+    plan = METHOD.plan(facts, DynamicDepthOptions("draft", 4, 2, 0.5, layers=3))
+    assert p_value(plan, models, law_of_texts(models["target"]), seeds=1500) > 1e-4
