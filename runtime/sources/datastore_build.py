@@ -134,10 +134,9 @@ def _order(
     keys, places = (_path(folder, name, number) for name in ("keys", "places"))
     if not (keys.is_file() and places.is_file()):
         read = [np.fromfile(_path(folder, "tokens", piece), packing.dtype) for piece in pieces]
-        for path, values in zip(
-            (keys, places), _sorted(np.concatenate(read), packing, keep, common), strict=True
-        ):
-            _write(path, [values])
+        near, order = _sorted(np.concatenate(read), packing, keep, common)
+        _write(keys, [near])
+        _write(places, [order])
     return keys.stat().st_size // 8
 
 
