@@ -13,7 +13,8 @@ import pytest
 
 from specplan.backends.kernels import tiles
 from specplan.backends.kernels.built import Built, read_kernels
-from specplan.backends.kernels.cubins import build_kernels, triton_version
+from specplan.backends.kernels.cubins import build_kernels, compiled, triton_version
+from specplan.backends.kernels.resources import Figures, figures_of, table_of
 from specplan.backends.kernels.variants import (
     ARCHITECTURES,
     INDEX,
@@ -33,7 +34,8 @@ UPDATE = bool(os.environ.get("SPECPLAN_UPDATE_GOLDEN"))
 
 
 def built_here() -> dict[str, list[Variant]]:
-    """All kernels for one architecture; for every one to update the table."""
+    """All kernels for one architecture (those near to spilling are built for the others too); for
+    every one to update the table."""
     return {arch: variants() for arch in (ARCHITECTURES if UPDATE else ("sm_90",))}
 
 
@@ -179,10 +181,25 @@ def test_what_cannot_be_built_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_registers_spills_and_shared_memory(folders: dict[str, Path], repository: Path) -> None:
-    """Against the committed table; SPECPLAN_UPDATE_GOLDEN=1 writes it anew."""
-    from specplan.backends.kernels.resources import table_of
+def nearly_spilling(table: dict[str, dict[str, Figures]]) -> list[Variant]:
+    """Kernels that leave next to no register unused on a device for which not all are built here.
 
+    A thread has 255 registers; a kernel of fewer than 240 has some way to go until it spills.
+    """
+    names = {
+        name
+        for kernels in table.values()
+        for name, figures in kernels.items()
+        if figures["registers"] >= 240 or figures["spilled_bytes"]
+    }
+    return [variant for variant in variants() if variant.name in names]
+
+
+def test_registers_spills_and_shared_memory(folders: dict[str, Path], repository: Path) -> None:
+    """Against the committed table; SPECPLAN_UPDATE_GOLDEN=1 writes it anew.
+
+    By another version of triton kernels may take other registers; none may spill more.
+    """
     path, version = table_path(repository), triton_version()
     found = table_of(
         built for arch, there in folders.items() for built in read_kernels(there, arch).values()
@@ -190,13 +207,18 @@ def test_registers_spills_and_shared_memory(folders: dict[str, Path], repository
     if UPDATE:
         write_json_atomic(path, {"triton": version, "kernels": found})
     table = json.loads(path.read_text())
-    if table["triton"] != version:
-        pytest.skip(f"the table is triton {table['triton']}'s, and this is {version}")
+    others = [arch for arch in ARCHITECTURES if arch not in found]
+    nearest = nearly_spilling({arch: table["kernels"][arch] for arch in others})
+    if others:
+        found |= table_of(compiled(nearest, others))
+        assert {arch for arch, kernels in found.items() if kernels} == set(ARCHITECTURES)
     for arch, kernels in found.items():
         for name, figures in kernels.items():
             known = table["kernels"][arch][name]
             assert figures["spilled_bytes"] <= known["spilled_bytes"], f"{name} spills on {arch}"
-            assert figures == known, f"{name} on {arch}: SPECPLAN_UPDATE_GOLDEN=1 updates the table"
+            if table["triton"] == version:
+                how = "SPECPLAN_UPDATE_GOLDEN=1 updates the table"
+                assert figures == known, f"{name} on {arch}: {how}"
 
 
 def test_the_table_is_whole_and_fits_the_devices(repository: Path) -> None:
@@ -212,8 +234,6 @@ def test_the_table_is_whole_and_fits_the_devices(repository: Path) -> None:
 
 def test_more_spilled_bytes_are_seen(tmp_path: Path) -> None:
     """The same kernel with too few threads for its tile spills, and the figures say so."""
-    from specplan.backends.kernels.resources import figures_of
-
     (good,) = [item for item in variants(head_dims=[128]) if "combine" in item.name]
     crowded = replace(good, num_warps=1)
     build_kernels(tmp_path / "out", [crowded], ["sm_90"])
