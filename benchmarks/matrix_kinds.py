@@ -16,6 +16,7 @@ from specplan.ir.plan import Plan
 from specplan.planner import Family, discover_methods, gather_facts, measured_here
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.kinds import kinds as same_ops
+from specplan.planner.kinds import nodes_of
 from specplan.planner.loading import problem_from_dict
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.rehearsed import Rehearsed
@@ -56,8 +57,3 @@ def untold(facts: ProblemFacts, methods: Sequence[str]) -> dict[str, AcceptanceP
                 key = acceptance_key(facts.problem, facts.shapes, proposer)
                 found[proposer] = AcceptanceProfile(key, lengths=((0,),))
     return found
-
-
-def nodes_of(options: object) -> int:
-    """Verified nodes of a setting, 0 where it says nothing of them."""
-    return int(getattr(options, "nodes", len(getattr(options, "parents", ()))))

@@ -28,6 +28,11 @@ def kinds(
     return list(found.values())
 
 
+def nodes_of(options: object) -> int:
+    """Verified nodes of a setting, 0 where it says nothing of them."""
+    return int(getattr(options, "nodes", len(getattr(options, "parents", ()))))
+
+
 def _way(op: Op) -> object:
     """What a backend does in another way for the same op."""
     match op:

@@ -1,12 +1,12 @@
-"""One plan, or some, of every family of every method that runs, for a target of so many layers."""
+"""Plans of every family of every method that runs: one of each kind, or some settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,53 +14,86 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.stopping import stopping_loops
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.kinds import kinds
+from specplan.planner.kinds import kinds, nodes_of
 from specplan.planner.method import Family, Method, discover_methods
+from specplan.planner.proposer import Proposer
+from specplan.planner.who_drafts import proposers
 from specplan.runtime.sources.datastore_build import build_datastore
-from tests.planner.example_facts import (
-    REHEARSED,
-    SEVEN_BILLION,
-    SOURCES,
-    example_facts,
-    source_profiles,
-)
+from tests.planner.example_facts import SEVEN_BILLION, example_facts, source_profiles
 
 EVERY_WAY = frozenset({
     "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip", "prompt_lookup",
 })  # fmt: skip
+"""Methods that between them use every way of drafting and judging without a declared source."""
+RUNNABLE = {name: method for name, method in discover_methods().items() if method.runnable}
+LOSSLESS = {name: method for name, method in RUNNABLE.items() if method.lossless}
+SMALL_BUDGET = 20
+"""Cached tokens of drafters that forget what tests write."""
 
 
-SMALL_CACHES = ("target~20", "draft~18")
-"""Drafters that forget what tests write."""
+class Kind(NamedTuple):
+    """A plan, the setting that it is of, and whether anything is drafted in it."""
+
+    words: str
+    plan: Plan
+    drafts: bool
+
+
+def all_facts(
+    folder: Path,
+    temperature: float,
+    vocabulary: int = 5,
+    corpus: Sequence[int] = tuple(Path(__file__).read_bytes()),
+    layers: int = 3,
+) -> ProblemFacts:
+    """Facts in which every method that runs has something to offer, those offered by name too.
+
+    A draft model, all sources, small caches, and a datastore of the corpus, whose tokens are folded
+    onto the vocabulary. Widths are no matter of a plan; `layers` is how many the target has.
+    """
+    text = (np.array(corpus) % vocabulary).astype(np.uint8)
+    build_datastore(folder / "corpus", [lambda: [text]], vocabulary, "a text", lambda *_: None)
+    facts = example_facts(
+        folder,
+        temperature=temperature,
+        target=SEVEN_BILLION | {"num_hidden_layers": layers},
+        methods=[*RUNNABLE],
+        sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
+        datastore=str(folder / "corpus"),
+    )
+    offered = map(Proposer.read, proposers(facts.problem, facts.shapes))
+    small = {
+        name: AcceptanceProfile.from_alpha(0.6, proposer=name)
+        for name in (replace(one, budget=SMALL_BUDGET).name for one in offered if one.budget)
+    }
+    return replace(facts, profiles={**facts.profiles, **source_profiles(temperature), **small})
+
+
+def kinds_of(method: Method[Any], facts: ProblemFacts, most: int = 8) -> Iterator[Kind]:
+    """A plan of every kind of every family of a method: of `most` nodes, else the smallest."""
+    for family in method.choices(facts):
+        assert isinstance(family, Family), f"{method.name}, {family.name}: {family.reason}"
+        least = max(most, min(map(nodes_of, family.settings)))
+        small = [options for options in family.settings if nodes_of(options) <= least]
+        for kind in kinds(small, partial(method.plan, facts)):
+            options, plan = kind[len(kind) // 2]
+            words = f"{method.name}, {family.name}: {options.words}"
+            yield Kind(words, plan, method.proposer(options) is not None)
 
 
 def every_kind(
     folder: Path, temperature: float, per_family: int, layers: int = 3
 ) -> Iterator[tuple[str, Plan]]:
-    """(name, plan) of `per_family` settings, spread evenly over each family's.
-
-    Of the methods that between them use every way of drafting and judging there is without a
-    declared source. Widths are no matter of a plan; `layers` is how many the target has.
-    """
+    """(name, plan) of `per_family` settings, spread evenly over each family's, of `EVERY_WAY`."""
     target = SEVEN_BILLION | {"num_hidden_layers": layers}
     facts = example_facts(folder, temperature=temperature, target=target)
-    yield from _kinds(facts, per_family, lambda method: method.name in EVERY_WAY)
-
-
-def further_kinds(
-    folder: Path, temperature: float, per_family: int, most: int = 16
-) -> Iterator[tuple[str, Plan]]:
-    """The same of other lossless methods that draft from models and the text: of `most` nodes."""
-    target = SEVEN_BILLION | {"num_hidden_layers": 3}
-    named = [
-        name
-        for name, method in discover_methods().items()
-        if name not in EVERY_WAY and not set(method.sources) - {"prompt_lookup"} and method.lossless
-    ]
-    facts = example_facts(folder, temperature=temperature, target=target, methods=named)
-    small = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in SMALL_CACHES}
-    facts = replace(facts, profiles={**facts.profiles, **small})
-    yield from _kinds(facts, per_family, lambda method: method.name in named, most)
+    for name in sorted(EVERY_WAY):
+        for family in RUNNABLE[name].choices(facts):
+            assert isinstance(family, Family), family
+            small = [options for options in family.settings if nodes_of(options) <= 16]
+            step = max(len(small) // per_family, 1)
+            for options in small[step - 1 :: step][:per_family]:
+                yield f"{name}, {family.name}: {options.words}", RUNNABLE[name].plan(facts, options)
 
 
 def ended_kinds(folder: Path, temperature: float, layers: int = 3) -> Iterator[tuple[str, Plan]]:
@@ -76,46 +109,3 @@ def ended_kinds(folder: Path, temperature: float, layers: int = 3) -> Iterator[t
                 options, plan = kind[len(kind) // 2]
                 if stopping_loops(plan.rounds[0]):
                     yield f"{name}: {options.words}", plan
-
-
-def source_kinds(
-    folder: Path, temperature: float, per_family: int, most: int = 16
-) -> Iterator[tuple[str, Plan]]:
-    """The same of methods that draft from a source beside the text, their own rounds among them."""
-    facts = example_facts(
-        folder,
-        temperature=temperature,
-        target=SEVEN_BILLION | {"num_hidden_layers": 3},
-        sources=["prompt_lookup", *SOURCES, *REHEARSED],
-        datastore=str(_small_datastore(folder / "corpus")),
-    )
-    facts = replace(facts, profiles={**facts.profiles, **source_profiles(temperature)})
-    yield from _kinds(
-        facts, per_family, lambda method: bool(set(method.sources) - {"prompt_lookup"}), most
-    )
-
-
-def _kinds(
-    facts: ProblemFacts, per_family: int, wanted: Callable[[Method[Any]], bool], most: int = 16
-) -> Iterator[tuple[str, Plan]]:
-    for method in discover_methods().values():
-        if not method.runnable or not wanted(method):
-            continue
-        for family in method.choices(facts):
-            assert isinstance(family, Family), family
-            small = [item for item in family.settings if nodes_of(item) <= most]
-            step = max(len(small) // per_family, 1)
-            for options in small[step - 1 :: step][:per_family]:
-                yield f"{method.name}, {family.name}: {options.words}", method.plan(facts, options)
-
-
-def _small_datastore(folder: Path) -> Path:
-    """A corpus of byte texts, folded onto the smallest vocabulary that tests use."""
-    text = np.frombuffer(Path(__file__).read_bytes(), dtype=np.uint8) % 5
-    build_datastore(folder, [lambda: [text]], 5, "this file", lambda *_: None)
-    return folder
-
-
-def nodes_of(options: object) -> int:
-    """Verified nodes of a setting, 0 where it says nothing of them."""
-    return int(getattr(options, "nodes", len(getattr(options, "parents", ()))))

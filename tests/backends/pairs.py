@@ -26,8 +26,12 @@ def save_pair(
     scale: float = 0.3,
     layers: int = 3,
     head_dim: int = 8,
+    sureness: float = 1.0,
 ) -> None:
-    """Save `target` and `draft`: the draft is all layers of the target but the last."""
+    """Save `target` and `draft`: the draft is all layers of the target but the last.
+
+    `sureness` multiplies the logits of both: which token is best stays.
+    """
     config = transformers.LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=32,
@@ -43,6 +47,7 @@ def save_pair(
     )
     torch.manual_seed(0)
     target = transformers.LlamaForCausalLM(config)
+    target.lm_head.weight.data *= sureness
     target.save_pretrained(folder / "target")
     save_shorter(folder, "draft", layers - 1)
 

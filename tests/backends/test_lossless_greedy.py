@@ -1,52 +1,110 @@
-"""Greedy output of every plan kind is that of plain decoding, token by token, in float64."""
+"""Greedy output of every method is that of plain decoding, token by token, in float64."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from specplan.backends.reference.backend import ReferenceBackend
+from specplan.ir.plan import Plan
+from specplan.passes.pipeline import run_passes
+from specplan.passes.renumber import plan_digest
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.scheduling import scheduled
 from specplan.runtime.generate import generate
+from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
-from tests.backends.kinds import every_kind, further_kinds, source_kinds
-from tests.backends.pairs import in_batches, load_pair, plain
+from tests.backends.kinds import EVERY_WAY, LOSSLESS, RUNNABLE, all_facts, every_kind, kinds_of
+from tests.backends.pairs import in_batches, load_pair, plain, save_pair
 
 NEW_TOKENS = 20
+VOCABULARY = 61
+
+
+class Case(NamedTuple):
+    """What every method decodes: models, 100 requests, their plain outputs, and the facts."""
+
+    models: dict[str, CausalModel]
+    requests: list[Request]
+    expected: list[tuple[int, ...]]
+    facts: ProblemFacts
+
+
+def prompts_of(held_out: list[str]) -> list[tuple[int, ...]]:
+    """Held-out texts of 3 to 60 bytes, folded onto the vocabulary."""
+    return [
+        tuple(byte % VOCABULARY for byte in text.encode()[: 3 + index * 7 % 58])
+        for index, text in enumerate(held_out)
+    ]
 
 
 @pytest.fixture(scope="module")
 def requests(held_out: list[str]) -> list[Request]:
-    """Held-out texts of 3 to 60 bytes, folded onto a vocabulary of 61."""
-    found = []
-    for index, text in enumerate(held_out):
-        size = 3 + index * 7 % 58
-        tokens = tuple(byte % 61 for byte in text.encode()[:size])
-        found.append(
-            Request(
-                prompt_tokens=tokens,
-                max_new_tokens=1 + (index * 5) % NEW_TOKENS + NEW_TOKENS // 2,
-                stop_tokens=(7,) if index % 3 == 0 else (),
-                seed=index,
-            )
+    return [
+        Request(
+            prompt_tokens=tokens,
+            max_new_tokens=1 + (index * 5) % NEW_TOKENS + NEW_TOKENS // 2,
+            stop_tokens=(7,) if index % 3 == 0 else (),
+            seed=index,
         )
-    return found
+        for index, tokens in enumerate(prompts_of(held_out))
+    ]
 
 
-def test_every_kind_on_100_prompts_at_batch_1_and_4(
-    pair_folder: Path, requests: list[Request], tmp_path: Path
-) -> None:
-    """All prompts four at a time, and every fourth one alone."""
-    models = load_pair(pair_folder)
+@pytest.fixture(scope="module")
+def case(held_out: list[str], tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A pair that repeats itself, and is sure: texts, sources and models all draft well."""
+    folder = tmp_path_factory.mktemp("every_method")
+    save_pair(folder, VOCABULARY, scale=0.14, sureness=6.0)
+    models = load_pair(folder)
+    requests = [
+        Request(
+            prompt_tokens=tokens,
+            max_new_tokens=3 + index % 4,
+            stop_tokens=(7,) if index % 3 == 0 else (),
+            seed=index,
+        )
+        for index, tokens in enumerate(prompts_of(held_out))
+    ]
+    assert len(requests) == 100
     expected = in_batches(plain(), models, requests, 1)
-    assert in_batches(plain(), models, requests, 4) == expected
-    kinds = dict(every_kind(tmp_path, 0.0, 1))
-    assert len(kinds) >= 4
-    for name, plan in kinds.items():
-        assert in_batches(plan, models, requests, 4) == expected, (name, 4)
-        assert in_batches(plan, models, requests[::4], 1) == expected[::4], (name, 1)
+    texts = ((*item.prompt_tokens, *out) for item, out in zip(requests, expected, strict=True))
+    corpus = tuple(chain.from_iterable(texts))
+    return Case(models, requests, expected, all_facts(folder / "problem", 0.0, VOCABULARY, corpus))
+
+
+def decoded(plan: Plan, case: Case) -> tuple[list[tuple[int, ...]], int]:
+    """Outputs of all requests, four at a time, and how many rounds each took part in, summed.
+
+    One executable for all, so that what its requests share fills up.
+    """
+    executable = ReferenceBackend().compile(plan, case.models)
+    found = [
+        item
+        for start in range(0, len(case.requests), 4)
+        for item in generate(executable, case.requests[start : start + 4]).completions
+    ]
+    return [item.tokens for item in found], sum(item.rounds for item in found)
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_every_method_on_100_prompts(name: str, case: Case) -> None:
+    """Before and after the passes; what declares that it changes the law, alike in both."""
+    method = RUNNABLE[name]
+    kinds = [*kinds_of(method, case.facts)]
+    assert kinds
+    for words, plan, drafts in kinds:
+        expected, rounds = decoded(plan, case)
+        if method.lossless:
+            assert expected == case.expected, words
+            assert in_batches(plan, case.models, case.requests[::25], 1) == expected[::25], words
+        assert rounds < sum(map(len, expected)) or not drafts, f"{words}: nothing was accepted"
+        lowered = run_passes(plan)
+        if plan_digest(lowered) != plan_digest(plan):
+            assert decoded(lowered, case) == (expected, rounds), words
 
 
 def test_rounds_of_two_methods_take_turns(
@@ -55,40 +113,16 @@ def test_rounds_of_two_methods_take_turns(
     """States of the same name that differ are kept apart; what a round left is caught up with."""
     models, some = load_pair(pair_folder), requests[::20]
     expected = in_batches(plain(), models, some, 1)
-    named = [*further_kinds(tmp_path, 0.0, 1), *source_kinds(tmp_path / "sources", 0.0, 1)]
+    facts = all_facts(tmp_path, 0.0)
+    others = (method for name, method in LOSSLESS.items() if name not in EVERY_WAY)
+    named = [next(kinds_of(method, facts)) for method in others]
     turns = (("emitted % 7 < 3", "r0"), ("", "r1"))
     apart = 0
-    for (one, first), (other, second) in pairwise(named):
+    for (one, first, _), (other, second, _) in pairwise(named):
         plan = scheduled("turns", {"r0": first, "r1": second}, turns)
         apart += any(state.name.endswith("_r1") for state in plan.states)
         assert in_batches(plan, models, some, 2) == expected, (one, other)
     assert apart > 1
-
-
-def test_further_methods(pair_folder: Path, requests: list[Request], tmp_path: Path) -> None:
-    models, some = load_pair(pair_folder), requests[::14]
-    expected = in_batches(plain(), models, some, 4)
-    kinds = dict(further_kinds(tmp_path, 0.0, 2))
-    assert kinds
-    for name, plan in kinds.items():
-        assert in_batches(plan, models, some, 4) == expected, name
-    for name, plan in further_kinds(tmp_path / "sampled", 0.8, 1):
-        assert in_batches(plan, models, some[::3], 3) == expected[::3], name
-
-
-def test_every_method_that_drafts_from_a_source(
-    pair_folder: Path, requests: list[Request], tmp_path: Path
-) -> None:
-    """One executable for all requests, so that what they share fills up."""
-    models, some = load_pair(pair_folder), requests[::6]
-    expected = in_batches(plain(), models, some, 4)
-    kinds = dict(source_kinds(tmp_path, 0.0, 1))
-    assert len(kinds) >= 8
-    for name, plan in kinds.items():
-        executable = ReferenceBackend().compile(plan, models)
-        for start in range(0, len(some), 4):
-            found = generate(executable, some[start : start + 4]).completions
-            assert [item.tokens for item in found] == expected[start : start + 4], name
 
 
 def test_more_settings_of_every_kind(

@@ -1,7 +1,8 @@
-"""Sampled output of every plan kind follows the target's law, and depends on the seed alone."""
+"""Sampled output of every method follows the target's law, and depends on the seed alone."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -10,22 +11,25 @@ import pytest
 import torch
 
 from specplan.ir.parser import parse_plan
-from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
-from specplan.planner.method import discover_methods
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.facts import ProblemFacts
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
-from tests.backends.kinds import every_kind, further_kinds, source_kinds
+from tests.backends.kinds import LOSSLESS, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
+
+SEEDS = 1500
+"""Texts drawn with each plan: enough to notice a rule that is wrong now and then (below)."""
+CHANCE = 1e-4
+"""Of a fair plan to be called unfair; seeds are fixed, so that it either is or is not."""
 
 
 @pytest.fixture(scope="module")
 def small_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
     folder = tmp_path_factory.mktemp("small_pair")
-    save_pair(folder, VOCABULARY, scale=0.15)
+    save_pair(folder, VOCABULARY, scale=0.3)
     return load_pair(folder)
 
 
@@ -34,58 +38,40 @@ def exact_law(small_pair: dict[str, CausalModel]) -> np.ndarray:
     return law_of_texts(small_pair["target"])
 
 
-def test_every_kind_has_the_targets_law(
-    small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
+    return all_facts(tmp_path_factory.mktemp("every_method"), 0.8, VOCABULARY)
+
+
+def test_plain_decoding_has_the_targets_law(
+    small_pair: dict[str, CausalModel], exact_law: np.ndarray
 ) -> None:
-    assert p_value(plain(greedy=False), small_pair, exact_law) > 1e-4
-    kinds = dict(every_kind(tmp_path, 0.8, 1))
-    for name, plan in kinds.items():
-        if "tree" in name:
-            continue  # trees of 5 tokens: the next test
-        assert p_value(plan, small_pair, exact_law) > 1e-4, name
+    assert p_value(plain(greedy=False), small_pair, exact_law, SEEDS) > CHANCE
 
 
-@pytest.mark.parametrize("method", ["token_recycling", "trie_lookahead", "cascade"])
-def test_drafts_from_sources_have_the_targets_law(
-    method: str, small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_every_method_has_the_targets_law(
+    name: str,
+    small_pair: dict[str, CausalModel],
+    exact_law: np.ndarray,
+    facts: ProblemFacts,
 ) -> None:
-    kinds = source_kinds(tmp_path, 0.8, 1, most=6 if method == "cascade" else 16)
-    plans = [plan for name, plan in kinds if name.startswith(method)]
-    assert p_value(plans[-1], small_pair, exact_law, seeds=3000) > 1e-4
-
-
-def test_further_kinds_have_the_targets_law(
-    small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
-) -> None:
-    kinds = dict(further_kinds(tmp_path, 0.8, 1, most=4))
+    """Trees have few children: a node has no more than there are tokens."""
+    kinds = [*kinds_of(LOSSLESS[name], facts, most=VOCABULARY)]
     assert kinds
-    for name, plan in kinds.items():
-        assert p_value(plan, small_pair, exact_law, seeds=2000) > 1e-4, name
+    for words, plan, _ in kinds:
+        assert p_value(plan, small_pair, exact_law, SEEDS) > CHANCE, words
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        name
-        for name, one in discover_methods().items()
-        if isinstance(one, Rehearsed) and not one.by_name
-    ],
-)
-def test_drafts_left_by_earlier_rounds_have_the_targets_law(
-    method: str, small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
+def test_a_rule_that_changes_the_law_a_little_is_noticed(
+    small_pair: dict[str, CausalModel], exact_law: np.ndarray, facts: ProblemFacts
 ) -> None:
-    plans = [plan for name, plan in source_kinds(tmp_path, 0.8, 3) if name.startswith(method)]
-    assert p_value(plans[0], small_pair, exact_law, seeds=1500) > 1e-4
-
-
-def test_trees_have_the_targets_law(
-    small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
-) -> None:
-    trees = [plan for name, plan in every_kind(tmp_path, 0.8, 4) if "tree" in name]
-    narrow = [plan for plan in trees if _widest(plan) <= VOCABULARY]
-    assert narrow
-    for plan in narrow[:2]:
-        assert p_value(plan, small_pair, exact_law) > 1e-4
+    """Tokens that the draft likes are taken a quarter more often than they may be."""
+    texts = [print_plan(plan) for _, plan, _ in kinds_of(LOSSLESS["draft_model"], facts)]
+    text = next(text for text in texts if "rule=token" in text)
+    bent = parse_plan(text.replace("rule=token", "rule=lenient(lenience=0.8)"))
+    bent = replace(bent, assumptions=replace(bent.assumptions, lossless=False))
+    assert p_value(bent, small_pair, exact_law, SEEDS) < CHANCE
 
 
 def test_chains_judged_as_a_block_have_the_targets_law(
@@ -96,30 +82,20 @@ def test_chains_judged_as_a_block_have_the_targets_law(
     assert len(chains) >= 4
     for text in chains[:4]:
         plan = parse_plan(text.replace("rule=token", "rule=block"))
-        assert p_value(plan, small_pair, exact_law) > 1e-4
+        assert p_value(plan, small_pair, exact_law, SEEDS) > CHANCE
 
 
 @pytest.mark.parametrize("setting", [(2, 3, 4), (3, 2, 5), (2, 1, 2)])
 def test_trees_that_differ_by_request_have_the_targets_law(
     setting: tuple[int, int, int], small_pair: dict[str, CausalModel], exact_law: np.ndarray
 ) -> None:
-    assert p_value(dynamic_plan(*setting, greedy=False), small_pair, exact_law) > 1e-4
+    plan = dynamic_plan(*setting, greedy=False)
+    assert p_value(plan, small_pair, exact_law, SEEDS) > CHANCE
 
 
 def test_a_wrong_law_is_noticed(small_pair: dict[str, CausalModel], exact_law: np.ndarray) -> None:
     wrong = 0.9 * exact_law + 0.1 * exact_law[::-1]
-    assert p_value(plain(greedy=False), small_pair, wrong) < 1e-4
-
-
-def _widest(plan: Plan) -> int:
-    from specplan.ir.ops import Grow
-    from specplan.ir.plan import walk_plan
-
-    most = 1
-    for op in walk_plan(plan):
-        if isinstance(op, Grow):
-            most = max(most, *(op.children if isinstance(op.children, tuple) else (op.children,)))
-    return most
+    assert p_value(plain(greedy=False), small_pair, wrong, SEEDS) < CHANCE
 
 
 def test_output_depends_on_the_seed_not_on_batch_mates(pair_folder: Path, tmp_path: Path) -> None:
@@ -127,17 +103,20 @@ def test_output_depends_on_the_seed_not_on_batch_mates(pair_folder: Path, tmp_pa
     requests = [
         Request(
             prompt_tokens=tuple((index * 7 + place) % 61 for place in range(4 + index)),
-            max_new_tokens=16,
+            max_new_tokens=10,
             temperature=(0.0, 0.7, 1.0)[index % 3],
             top_k=(0, 20)[index % 2],
             seed=index,
         )
-        for index in range(9)
+        for index in range(6)
     ]
-    kinds = (every_kind(tmp_path, 0.8, 1), further_kinds(tmp_path / "more", 0.8, 1, most=6))
-    for name, plan in chain.from_iterable(kinds):
+    facts = all_facts(tmp_path, 0.8, 61)
+    every = chain.from_iterable(kinds_of(method, facts, most=6) for method in LOSSLESS.values())
+    for name, plan, _ in every:
+        if not plan.assumptions.reproducible:
+            continue
         alone = in_batches(plan, models, requests, 1)
-        assert in_batches(plan, models, requests, 9) == alone, name
+        assert in_batches(plan, models, requests, 6) == alone, name
         assert in_batches(plan, models, list(reversed(requests)), 4) == list(reversed(alone)), name
         again = [
             Request(**{**vars(request), "seed": request.seed + 100}) for request in requests[1::3]

@@ -18,7 +18,7 @@ from specplan.passes.renumber import plan_digest
 from specplan.passes.share_prefix import share_prefix
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.requests import Request
-from tests.backends.kinds import every_kind
+from tests.backends.kinds import RUNNABLE, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair
 from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
@@ -115,15 +115,21 @@ def test_sharing_spares_the_lower_layers_of_what_they_have_run(tmp_path: Path) -
     assert before.flops - after.flops == pytest.approx(spared.flops, rel=0.02)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_tokens_are_the_same_after_every_pass(
-    pair_folder: Path, tmp_path: Path, temperature: float
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
+    return all_facts(tmp_path_factory.mktemp("every_method"), 0.8)
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_draws_are_the_same_after_every_pass(
+    name: str, sampled: ProblemFacts, pair_folder: Path
 ) -> None:
-    models, requests = load_pair(pair_folder), requests_of(temperature)
-    for name, plan in every_kind(tmp_path, temperature, 2):
-        expected = in_batches(plan, models, requests, 3)
+    """At temperature 0, `test_lossless_greedy` compares 100 prompts."""
+    models, requests = load_pair(pair_folder), requests_of(0.8)[::2]
+    for words, plan, _ in kinds_of(RUNNABLE[name], sampled):
+        expected = in_batches(plan, models, requests, 4)
         for after, lowered in stages(plan):
-            assert in_batches(lowered, models, requests, 3) == expected, (name, after)
+            assert in_batches(lowered, models, requests, 4) == expected, (words, after)
 
 
 def test_drawn_plans_of_temperature_0_need_no_draws(pair_folder: Path, tmp_path: Path) -> None:
