@@ -51,7 +51,9 @@ each column the best-priced plan of every method that runs continues the same he
 by turn. A cell is tokens per round, and the speed over plain decoding as measured (as predicted).
 The row of the pick: what the planner picks by prices, and what the best plan saves; where an
 interval of 90 % stands beside it, all plans near the fastest met the pick again on further prompts.
-{tuned}
+{tuned}Last, how much faster methods that `transformers` has too are than there, run in turn;
+"equal" where all tokens were.
+
 """
 _TUNED = """Below it, what is picked after {minutes:g} minutes of `specplan tune` per task and
 temperature, where that was run.
@@ -106,6 +108,10 @@ def measured_table(measured: Mapping[str, Any]) -> str:
         rows.append(
             ["the pick, tuned", *(_pick(c["tuned"]) if "tuned" in c else "-" for c in columns)]
         )
+    peers = [{peer["method"]: peer for peer in column["peers"]} for column in columns]
+    for name in sorted({name for column in peers for name in column}):
+        told = (_peer(column, held.get(name)) for column, held in zip(columns, peers, strict=True))
+        rows.append([f"`{name}` over that of `transformers`", *told])
     about = {"torch": columns[0]["versions"]["torch"], "hardware": columns[0]["hardware"]}
     tuned = _TUNED.format(minutes=max(minutes)) if minutes else ""
     words = _MEASURED.format(date=measured["date"], tuned=tuned, **about)
@@ -119,6 +125,16 @@ def _cell(column: Mapping[str, Mapping[str, Any]], name: str) -> str:
     found, plain = column[name], column[PLAIN]
     predicted = plain["predicted_seconds_per_token"] / found["predicted_seconds_per_token"]
     return f"{found['tokens_per_round']:.2f}, {found['ratio']:.2f} x ({predicted:.2f})"
+
+
+def _peer(column: Mapping[str, Any], peer: Mapping[str, Any] | None) -> str:
+    """`1.34 x, equal`; output that is drawn tells nothing."""
+    if peer is None:
+        return "-"
+    # files before there was one count prompts that differ from plain decoding's
+    apart = peer.get("different_outputs", peer.get("differing"))
+    equal = column["temperature"] == 0.0 and apart == 0
+    return f"{peer['ratio']:.2f} x" + (", equal" if equal else "")
 
 
 def _pick(column: Mapping[str, Any]) -> str:
