@@ -51,7 +51,7 @@ class Machine:
             )
             if wanted and wanted != found
         ]
-        if not _includes(here.instructions, self.instructions):
+        if self.instructions and not _includes(here.instructions, self.instructions):
             differing.append(f"instructions {self.instructions} (here {here.instructions})")
         lacking = [name for name in self.features if name not in here.features]
         if lacking:

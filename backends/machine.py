@@ -11,11 +11,13 @@ from pathlib import Path
 import torch
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.executables import Machine
+from specplan.backends.executables import Machine, Shape
 from specplan.backends.kernels.built import homes_of, read_index
+from specplan.backends.kernels.fitting import Heads
 from specplan.backends.kernels.launching import architecture_of
 from specplan.backends.kernels.needs import heads_of, lacking
 from specplan.backends.manifest import KERNELS
+from specplan.backends.registry import backend_capabilities
 from specplan.backends.static.holds import UNCOMPILED
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError
@@ -36,7 +38,7 @@ def this_machine() -> Machine:
         architecture=platform.machine(),
         instructions=torch.backends.cpu.get_cpu_capability(),
         torch=_minor(torch.__version__),
-        onnxruntime=_minor(_onnxruntime()),
+        onnxruntime=_minor(onnxruntime_version()),
         features=_features(),
     )
 
@@ -47,7 +49,7 @@ def _minor(words: str) -> str:
 
 
 @cache
-def _onnxruntime() -> str:
+def onnxruntime_version() -> str:
     """Version of the module, which several distributions bring; empty where there is none."""
     try:
         return str(import_module("onnxruntime").__version__)
@@ -94,8 +96,22 @@ def check_machine(bundle: Bundle, device: str | torch.device = "cpu") -> None:
         raise MissingCapabilityError("there is no CUDA device", remedy="Run it on the CPU.")
     if place.type == "cuda" and bundle.kernels and not UNCOMPILED.refusals(bundle.plan):
         check_kernels(bundle, architecture_of(place))
-    if place.type == "cpu" and bundle.executables is not None:
-        bundle.executables.machine.require(this_machine(), str(bundle.folder))
+    made = bundle.executables
+    if place.type == "cpu" and made is not None and any(map(_is_compiled, made.shapes)):
+        made.machine.require(this_machine(), str(bundle.folder))
+
+
+def _is_compiled(shape: Shape) -> bool:
+    """Whether something runs it that was compiled: the interpreter runs anywhere."""
+    return backend_capabilities(shape.backend).whole_rounds
+
+
+def bundle_heads(bundle: Bundle) -> dict[str, Heads]:
+    """What kernels depend on of the models of a bundle, by role."""
+    return {
+        name: heads_of(ModelShape.from_folder(bundle.model_folder(name), dtype=reference.dtype))
+        for name, reference in bundle.models.items()
+    }
 
 
 def check_kernels(bundle: Bundle, arch: str) -> None:
@@ -111,11 +127,7 @@ def check_kernels(bundle: Bundle, arch: str) -> None:
     """
     folder = bundle.folder / KERNELS
     homes_of(read_index(folder), arch, folder)
-    heads = {
-        name: heads_of(ModelShape.from_folder(bundle.model_folder(name), dtype=reference.dtype))
-        for name, reference in bundle.models.items()
-    }
-    missing = lacking(folder, bundle.plan, heads, arch)
+    missing = lacking(folder, bundle.plan, bundle_heads(bundle), arch)
     if missing:
         raise MissingCapabilityError(
             f"the bundle's kernels lack {missing[0]}",

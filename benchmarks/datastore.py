@@ -91,6 +91,8 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if corpus is None:
         corpus = folder / "corpus.txt"
         write_sources(corpus, int(given.megabytes * 1e6))
+    if (folder / "store").exists():
+        raise SystemExit(f"{folder / 'store'} is there already: what is built goes into a new one")
     start, worked = time.perf_counter(), time.process_time()
     found: dict[str, Any] = dict(
         build_datastore(corpus, folder / "store", given.tokenizer, progress=tell)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from reference_problem import ROOT
 from torch import Tensor
 
+from specplan.backends.machine import onnxruntime_version
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
@@ -50,11 +50,8 @@ COMPILED_BY = ("ir", "passes", "backends", "runtime")
 def made_with() -> dict[str, str]:
     """Versions of what takes part, and a digest of the sources that compile and run."""
     sources = [path for folder in COMPILED_BY for path in sorted((ROOT / folder).rglob("*.py"))]
-    found = versions() | {"code": files_digest(sources)[:16]}
-    try:
-        return found | {"onnxruntime": version("onnxruntime")}
-    except PackageNotFoundError:
-        return found
+    code = {"code": files_digest(sources)[:16], "onnxruntime": onnxruntime_version()}
+    return versions() | code
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class Matrix:
         path = self.work / "cells" / f"{name_of(cell.kind)}-{place}.json"
         if path.is_file():
             found = read_json(path, "cell")
-            if found["mark"] == mark:
+            if found["mark"] == mark and "failed" not in found:
                 return dict(found)
         home = self.work / "packages" / name_of(json.dumps([text, made])) / cell.backend
         found = {"kind": cell.kind, "backend": cell.backend, "batch": cell.batch}

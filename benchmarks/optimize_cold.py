@@ -4,7 +4,8 @@
 
 Llama-3.1-70B with Llama-3.1-8B, Llama-3.2-1B and an EAGLE-3 head, from their config.json alone, on
 a named device, at 8 batch sizes and 4 lengths of prompts. Acceptance is given. Every run is a fresh
-process that plans, explains and prints the answer as JSON; files may lie in the system's cache.
+process, `specplan optimize` as it is typed; a first one, with `--json`, is not timed, so that files
+may lie in the system's cache.
 Wall-clock and processor seconds are those of the whole process, from its start to its end.
 """
 

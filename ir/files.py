@@ -138,7 +138,7 @@ def sha256_file(path: Path | str) -> str:
 _FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
 
 
-def _cached_sha256(path: Path) -> str:
+def known_sha256(path: Path) -> str:
     """`sha256_file`, remembered in this process by path, size and time of last change."""
     status = path.stat()
     key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
@@ -171,5 +171,5 @@ def model_digest(folder: Path | str) -> str:
 
 def files_digest(paths: Iterable[Path]) -> str:
     """Identity of some files: sha256 over their names and sha256, in the order given."""
-    lines = [f"{path.name} {_cached_sha256(path)}\n" for path in paths]
+    lines = [f"{path.name} {known_sha256(path)}\n" for path in paths]
     return sha256_bytes("".join(lines).encode())

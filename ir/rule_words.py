@@ -61,6 +61,8 @@ measured with other rules leaves the plan unpriced.
 
 _KEEPS = {"always": "always", "greedy": "at temperature 0", "never": "never"}
 
+_TOLD = {"date", "places", "temperature", "top_k", "rules"}
+
 Runners = Mapping[str, Sequence[str]]
 """Names of the backends that run each rule."""
 
@@ -72,7 +74,7 @@ def read_losses(path: Path) -> Mapping[str, Any]:
         UsageError: the file is missing or holds something else.
     """
     found = read_json(path, "losses of rules")
-    if not isinstance(found, dict) or not {"date", "places", "rules"} <= found.keys():
+    if not isinstance(found, dict) or not found.keys() >= _TOLD:
         raise UsageError(
             "the file holds no losses of rules",
             where=str(path),

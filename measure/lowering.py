@@ -69,7 +69,7 @@ class Lowering:
         if "onnxruntime" not in used:
             machine = replace(machine, onnxruntime="")
         if "inductor" not in used:  # the others compile to no native code
-            machine = replace(machine, features=())
+            machine = replace(machine, features=(), instructions="")
         return Executables(machine, sampling.word, tuple(shapes), tuple(self.notes))
 
     def kept(self) -> Path:

@@ -8,12 +8,12 @@ that come near plain decoding are then measured on as many prompts as other prop
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.timing.device import Device, UnpricedError, load_device
+from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json, write_json_atomic
@@ -31,7 +31,6 @@ from specplan.planner import (
     SparedBlock,
     acceptance_key,
     first_guesses,
-    further_proposers,
     refine,
     searched_blocks,
     searches_blocks,
@@ -50,30 +49,6 @@ NEAR = 1.1
 KEPT = 2
 """Sets that the problem's search chooses from."""
 Known = dict[str, dict[str, list[list[int]]]]
-
-
-def measure_proposers(
-    bench: Workbench, facts: ProblemFacts, device: Device | None, progress: Progress = silent
-) -> dict[str, AcceptanceProfile]:
-    """Profiles of a problem's proposers, and of sets of blocks where these are searched for.
-
-    Then of those that draft with what was found, in ways of their own.
-
-    Args:
-        bench: the problem's models and prompts.
-        facts: the problem's shapes; its device is not read.
-        device: what prices drafts; None for the one that the problem names.
-        progress: told of every prompt and set.
-    """
-    priced = replace(facts, device=device or load_device(bench.problem.device))
-    hopeful = ProposerPrices(priced).hopeful
-    found = measure_acceptance(bench, facts, progress=progress, hopeful=hopeful)
-    found |= search_blocks(bench, priced, progress=progress)
-    known = replace(priced, profiles={**facts.profiles, **found})
-    further = further_proposers(known)
-    return found | measure_acceptance(
-        bench, known, progress=progress, wanted=further, hopeful=hopeful
-    )
 
 
 def search_blocks(

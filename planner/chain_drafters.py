@@ -39,6 +39,7 @@ class ChainDrafter:
         """A draft model, the target without some blocks, or either with few cached tokens."""
         role = drafter.role
         if drafter.skips:
+            assert role == "target", "other models run whole"
             skip = print_atom(drafter.skips.words)
             return cls(f"{role} %f cache=@kv pending=1 skip={skip} write=scratch")
         kept = "" if drafter.budget is None else f"{POLICY} budget={drafter.budget}"

@@ -47,6 +47,8 @@ def best_of_each(
 ) -> tuple[Candidate | None, ...]:
     """The candidate that `choose` takes for every load alone; None where a limit refuses all.
 
+    Under the objective goodput, by the seconds of a request.
+
     What a plan for all loads may not do, because it does not fit or is too slow at one of them,
     may still be the best for others.
     """
@@ -68,7 +70,10 @@ def _priced_cells(
 
 
 def _costs(facts: ProblemFacts, candidate: Candidate, plain: Candidate) -> NDArray[np.float64]:
-    """What drafts must beat plain decoding where limits allow that."""
+    """Costs by cell, infinite where a limit refuses it.
+
+    Also where it drafts and does not beat plain decoding, unless a limit refuses that.
+    """
     assert candidate.estimate is not None and plain.estimate is not None
     allowed = keeps_limits(facts, candidate.estimate)
     if candidate is not plain:

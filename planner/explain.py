@@ -214,6 +214,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
         "words": candidate.words,
         "positions": own.positions,
         "parents": None if tree.parents is None else list(tree.parents),
+        "may_end": tree.ragged,
         "by_depth": [
             {
                 "depth": depth,

@@ -61,13 +61,21 @@ def best_single_data(result: SearchResult) -> dict[str, Any] | None:
 
 
 def _beaten(result: SearchResult, others: Sequence[Candidate]) -> dict[str, Any] | None:
-    """The best of these, and how many times as fast as it the chosen plan is."""
+    """The best of these, and how many times as fast as it the chosen plan is.
+
+    `simpler` tells why a plan may be chosen that is no faster: of equals the simpler one is.
+    """
     facts = result.facts
     best = best_by_score(others, facts.objective)
     if best is None:
         return None
     gain = speed_over(result.chosen, best, facts.profiles, facts.objective)
-    return {"method": best.method, "words": best.words, "gain": interval_data(gain)}
+    return {
+        "method": best.method,
+        "words": best.words,
+        "gain": interval_data(gain),
+        "simpler": result.chosen.simplicity < best.simplicity,
+    }
 
 
 def loads_data(result: SearchResult) -> list[dict[str, Any]]:
@@ -144,7 +152,7 @@ def runner_up_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     second, single = explanation.get("runner_up"), explanation.get("best_single")
     at = "" if explanation.get("load") is None else ", or serves so many times its requests"
     if second is not None:
-        simpler = " and is simpler" if second["gain"]["mean"] < 1.0 else ""
+        simpler = " and is simpler" if second["gain"]["mean"] < 1.0 and second["simpler"] else ""
         yield (
             f"Second best: {second['method']}, {second['words']}; the chosen plan is "
             f"{about(second['gain'], ratio_words)} times as fast{at}{simpler}."

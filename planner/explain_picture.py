@@ -22,7 +22,8 @@ def picture_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
         if parents is None:
             yield f"{title}: a shape that depends on the text, of at most {levels} levels."
         else:
-            yield f"{title}; numbers are ranks:"
+            most = ", at most" if part.get("may_end") else ""
+            yield f"{title}{most}; numbers are ranks:"
             yield from (f"  {line}" for line in tree_lines(parents))
 
 

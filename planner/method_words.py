@@ -47,7 +47,7 @@ its best or its draw. Memory is what a method keeps beside models and caches, at
 
 _MEASURED = """
 Measured by `benchmarks/methods.py` on the reference pair ({hardware}; torch {torch}; {date}): in
-each column the best-priced plan of every method that runs continues the same held-out prompts, turn
+each column the best-priced plan of every method continues the same held-out prompts, turn
 by turn. A cell is tokens per round, and the speed over plain decoding as measured (as predicted).
 The row of the pick: what the planner picks by prices, and what the best plan saves; where an
 interval of 90 % stands beside it, all plans near the fastest met the pick again on further prompts.
@@ -75,7 +75,8 @@ def methods_page(
         f"| `{method.name}` | {method.acceptance or '-'} | {method.memory or '-'} |\n"
         for method in methods
     )
-    return _HEAD + rows + _PRICED + told + (measured_table(measured) if measured else "")
+    table = "" if measured is None else measured_table(measured, _unmeasured(methods, measured))
+    return _HEAD + rows + _PRICED + told + table
 
 
 def read_results(path: Path) -> Mapping[str, Any]:
@@ -94,8 +95,14 @@ def read_results(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def measured_table(measured: Mapping[str, Any]) -> str:
-    """Tokens per round and speed of every method in every column."""
+def _unmeasured(methods: Sequence[Method[Any]], measured: Mapping[str, Any]) -> list[str]:
+    """Methods that run and stand in no column."""
+    found = {cell["method"] for column in measured["columns"] for cell in column["cells"]}
+    return [method.name for method in methods if method.runnable and method.name not in found]
+
+
+def measured_table(measured: Mapping[str, Any], unmeasured: Sequence[str] = ()) -> str:
+    """Tokens per round and speed of every method in every column, but for those not measured."""
     columns = measured["columns"]
     titles = ["{task}, temperature {temperature}, batch {batch}".format_map(c) for c in columns]
     cells = [{cell["method"]: cell for cell in column["cells"]} for column in columns]
@@ -115,6 +122,9 @@ def measured_table(measured: Mapping[str, Any]) -> str:
     about = {"torch": columns[0]["versions"]["torch"], "hardware": columns[0]["hardware"]}
     tuned = _TUNED.format(minutes=max(minutes)) if minutes else ""
     words = _MEASURED.format(date=measured["date"], tuned=tuned, **about)
+    if unmeasured:
+        left = ", ".join(f"`{name}`" for name in unmeasured)
+        words = f"{words.rstrip()}\nNot measured yet: {left}.\n\n"
     return words + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -92,7 +92,7 @@ def _check(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> No
     alone = {draft.name for draft in problem.models.drafts} if not _reads_states(shape) else set()
     if (proposer.layers or 0) >= max(layers, 1):
         what, remedy = f"no model has first layers {name!r}", "fewer layers than it has"
-    elif proposer.skips.height > layers:
+    elif proposer.drafter.skips.height > layers:
         what = f"no model has the blocks that {name!r} leaves out"
         remedy = "blocks of the layers that it has, from 0 on"
     elif (proposer.budget or proposer.way) and proposer.role not in {"target", *alone}:

@@ -103,5 +103,9 @@ class Rehearsed(Method[OptionsT]):
             return list(alone)
         exits = (Proposer("target", layers=layer).name for layer in exit_layers(shapes["target"]))
         drafters = (Proposer.read(name).drafter for name in known)
-        others = {one.name: None for one in drafters if one.skips or one.budget is not None}
+        others = {
+            one.name: None
+            for one in drafters
+            if one.budget is not None or (one.skips and one.role == "target")
+        }
         return [*alone, *exits, *others]

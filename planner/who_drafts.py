@@ -60,7 +60,8 @@ def further_proposers(facts: ProblemFacts) -> tuple[str, ...]:
     """What else may draft, given what is known of the problem: who is not known yet.
 
     Args:
-        facts: with the device that prices drafts, and the profiles of all `proposers`.
+        facts: with the device that prices drafts, and the profiles of all `proposers`; with less
+            than these, what a device is to be measured for.
     """
     problem = facts.problem
     names = [

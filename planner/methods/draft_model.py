@@ -149,22 +149,36 @@ def _read_block(proposer: str) -> BlockChainOptions | None:
 
 
 def _block_lengths(facts: ProblemFacts, draft: str) -> tuple[int, ...]:
-    """The middle one and the longest of those near the best of chains judged token by token."""
-    near: Sequence[int] = CHAIN_LENGTHS
-    if draft in facts.profiles:
-        near = worthwhile_chains(facts, draft, CHAIN_LENGTHS)
+    """The middle one and the longest of those near the best of chains judged token by token.
+
+    The shortest and the longest of all where acceptance is not known yet.
+    """
+    if draft not in facts.profiles:
+        return 2, CHAIN_LENGTHS[-1]  # a device is measured from the shortest to the longest
+    near = worthwhile_chains(facts, draft, CHAIN_LENGTHS)
     return tuple(dict.fromkeys(max(2, n) for n in (near[len(near) // 2], near[-1])))
 
 
-def _block_families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOptions]]:
+def _block_families(
+    facts: ProblemFacts, draft: str
+) -> Sequence[Family[DraftModelOptions] | Refusal]:
     """The chains whose rounds have been run; none at temperature 0, where all rules are one."""
+    name = f"chain by {draft}, judged as a block"
     found = [options for name in facts.profiles if (options := _read_block(name))]
     own = sorted((o for o in found if o.draft == draft), key=lambda o: len(o.parents))
-    if facts.greedy or not own:
+    if facts.greedy:
         return []
+    if not own:
+        return [Refusal(name, _NOT_RUN)]
     lengths = tuple(len(options.parents) for options in own)
     domains = {"length": Domain(lengths, "drafted tokens, judged as a whole")}
-    return [Family(f"chain by {draft}, judged as a block", domains, tuple(own))]
+    return [Family(name, domains, tuple(own))]
+
+
+_NOT_RUN = (
+    "their own rounds price them, and were not run: name draft_model in methods, with prompts and "
+    "device: measured, or give a ready profile as acceptance.<draft>+block<length>"
+)
 
 
 @dataclass(frozen=True, eq=False)

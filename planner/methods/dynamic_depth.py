@@ -8,9 +8,9 @@ are verified, as in `dynamic_tree`, whose depth is the same everywhere. Children
 every temperature, point laws.
 
 The paper has an EAGLE head draft, and looks at the sum after some layers only, since looking stalls
-a device; here a draft model drafts, and every layer is looked at, which is priced. What the
-threshold should be follows from costs (`specplan.planner.trees.mass_threshold`): these lie around
-it, and the search chooses by what the rounds of each take and emit.
+a device; here a draft model drafts, and every layer is looked at, which is priced. The thresholds
+are fixed, and the search chooses by what the rounds of each take and emit; what one should be by
+costs alone, `specplan.planner.trees.mass_threshold` says.
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from specplan.ir.plan import Plan
+from specplan.planner.chain_drafters import ChainDrafter
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
+from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
 from specplan.planner.proposer import Proposer
 from specplan.planner.rehearsed import Rehearsed
 
@@ -63,16 +64,11 @@ class RelaxedAcceptance(Rehearsed[RelaxedOptions]):
 
     def plan(self, facts: ProblemFacts, options: RelaxedOptions) -> Plan:
         """Draft the best tokens, verify, keep what is probable enough."""
-        draft, cache = options.draft, cache_of(options.draft)
-        forward = f"{draft} %f cache={cache} pending=2"
-        body = "\n".join(
-            [
-                drafted_chain(options.length, forward, drawn=False),
-                judge("%c", options.length, rule=f"relaxed(top={TOP}, delta={DELTA})"),
-                f"commit {cache} %e",
-            ]
-        )
-        return single_round_plan(facts, self.name, (draft,), body, lossless=False)
+        said = ChainDrafter.of(Proposer(options.draft))
+        drafted = drafted_chain(options.length, said.forward, drawn=False)
+        judged = judge("%c", options.length, rule=f"relaxed(top={TOP}, delta={DELTA})")
+        body = f"{drafted}\n{judged}\n{said.end}"
+        return single_round_plan(facts, self.name, said.models, body, lossless=False)
 
     def proposer(self, options: RelaxedOptions) -> str | None:
         """The draft model with this length."""

@@ -68,7 +68,9 @@ def build_datastore(
         "keep": keep,
         "common": common,
     }
-    if (folder / PLAN).is_file() and read_json(folder / PLAN, "datastore") != begun:
+    told = next((path for path in (folder / PLAN, folder / ABOUT) if path.is_file()), None)
+    known = begun if told is None else read_json(told, "datastore")
+    if {key: known.get(key) for key in begun} != begun:
         raise UsageError(
             "the folder holds a datastore of another corpus",
             where=str(folder),
@@ -88,6 +90,7 @@ def build_datastore(
     progress("sorting the corpus", len(shards), len(shards))
     ends = _ends(folder, counts)
     tokens = sum(count for count, _ in counts)
+    (folder / ABOUT).unlink(missing_ok=True)  # while files are replaced there is no datastore
     _join(folder, len(pieces), counts)
     about = {"schema_version": SCHEMA_VERSION, "tokens": tokens, "ends": ends}
     write_json_atomic(folder / ABOUT, begun | about)

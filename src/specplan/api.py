@@ -284,7 +284,7 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
     if needs_running(problem):
         bench, known = _bench(problem)
         from specplan.measure.device import measure_device
-        from specplan.measure.skip_sets import measure_proposers
+        from specplan.measure.proposers import measure_proposers
 
         if problem.device == "measured":
             device = measure_device(bench, known, progress=progress)

@@ -23,8 +23,8 @@ def check_out(problem: Problem, out: Path | str | None, *, copy_weights: bool = 
     """Refuse, before anything is measured, a bundle that could not be written.
 
     Raises:
-        UsageError: the problem's plan is not run here, the folder holds something else, or weights
-            are to be copied and there is none.
+        UsageError: the problem's plan is not run here, the folder holds something else, or the
+            very checkpoints that the problem names; or weights are to be copied and there is none.
     """
     if out is None and copy_weights:
         raise UsageError(
@@ -35,6 +35,14 @@ def check_out(problem: Problem, out: Path | str | None, *, copy_weights: bool = 
     if out is not None:
         check_runs(problem)
         check_destination(Path(out), MANIFEST, "bundle")
+        home = Path(out).resolve()
+        for role, model in problem.models.by_role.items():
+            if model.path.resolve().is_relative_to(home):
+                raise UsageError(
+                    f"the bundle would replace the checkpoint of {role}, which lies in it",
+                    where=str(out),
+                    remedy="Write the bundle to another folder.",
+                )
 
 
 def write_result(

@@ -123,17 +123,13 @@ def _heads(bundle: Bundle) -> dict[str, Heads]:
     Raises:
         MissingCapabilityError: they make none; names the op.
     """
-    from specplan.backends.kernels.needs import heads_of
+    from specplan.backends.machine import bundle_heads
     from specplan.backends.static.holds import UNCOMPILED
-    from specplan.cost_models.shapes.model_shape import ModelShape
 
     refused = UNCOMPILED.refusals(bundle.plan)
     if refused:
         raise MissingCapabilityError(str(refused[0]), where=str(bundle.folder))
-    return {
-        name: heads_of(ModelShape.from_folder(bundle.model_folder(name), dtype=reference.dtype))
-        for name, reference in bundle.models.items()
-    }
+    return bundle_heads(bundle)
 
 
 def lower_for_tensorrt(

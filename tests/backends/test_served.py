@@ -64,7 +64,7 @@ def copied(bundle: Bundle, name: str) -> Path:
 @pytest.mark.slow
 def test_damage_is_refused_or_does_no_harm(served: dict[str, Bundle], repository: Path) -> None:
     folders = [str(copied(served[kind], "fuzzed")) for kind in KINDS]
-    count = MUTATIONS // 10 // len(folders)
+    count = max(250, MUTATIONS // 10 // len(folders))
     command = [sys.executable, "-m", "tests.backends.executable_fuzz", "3", str(count), *folders]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()

@@ -140,6 +140,9 @@ def test_a_bundle_with_its_weights_needs_nothing_else(
         assert reference.digest == by_reference.models[name].digest
         assert (moved.folder / reference.path / "tokenizer.json").is_file()
         assert reference.path in json.dumps(moved.problem)
+    inside = ("optimize", str(moved.folder / "problem.json"), "--out", str(moved.folder))
+    replaced = specplan_here(*inside)
+    assert replaced.returncode == 2 and "would replace the checkpoint of target" in replaced.stderr
     text = ("run", "--prompt", "abcabc", "--max-new-tokens", "4", "--json")
     told = [
         json.loads(specplan_here(text[0], str(home), *text[1:]).stdout)["completions"][0]["tokens"]
@@ -168,6 +171,11 @@ def test_explain(bundle: Path, no_torch: str) -> None:
     assert short["verdict"]
     whole = json.loads(specplan_here("explain", str(bundle), "--json", "--candidates").stdout)
     assert len(whole["candidates"]) > 10
+
+
+def test_a_law_has_no_graph() -> None:
+    done = specplan_here("explain", "--law", "leviathan", "--dot")
+    assert done.returncode == 2 and "a law has no graph" in done.stderr
 
 
 def test_run_prints_text_streams_it_and_gives_json(bundle: Path) -> None:

@@ -41,9 +41,10 @@ def test_every_lossy_rule_was_measured_and_the_page_says_what(repository: Path) 
 
 
 def test_files_that_hold_no_losses_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"date": "2026-11-23"}')
-    with pytest.raises(UsageError, match="no losses of rules"):
-        read_losses(tmp_path / "a.json")
+    for held in ({"date": "2026-11-23"}, {"date": "2026-11-23", "places": 1, "rules": []}):
+        (tmp_path / "a.json").write_text(json.dumps(held))
+        with pytest.raises(UsageError, match="no losses of rules"):
+            read_losses(tmp_path / "a.json")
 
 
 def test_every_rule_says_what_a_reader_needs() -> None:

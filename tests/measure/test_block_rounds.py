@@ -14,7 +14,7 @@ from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure.continuations import request_of  # noqa: E402
 from specplan.measure.probes import rehearsal_probes  # noqa: E402
-from specplan.measure.skip_sets import measure_proposers  # noqa: E402
+from specplan.measure.proposers import measure_proposers  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import gather_facts, load_problem, rehearsal_of, search  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402

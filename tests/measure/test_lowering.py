@@ -119,6 +119,11 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     written = write_executables(bundle, held, lowering.kept())
     manifest = json.loads((written.folder / "manifest.json").read_text())
     manifest["executables"]["machine"]["architecture"] = "pdp11"
+    shape = {"batch": 1, "text": 48, "backend": "reference", "seconds": {"reference": 1.0}}
+    manifest["executables"]["shapes"] = [shape]
+    (written.folder / "manifest.json").write_text(json.dumps(manifest))
+    specplan.Decoder(written.folder)  # the interpreter runs anywhere
+    manifest["executables"]["shapes"] = [shape | {"backend": "onnxruntime"}]
     (written.folder / "manifest.json").write_text(json.dumps(manifest))
     loaded: list[object] = []
     for home in (opening, models_module):

@@ -21,6 +21,7 @@ from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.measure import skip_sets as module  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.own_drafts import TeacherText  # noqa: E402
+from specplan.measure.proposers import measure_proposers  # noqa: E402
 from specplan.measure.skip_sets import search_blocks  # noqa: E402
 from specplan.measure.teacher import text_logits  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
@@ -245,7 +246,7 @@ def test_sets_that_are_known_draft_in_further_ways(tmp_path: Path) -> None:
     AcceptanceProfile.from_alpha(0.6, proposer=NAME).save(tmp_path / "given.json")
     bench = Workbench(load_problem(path))
     facts, device = facts_of(bench), load_device("cpu-generic")
-    found = module.measure_proposers(bench, facts, device)
+    found = measure_proposers(bench, facts, device)
     way = f"{NAME.replace('-', '+without_')}_coin6"
     assert {name for name in found if Proposer.read(name).drafter.skips} == {way}
     assert found[way].key.how == "run" and found[way].prompts == 8

@@ -14,7 +14,7 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family
+from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.draft_model import METHOD
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.who_drafts import further_proposers, proposers, rehearsal_of
@@ -43,8 +43,10 @@ def test_they_are_measured_where_the_method_is_named_and_chance_decides(tmp_path
     assert not set(further_proposers(facts)) & set(proposers(facts.problem, facts.shapes))
     assert further_proposers(example_facts(tmp_path, temperature=0.8)) == ()
     assert further_proposers(example_facts(tmp_path, methods=NAMED)) == ()
-    names = [family.name for family in METHOD.choices(facts)]
-    assert names == ["chain by draft", "static tree by draft"]
+    _, blocks, _ = METHOD.choices(facts)
+    assert isinstance(blocks, Refusal) and "name draft_model in methods" in blocks.reason
+    unknown = replace(facts, profiles={})  # a device is measured for the shortest and the longest
+    assert further_proposers(unknown) == ("draft+block2", "draft+block16")
 
 
 def test_their_plans_are_those_of_chains_but_for_the_rule(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path
         assert (told["method"], told["words"]) == (other.method, other.words)
         ratio = score(other, "latency") / score(chosen, "latency")
         assert gain["mean"] == pytest.approx(ratio) and gain["low"] < ratio < gain["high"]
+        assert told["simpler"] == (chosen.simplicity < other.simplicity)
     text = "\n".join(explain_words(data))
     assert f"Second best: {second.method}, {second.words}; the chosen plan is " in text
     assert "this is what the schedule is worth." in text
@@ -89,6 +90,10 @@ def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path
     assert 5e-5 < left < 1e-3
     (told,) = [words for words in data["assumptions"] if words.startswith("of the static trees")]
     assert told.endswith(f"might save at most {left:.2%} of the time")
+    for simpler in (True, False):
+        slower = {"gain": {"mean": 0.99, "low": 0.9, "high": 1.1}, "simpler": simpler}
+        data["runner_up"] = data["best_single"] | slower
+        assert (" and is simpler." in "\n".join(explain_words(data))) == simpler
     del data["runner_up"], data["best_single"]  # reports of older bundles have neither
     assert "schedule is" not in "\n".join(explain_words(data))
 
@@ -146,6 +151,8 @@ def test_what_the_chosen_plan_drafts_is_drawn(tmp_path: Path) -> None:
     title, *drawn = picture_lines(data)
     assert title.startswith(f'Drafted by "draft" ({data["chosen"]["words"]})')
     assert drawn == [f"  {line}" for line in tree_lines(parents)]
+    data["acceptance"][0]["may_end"] = True
+    assert next(picture_lines(data)).endswith(", at most; numbers are ranks:")
     data["acceptance"][0]["parents"] = None
     (told,) = picture_lines(data)
     assert "depends on the text" in told

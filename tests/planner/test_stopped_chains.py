@@ -103,6 +103,14 @@ def test_every_rule_ends_drafts_of_every_part(method: str, tmp_path: Path) -> No
     assert "target+kept512_" in " ".join(facts.profiles)
 
 
+def test_a_draft_model_without_blocks_drafts_in_no_way(tmp_path: Path) -> None:
+    """Only the target goes without blocks of its own: nothing catches a draft model's cache up."""
+    facts = example_facts(tmp_path, methods=["thompson"])
+    known = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in ("draft-a1m1",)}
+    facts = replace(facts, profiles={**facts.profiles, **known})
+    assert not [name for name in further_proposers(facts) if name.startswith("draft+without")]
+
+
 def test_the_bar_ends_drafts_without_blocks_as_published(tmp_path: Path) -> None:
     facts = part_facts(tmp_path, "adaptive_bar")
     plan = rehearsal_of(facts, "target+without_a1m1_bar90_6")

@@ -180,6 +180,9 @@ def test_another_corpus_and_foreign_tokens_are_refused(tmp_path: Path) -> None:
         build_datastore(tmp_path / "a", [never], 9, "one", silent)
     with pytest.raises(UsageError, match="another corpus"):
         build_datastore(tmp_path / "a", [never], 9, "two", silent)
+    built(tmp_path / "whole", [corpus(100, 9)], 9)
+    with pytest.raises(UsageError, match="another corpus"):  # a finished one is not replaced
+        build_datastore(tmp_path / "whole", [never], 9, "two", silent)
     with pytest.raises(UsageError, match="outside the vocabulary"):
         build_datastore(tmp_path / "b", [lambda: [np.array([1, 9])]], 9, "one", silent)
     built(tmp_path / "c", [corpus(100, 9)], 9)

@@ -39,6 +39,12 @@ def explain(
 ) -> None:
     """Say why a plan was chosen, what it was chosen from, and when it stops paying."""
     if law is not None:
+        if mermaid or dot:
+            raise UsageError(
+                "a law has no graph",
+                where=f"--law {law}",
+                remedy="Leave --mermaid and --dot out.",
+            )
         print_law(law, json=json)
         return
     if path is None:
