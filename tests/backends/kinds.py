@@ -19,7 +19,12 @@ from specplan.planner.method import Family, Method, discover_methods
 from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import proposers
 from specplan.runtime.sources.datastore_build import build_datastore
-from tests.planner.example_facts import SEVEN_BILLION, example_facts, source_profiles
+from tests.planner.example_facts import (
+    SEVEN_BILLION,
+    example_facts,
+    source_profiles,
+    with_blocks,
+)
 
 EVERY_WAY = frozenset({
     "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip", "prompt_lookup",
@@ -66,7 +71,8 @@ def all_facts(
         name: AcceptanceProfile.from_alpha(0.6, proposer=name)
         for name in (replace(one, budget=SMALL_BUDGET).name for one in offered if one.budget)
     }
-    return replace(facts, profiles={**facts.profiles, **source_profiles(temperature), **small})
+    more = {**source_profiles(temperature), **small}
+    return with_blocks(replace(facts, profiles={**facts.profiles, **more}))
 
 
 def kinds_of(method: Method[Any], facts: ProblemFacts, most: int = 8) -> Iterator[Kind]:
@@ -86,7 +92,7 @@ def every_kind(
 ) -> Iterator[tuple[str, Plan]]:
     """(name, plan) of `per_family` settings, spread evenly over each family's, of `EVERY_WAY`."""
     target = SEVEN_BILLION | {"num_hidden_layers": layers}
-    facts = example_facts(folder, temperature=temperature, target=target)
+    facts = with_blocks(example_facts(folder, temperature=temperature, target=target))
     for name in sorted(EVERY_WAY):
         for family in RUNNABLE[name].choices(facts):
             assert isinstance(family, Family), family

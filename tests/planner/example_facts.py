@@ -132,6 +132,14 @@ def made_up_lengths(prompts: int = 6, positions: int = 48) -> tuple[tuple[int, .
     )
 
 
+def with_blocks(facts: ProblemFacts) -> ProblemFacts:
+    """With rounds, made up, of chains of four that are judged as a block, above temperature 0."""
+    names = () if facts.greedy else [f"{draft}+block4" for draft in facts.drafts]
+    keys = (acceptance_key(facts.problem, facts.shapes, name) for name in names)
+    found = {key.proposer: AcceptanceProfile(key, lengths=made_up_lengths()) for key in keys}
+    return replace(facts, profiles={**facts.profiles, **found})
+
+
 def made_up_pools(layers: int = 6, prompts: int = 6, positions: int = 48) -> Pools:
     """Pools in which the text is spelled 0 to `layers` deep, not far from the front."""
 

@@ -12,7 +12,6 @@ from typing import Any
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import discover_methods
-from specplan.planner.profiles import acceptance_key
 from tests.planner.example_facts import (
     HAZARDS,
     REHEARSED,
@@ -20,10 +19,10 @@ from tests.planner.example_facts import (
     SIXTY_EIGHT_MILLION,
     SOURCES,
     example_facts,
-    made_up_lengths,
     measured_profiles,
     profiles,
     source_profiles,
+    with_blocks,
 )
 
 SIZES = {
@@ -117,11 +116,4 @@ def rich_facts(
     if "given" in changes:
         return facts
     measured = measured_profiles(facts.problem, facts.shapes)
-    facts = replace(facts, profiles={**facts.profiles, **measured})
-    blocks = {
-        name: AcceptanceProfile(
-            acceptance_key(facts.problem, facts.shapes, name), lengths=made_up_lengths()
-        )
-        for name in discover_methods()["draft_model"].further_proposers(facts)
-    }
-    return replace(facts, profiles={**facts.profiles, **blocks})
+    return with_blocks(replace(facts, profiles={**facts.profiles, **measured}))
