@@ -163,11 +163,11 @@ def _block_families(
     facts: ProblemFacts, draft: str
 ) -> Sequence[Family[DraftModelOptions] | Refusal]:
     """The chains whose rounds have been run; none at temperature 0, where all rules are one."""
-    name = f"chain by {draft}, judged as a block"
-    found = [options for name in facts.profiles if (options := _read_block(name))]
-    own = sorted((o for o in found if o.draft == draft), key=lambda o: len(o.parents))
     if facts.greedy:
         return []
+    name = f"chain by {draft}, judged as a block"
+    found = filter(None, map(_read_block, facts.profiles))
+    own = sorted((o for o in found if o.draft == draft), key=lambda o: len(o.parents))
     if not own:
         return [Refusal(name, _NOT_RUN)]
     lengths = tuple(len(options.parents) for options in own)

@@ -59,7 +59,6 @@ def build_datastore(
     Raises:
         UsageError: the folder holds something else, or a token lies outside the vocabulary.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     begun = {
         "corpus": corpus,
         "vocabulary": vocabulary,
@@ -68,15 +67,7 @@ def build_datastore(
         "keep": keep,
         "common": common,
     }
-    told = next((path for path in (folder / PLAN, folder / ABOUT) if path.is_file()), None)
-    known = begun if told is None else read_json(told, "datastore")
-    if {key: known.get(key) for key in begun} != begun:
-        raise UsageError(
-            "the folder holds a datastore of another corpus",
-            where=str(folder),
-            remedy="Choose another folder, or remove this one.",
-        )
-    write_json_atomic(folder / PLAN, begun)
+    _begin(folder, begun)
     packing, read = Packing(vocabulary), []
     for number, piece in enumerate(pieces):
         progress("pieces of the corpus", number, len(pieces))
@@ -97,6 +88,20 @@ def build_datastore(
     for path in [*folder.glob("*.shard"), folder / PLAN]:
         path.unlink()
     return {"tokens": tokens, "places": ends[-1], "shards": len(shards)}
+
+
+def _begin(folder: Path, begun: dict[str, Any]) -> None:
+    """Write down what is built; refuse a folder in which something else was begun or finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told = next((path for path in (folder / PLAN, folder / ABOUT) if path.is_file()), None)
+    known = begun if told is None else read_json(told, "datastore")
+    if {key: known.get(key) for key in begun} != begun:
+        raise UsageError(
+            "the folder holds a datastore of another corpus",
+            where=str(folder),
+            remedy="Choose another folder, or remove this one.",
+        )
+    write_json_atomic(folder / PLAN, begun)
 
 
 def _ends(folder: Path, counts: list[tuple[int, int]]) -> list[int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from specplan.cli.laws import print_law
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from specplan.ir.plan import Plan
 
 
 def explain(
@@ -60,19 +64,23 @@ def explain(
             remedy="Ask for one of them.",
         )
     from specplan.cli.planned import planned
-    from specplan.ir.printer import print_plan
-    from specplan.planner.explain_picture import picture_lines
-    from specplan.planner.explain_words import explain_words
 
     plan, report = planned(path)
     if json:
         print_json(report if candidates else report["explanation"])
-        return
-    if mermaid or dot:
+    elif mermaid or dot:
         from specplan.ir.picture import to_dot, to_mermaid
 
         print(to_mermaid(plan) if mermaid else to_dot(plan), end="")
-        return
-    explanation = report["explanation"]
+    else:
+        _print_words(plan, report["explanation"])
+
+
+def _print_words(plan: Plan, explanation: Mapping[str, Any]) -> None:
+    """The plan, what it drafts as a picture, and why it was chosen."""
+    from specplan.ir.printer import print_plan
+    from specplan.planner.explain_picture import picture_lines
+    from specplan.planner.explain_words import explain_words
+
     print(print_plan(plan))
     print("\n".join([*picture_lines(explanation), *explain_words(explanation)]))
