@@ -108,6 +108,7 @@ class FittedExecutable:
         self.sampling = held.sampling
         self.backend_of = {Bucket(item.batch, item.text): item.backend for item in held.shapes}
         self.compiled: dict[str, Executable] = {}
+        self.shared = plain.shared
         self.failed: set[Bucket] = set()
         for name in sorted(set(self.backend_of.values())):
             if backend_capabilities(name).whole_rounds:
@@ -116,6 +117,7 @@ class FittedExecutable:
                     plain.plan, models, folder, buckets, frozen=True, failed=self.failed
                 )
                 check_packages(made, folder, Sampling.named(held.sampling), buckets)
+                made.shared = self.shared
                 self.compiled[name] = made
 
     @property
@@ -128,7 +130,7 @@ class FittedExecutable:
         return self._fitting(requests, capacity).start(requests, capacity)
 
     def forget(self) -> None:
-        """See `Executable.forget`; compiled rounds have no sources."""
+        """See `Executable.forget`."""
         self.plain.forget()
 
     def _fitting(self, requests: Sequence[Request], capacity: int | None) -> Executable:

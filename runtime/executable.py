@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specplan.ir.plan import Plan
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.source import Source
 
 
 class Observer(Protocol):
@@ -117,7 +118,13 @@ class Session(Protocol):
 
 
 class Executable(Protocol):
-    """A compiled plan; run as many batches as you like."""
+    """A compiled plan; run as many batches as you like.
+
+    Attributes:
+        shared: sources that outlive a batch, by name; executables of one plan may share them.
+    """
+
+    shared: dict[str, Source]
 
     @property
     def plan(self) -> Plan:

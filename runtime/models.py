@@ -36,6 +36,7 @@ class CausalModel:
         dtype: of weights, cache and hidden states.
         device: where the weights are.
         digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
+        logits_dtype: float32, or float64 for a float64 model.
     """
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
@@ -53,7 +54,7 @@ class CausalModel:
         self.family: Family = FAMILIES[config.model_type](model)
         self._head = model.get_output_embeddings()
         self._groups = self.family.heads // self.family.kv_heads
-        self._logits_dtype = torch.promote_types(self.dtype, torch.float32)
+        self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
         self._learned_positions = config.model_type in LEARNED_POSITIONS
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
@@ -167,7 +168,7 @@ class CausalModel:
         """
         if gather is not None:
             hidden = hidden.gather(1, gather[:, :, None].expand(-1, -1, hidden.shape[2]))
-        return self._head(self.family.finish(hidden)).to(self._logits_dtype)  # type: ignore[no-any-return]
+        return self._head(self.family.finish(hidden)).to(self.logits_dtype)  # type: ignore[no-any-return]
 
 
 def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:

@@ -17,6 +17,7 @@ from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import shared_sources
 
 
@@ -72,6 +73,7 @@ class ReferenceExecutable:
     Attributes:
         plan: what runs.
         models: by the names the plan gives them.
+        shared: sources that outlive a batch, by name; see `Executable`.
         side_by_side: whether lanes run at once; None: where there are cores for all of them.
     """
 
@@ -80,7 +82,7 @@ class ReferenceExecutable:
         self.side_by_side: bool | None = None
         self.models = dict(models)
         self.speculative = speculative_slots(plan)
-        self.forget()
+        self.shared = self._new_sources()
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> ReferenceSession:
         """Begin a batch: check the requests and make room for them.
@@ -105,7 +107,10 @@ class ReferenceExecutable:
 
     def forget(self) -> None:
         """See `Executable.forget`."""
-        self.shared = shared_sources(self.plan, self.models["target"].vocab_size)
+        self.shared.update(self._new_sources())
+
+    def _new_sources(self) -> dict[str, Source]:
+        return shared_sources(self.plan, self.models["target"].vocab_size)
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse a batch that the plan or its models cannot run.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from specplan.backends.reference import carrying, scalars, stopping
@@ -38,7 +39,11 @@ def reroot(session: ReferenceSession, op: Reroot, scope: Scope) -> None:
     """What is left below the emitted path."""
     tree, path = held_as(scope, op.tree, Tree), held_as(scope, op.path, Path)
     session.worked(max(1, tree.size))
-    scope[op.results[0]] = session.apart(carrying.reroot(tree, path, op.nodes))
+    counts = torch.tensor([len(tokens) for tokens in path.tokens], device=tree.tokens.device)
+    width = max(map(len, path.tokens))
+    filled = [tokens + [0] * (width - len(tokens)) for tokens in path.tokens]
+    emitted = torch.tensor(filled, dtype=torch.int64, device=counts.device)
+    scope[op.results[0]] = session.apart(carrying.reroot(tree, emitted, counts, op.nodes))
 
 
 def load(session: ReferenceSession, op: Load, scope: Scope) -> None:

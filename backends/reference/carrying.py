@@ -16,7 +16,6 @@ from specplan.backends.reference.lengthening import in_order
 from specplan.backends.reference.values import (
     Held,
     Nodes,
-    Path,
     Rows,
     Tree,
     live_mask,
@@ -136,12 +135,13 @@ def relabel(op: Relabel, tree: Tree, rows: Rows | None, other: Tree | None) -> T
     )
 
 
-def reroot(tree: Tree, path: Path, nodes: int | None = None) -> Tree:
+def reroot(tree: Tree, emitted: Tensor, counts: Tensor, nodes: int | None = None) -> Tree:
     """What is left of a chain below the emitted tokens: nothing where it says something else.
 
     Args:
         tree: a chain; requests may have shapes of their own.
-        path: as it was emitted.
+        emitted: tokens, int64 `[B, W]`.
+        counts: how many of them were emitted, int64 `[B]`.
         nodes: of what is left, the first so many; all when None.
 
     Returns:
@@ -149,16 +149,13 @@ def reroot(tree: Tree, path: Path, nodes: int | None = None) -> Tree:
     """
     chain, _ = in_order(tree)
     known, device = live_mask(chain), tree.tokens.device
-    same = [
-        len(emitted) <= chain.size
-        and chain.tokens[row, : len(emitted)].tolist() == emitted
-        and bool(known[row, : len(emitted)].all())
-        for row, emitted in enumerate(path.tokens)
-    ]
-    done = torch.tensor([len(emitted) for emitted in path.tokens], device=device)
+    width = min(emitted.shape[1], chain.size)
+    alike = known[:, :width] & (chain.tokens[:, :width] == emitted[:, :width])
+    beyond = torch.arange(width, device=device) >= counts[:, None]
+    same = (alike | beyond).all(1) & (counts <= chain.size)
     size = chain.size if nodes is None else min(nodes, chain.size)
-    source = done[:, None] + torch.arange(size, device=device)
-    held = (source < chain.size) & torch.tensor(same, device=device)[:, None]
+    source = counts[:, None] + torch.arange(size, device=device)
+    held = (source < chain.size) & same[:, None]
     source = source.clamp(max=max(chain.size - 1, 0))
     laws, index = None, (-1,) * size
     if chain.laws is not None:
@@ -194,7 +191,7 @@ def either(flag: Tensor, entered: Held, kept: Held) -> Held:
         return replace(
             entered,
             tokens=torch.where(chosen, entered.tokens, kept.tokens),
-            live=torch.where(chosen, live_mask(entered), live_mask(kept)),
+            live=chosen & live_mask(entered) | ~chosen & live_mask(kept),
         )
     assert isinstance(entered, Tensor) and isinstance(kept, Tensor)
     return torch.where(flag, entered, kept)

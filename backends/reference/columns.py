@@ -106,6 +106,16 @@ def window_mask(
     return attention_mask(trees, cached, columns, texts, ends, keys)
 
 
+def numbers_of_all(trees: Sequence[Nodes]) -> list[int]:
+    """The round's numbers of nodes that all requests share."""
+    return [
+        number
+        for nodes in trees
+        if isinstance(nodes.drafted, tuple)
+        for number in nodes.tree.numbered(nodes.drafted)
+    ]
+
+
 def rows_of_each(trees: Sequence[Nodes], with_root: bool, logits: Tensor) -> list[Rows]:
     """Rows of the nodes of each tree, from those of the drafted ones and perhaps the root."""
     if len(trees) == 1:

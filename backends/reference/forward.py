@@ -8,7 +8,7 @@ import torch
 
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.caches import CacheUse
-from specplan.backends.reference.columns import rows_of_each
+from specplan.backends.reference.columns import numbers_of_all, rows_of_each
 from specplan.backends.reference.one_pass import Pass, Stretch, Texts, prepare_pass
 from specplan.backends.reference.values import Nodes, Rows
 
@@ -57,7 +57,7 @@ def run_forward(
         stretch.skips,
     )
     if stretch.keep is not None:
-        stretch.keep.write(cache, _numbers(trees), call.slots, hidden)
+        stretch.keep.write(cache, numbers_of_all(trees), call.slots, hidden)
     if with_root and not stretch.scratch and cache.caught_up:
         cache.lengths = [
             max(done, now) for done, now in zip(cache.lengths, batch.lengths, strict=True)
@@ -72,16 +72,6 @@ def _furthest(batch: Batch, cache: CacheUse) -> int:
     return max(
         length - forgotten for length, forgotten in zip(batch.lengths, cache.forgotten, strict=True)
     )
-
-
-def _numbers(trees: Sequence[Nodes]) -> list[int]:
-    """The round's numbers of nodes that all requests share."""
-    return [
-        number
-        for nodes in trees
-        if isinstance(nodes.drafted, tuple)
-        for number in nodes.tree.numbered(nodes.drafted)
-    ]
 
 
 def _text_columns(batch: Batch, cache: CacheUse) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.lengthening import continue_chains
 from specplan.backends.reference.values import (
     Nodes,
@@ -24,12 +25,45 @@ from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.source import Found, Tokens, Wanted
 from specplan.runtime.sources.text import lookup_batch
+from specplan.runtime.sources.use import SourceUse
 
 TEXT_MATCH = (1, 3)
 """Suffixes looked for in the text where a plan does not say."""
 
 
-def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes, *, scored: bool = False) -> Tree:
+class Asking(Protocol):
+    """Texts of requests, and the sources that are asked about them and taught."""
+
+    @property
+    def text(self) -> Tensor:
+        """Int64 `[B, S]`."""
+        ...
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Tokens of each text when the round began."""
+        ...
+
+    @property
+    def done(self) -> Sequence[bool]:
+        """Requests that want no more tokens."""
+        ...
+
+    @property
+    def sources(self) -> Mapping[str, SourceUse]:
+        """By the name of the state."""
+        ...
+
+    def emitted(self, row: int) -> bool:
+        """Whether a row's text grew in this round."""
+        ...
+
+
+Continuations: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Tokens, parents and live mask as `Found` has them, `[B * W, N]` or `[B, W * N]`."""
+
+
+def lookup(batch: Asking, op: Lookup, tree: Tree, at: Nodes, *, scored: bool = False) -> Tree:
     """What a source, or the text itself, has below nodes.
 
     Below the root of an empty tree, and below the tip of a chain, whole texts are looked up, what
@@ -42,20 +76,31 @@ def lookup(batch: Batch, op: Lookup, tree: Tree, at: Nodes, *, scored: bool = Fa
         at: nodes of it.
         scored: continuations side by side below the root get path scores, those of certain tokens.
     """
-    width = 1 if isinstance(at.indices, Tensor) else len(at.indices)
-    counts = op.children if isinstance(op.children, tuple) else (op.children,) * width
-    wanted = wanted_of(op, max(counts))
+    return placed(op, tree, at, asked(batch, op, tree, at), scored=scored)
+
+
+def asked(batch: Asking, op: Lookup, tree: Tree, at: Nodes) -> Continuations:
+    """What a source, or the text itself, has below W nodes; arguments as of `lookup`."""
+    wanted = wanted_of(op, at)
     texts, lengths = _texts(batch, tree, at)
     if op.source == TEXT_STATE:
         found = _in_texts(texts, lengths, wanted)
     else:
         found = batch.sources[op.source].lookup(texts, lengths, wanted)
+    parts = (found.tokens, found.parents, found.live)
+    tokens, parents, live = (torch.from_numpy(part).to(batch.text.device) for part in parts)
+    return tokens, parents, live
+
+
+def placed(op: Lookup, tree: Tree, at: Nodes, found: Continuations, *, scored: bool) -> Tree:
+    """The tree with what was found below nodes; arguments as of `lookup`."""
+    wanted, (tokens, parents, live) = wanted_of(op, at), found
     if isinstance(at.indices, Tensor):
-        tokens, live = (torch.from_numpy(x).to(batch.device) for x in (found.tokens, found.live))
         return continue_chains(tree, at.indices[:, 0] + 1, tokens, live, wanted.length)
     if wanted.nodes is not None:
-        return _merged(batch, tree, found, wanted)
-    grown = _side_by_side(batch, tree, shared_by_all(at.indices), counts, found, wanted.length)
+        return _merged(tree, tokens, parents, live, wanted)
+    counts, length = _children(op, len(at.indices)), wanted.length
+    grown = _side_by_side(tree, shared_by_all(at.indices), counts, tokens, live, length)
     return certain(grown) if scored and not tree.size else grown
 
 
@@ -65,36 +110,60 @@ def certain(tree: Tree) -> Tree:
     return replace(tree, scores=torch.zeros(live.shape, device=live.device).where(live, -torch.inf))
 
 
-def kind(batch: Batch, source: str) -> str:
+def kind(batch: Asking, source: str) -> str:
     """What a source is called among sources; "" for the text."""
     return batch.sources[source].kind if source in batch.sources else ""
 
 
-def update(batch: Batch, op: Update, tree: Tree, rows: Rows | None) -> None:
+def update(batch: Asking, op: Update, tree: Tree, rows: Rows | None) -> None:
     """Teach a source rows of judged nodes, the text up to the root, or runs of drafted nodes."""
     use = batch.sources[op.source]
-    active = [row for row in range(batch.size) if not batch.done[row] or batch.emitted(row)]
-    text = batch.text.cpu().numpy()
-    if rows is None and tree.size:
+    active = [row for row in range(len(batch.starts)) if not batch.done[row] or batch.emitted(row)]
+    if rows is not None:
+        taught = taught_rows(batch.text, batch.starts, tree, rows, use.width)
+        for row in active:
+            teach_rows(use, row, *(part[row] for part in taught))
+    elif tree.size:
         for row, runs in enumerate(_runs(batch, tree, op.last or 1)):
             if row in active:
                 use.learn_runs(row, runs)
-        return
-    if rows is None:
+    else:
+        text = batch.text.cpu().numpy()
         for row in active:
             use.learn_text(row, text[row, : batch.starts[row]], op.last or 1)
-        return
+
+
+def taught_rows(
+    text: Tensor, starts: Sequence[int] | Tensor, tree: Tree, rows: Rows, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What a source is taught of judged rows.
+
+    Args:
+        text: int64 `[B, S]`.
+        starts: tokens of each text, the root among them.
+        tree: what was judged.
+        rows: of the root and of all its nodes.
+        width: likeliest tokens that the source learns of a row.
+
+    Returns:
+        Tokens of the root and of the nodes, int64 `[B, 1 + N]`; which of them are live, bool;
+        and the likeliest tokens after each, int64 `[B, 1 + N, width]`.
+    """
     logits = rows.of((ROOT, *range(tree.size)))
-    likeliest = best(logits, min(use.width, logits.shape[2])).cpu().numpy()
-    drafted = tree.tokens.cpu().numpy()
-    live = np.ones(drafted.shape, dtype=np.bool_) if tree.live is None else tree.live.cpu().numpy()
-    for row in active:
-        tokens = np.concatenate([text[row, batch.starts[row] - 1][None], drafted[row]])
-        judged = np.concatenate([[True], live[row]])
-        use.learn_rows(row, tokens[judged], likeliest[row][judged])
+    likeliest = best(logits, min(width, logits.shape[2]))
+    last = torch.as_tensor(starts, device=text.device)[:, None] - 1
+    tokens = torch.cat([text.gather(1, last), tree.tokens], 1)
+    live = torch.cat([torch.ones_like(last, dtype=torch.bool), live_mask(tree)], 1)
+    return tokens, live, likeliest
 
 
-def _runs(batch: Batch, tree: Tree, last: int) -> list[list[Tokens]]:
+def teach_rows(use: SourceUse, row: int, tokens: Tensor, live: Tensor, likeliest: Tensor) -> None:
+    """Teach a source what `taught_rows` gave for one request."""
+    judged = live.cpu().numpy()
+    use.learn_rows(row, tokens.cpu().numpy()[judged], likeliest.cpu().numpy()[judged])
+
+
+def _runs(batch: Asking, tree: Tree, last: int) -> list[list[Tokens]]:
     """Of each request, the last tokens on the path to each live leaf, the root's among them."""
     assert isinstance(tree.parents, tuple)
     tokens = torch.cat([batch.text, tree.tokens], 1).cpu().numpy()  # nodes behind the text
@@ -111,27 +180,22 @@ def _runs(batch: Batch, tree: Tree, last: int) -> list[list[Tokens]]:
     ]
 
 
-def close(batch: Batch) -> None:
-    """End the texts that sources learn."""
-    text = batch.text.cpu().numpy()
-    for use in batch.sources.values():
-        use.close([text[row, :length] for row, length in enumerate(batch.lengths)])
-    batch.sources.clear()
+def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, SourceUse]) -> None:
+    """End the texts `[B, S]` that sources learn."""
+    ended = text.cpu().numpy()
+    for use in sources.values():
+        use.close([ended[row, :length] for row, length in enumerate(lengths)])
+    sources.clear()
 
 
-def continued(texts: Tokens, lengths: Tokens, wanted: Wanted) -> tuple[Tokens, Tokens]:
-    """What followed the last tokens of texts `[B, S]` of `lengths` `[B]` earlier in them.
-
-    Returns:
-        Tokens `[B, length]`, and how many of them were found `[B]`.
-    """
-    return lookup_batch(
-        texts, lengths, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
-    )
+def _children(op: Lookup, width: int) -> tuple[int, ...]:
+    """Continuations of each of so many nodes."""
+    return op.children if isinstance(op.children, tuple) else (op.children,) * width
 
 
-def wanted_of(op: Lookup, children: int) -> Wanted:
+def wanted_of(op: Lookup, at: Nodes) -> Wanted:
     """What the op asks for; continuations that need no merging stand side by side."""
+    children = max(_children(op, 1 if isinstance(at.indices, Tensor) else len(at.indices)))
     match = op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
     merged = op.nodes is not None and op.nodes < children * op.length
     return Wanted(match[0], match[-1], children, op.length, op.nodes if merged else None)
@@ -139,12 +203,14 @@ def wanted_of(op: Lookup, children: int) -> Wanted:
 
 def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
     """The continuation of each text in itself."""
-    tokens, counts = continued(texts, lengths, wanted)
+    tokens, counts = lookup_batch(
+        texts, lengths, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
+    )
     live = np.arange(wanted.length) < counts[:, None]
     return Found(tokens, Found.nothing(len(texts), wanted).parents, live)
 
 
-def _texts(batch: Batch, tree: Tree, at: Nodes) -> tuple[Tokens, Tokens]:
+def _texts(batch: Asking, tree: Tree, at: Nodes) -> tuple[Tokens, Tokens]:
     """What is looked up at each of W nodes: texts `[B * W, S]`, and their lengths."""
     text, lengths = batch.text.cpu().numpy(), np.array(batch.starts)
     if at.indices == (ROOT,):
@@ -156,15 +222,14 @@ def _texts(batch: Batch, tree: Tree, at: Nodes) -> tuple[Tokens, Tokens]:
         columns = np.where(places < drafted[:, None], lengths[:, None] + places, -1)
         np.put_along_axis(longer, columns, tree.tokens.cpu().numpy(), 1)
         return longer, lengths + drafted
-    roots = text[np.arange(batch.size), lengths - 1][:, None]
+    roots = text[np.arange(len(text)), lengths - 1][:, None]
     tokens = np.concatenate([roots, tree.tokens.cpu().numpy()], 1)
     tokens = tokens[:, [node + 1 for node in at.indices]]
     return tokens.reshape(-1, 1), np.ones(tokens.size, dtype=np.int64)
 
 
-def _merged(batch: Batch, tree: Tree, found: Found, wanted: Wanted) -> Tree:
+def _merged(tree: Tree, tokens: Tensor, parents: Tensor, live: Tensor, wanted: Wanted) -> Tree:
     """A tree of its own for each request."""
-    parents = torch.from_numpy(found.parents)
     depths = torch.zeros_like(parents)
     for node in range(parents.shape[1]):
         above = parents[:, node : node + 1]
@@ -173,10 +238,10 @@ def _merged(batch: Batch, tree: Tree, found: Found, wanted: Wanted) -> Tree:
     size = parents.shape[1]
     return replace(
         tree,
-        tokens=torch.from_numpy(found.tokens).to(batch.device),
-        parents=parents.to(batch.device),
-        depths=depths.to(batch.device),
-        live=torch.from_numpy(found.live).to(batch.device),
+        tokens=tokens,
+        parents=parents,
+        depths=depths,
+        live=live,
         law_index=(-1,) * size,
         newest=tuple(range(size)),
         levels=wanted.length,
@@ -184,11 +249,11 @@ def _merged(batch: Batch, tree: Tree, found: Found, wanted: Wanted) -> Tree:
 
 
 def _side_by_side(
-    batch: Batch,
     tree: Tree,
     at: tuple[int, ...],
     counts: tuple[int, ...],
-    found: Found,
+    tokens: Tensor,
+    live: Tensor,
     length: int,
 ) -> Tree:
     """The tree with chains below nodes, as many as each gets."""
@@ -203,8 +268,8 @@ def _side_by_side(
             depths += range(depth + 1, depth + length + 1)
             columns += range(place * widest + chain * length, place * widest + (chain + 1) * length)
             above += [node] * length
-    tokens = torch.from_numpy(found.tokens).view(batch.size, -1)[:, columns].to(batch.device)
-    live = torch.from_numpy(found.live).view(batch.size, -1)[:, columns].to(batch.device)
+    requests = tree.tokens.shape[0]
+    tokens, live = (part.view(requests, -1)[:, columns] for part in (tokens, live))
     known = live_mask(tree)
     begun = torch.cat([torch.ones_like(live[:, :1]), known], 1)  # the root first
     live = live & begun[:, [node + 1 for node in above]]

@@ -116,7 +116,7 @@ class ReferenceSession:
 
     def release(self) -> None:
         """Free the caches, and end the texts that sources learn."""
-        looking.close(self.batch)
+        looking.close(self.batch.text, self.batch.lengths, self.batch.sources)
         self.batch.caches.clear()
         self.batch.tracks.clear()
 

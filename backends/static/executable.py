@@ -10,6 +10,7 @@ from torch import Tensor
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.batch import Batch
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
+from specplan.backends.static.carried import first_parts
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession
@@ -18,6 +19,7 @@ from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.use import sources_of_batch
 
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""
@@ -56,6 +58,7 @@ class StaticExecutable:
         self._compile = compile_round
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
+        self.shared = self._interpreted.shared
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
         """Begin a batch: check the requests and make room for them.
@@ -71,11 +74,15 @@ class StaticExecutable:
         bucket = bucket_for(requests, capacity, self.buckets)
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        batch = Batch(filled, self.models, self.lowered.states, {}, self.speculative, bucket.text)
-        return StaticSession(batch, len(requests), self, bucket)
+        states, vocabulary = self.lowered.states, self.models["target"].vocab_size
+        sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
+        batch = Batch(filled, self.models, states, sources, self.speculative, bucket.text)
+        values = first_parts(states, bucket.batch, self.models["target"])
+        return StaticSession(batch, len(requests), self, bucket, values)
 
     def forget(self) -> None:
-        """See `Executable.forget`: graphs have no sources."""
+        """See `Executable.forget`."""
+        self._interpreted.forget()
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""

@@ -43,7 +43,9 @@ class FunctionalRound(nn.Module):
             text=given.text.clone(),
             stores={name: FunctionalCache(store) for name, store in given.stores.items()},
             tracks={name: track.clone() for name, track in given.tracks.items()},
-            values={name: held.clone() for name, held in given.values.items()},
+            values={
+                name: tuple(part.clone() for part in parts) for name, parts in given.values.items()
+            },
         )
         told = self.graph.run(given)
         return told, *given.written()

@@ -51,7 +51,7 @@ class RoundGraph(nn.Module):
         self.fused = fused
         self.form = form_by(fused)
         self.interface = Interface.of(plan, models)
-        self.inputs = HostInputs.of(item)
+        self.inputs = HostInputs.of(plan, item, models["target"].vocab_size)
         self.pending = tuple(_pending(item))
         self.masked = any(
             isinstance(op, Forward) and op.model not in fused.attention for op in walk(item.ops)

@@ -7,32 +7,24 @@ from dataclasses import replace
 from specplan.backends.reference.capabilities import CAPABILITIES as REFERENCE
 from specplan.backends.static.shapes import shape_refusals
 
-_ON_THE_HOST = {
-    "update", "place", "relabel", "reroot", "when", "refresh", "adopt",
-}  # fmt: skip
+_LEFT_OUT = {"refresh", "adopt"}
 
 STATIC = replace(
     REFERENCE,
     backend="static",
-    ops=REFERENCE.ops - _ON_THE_HOST,
-    states=frozenset({"cache", "track", "value"}),
-    sources=frozenset(),
+    ops=REFERENCE.ops - _LEFT_OUT,
     policies=frozenset(),
     limits={
         **REFERENCE.limits,
-        ("pick", "of"): ("newest", "all"),
+        ("pick", "of"): ("newest", "leaves", "all"),
         ("pick", "at"): (None,),
         ("accept", "at"): (None,),
-        ("lookup", "source"): ("text",),
-        ("lookup", "children"): (1,),
-        ("lookup", "nodes"): (None,),
     },
-    single=REFERENCE.single | {("forward", "nodes")},
     shapes=shape_refusals,
     whole_rounds=True,
     all_trips=True,
 )
-"""What the interpreter runs, sources that learn and trees carried from round to round left out.
+"""What the interpreter runs, judging within a round and small caches left out.
 Loops are unrolled before tracing; of those that end by request every trip is traced. A backend that
 compiles such graphs says so under its own name."""
 

@@ -7,7 +7,7 @@ gives one tensor, so that one transfer tells the host what became of every reque
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,18 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from specplan.ir.ops import Compute, Lookup, Repeat, Uniform
-from specplan.ir.plan import CacheState, Plan, Round, TrackState, ValueState, walk
+from specplan.backends.static.hosted import hosted_ops, taught_after
+from specplan.ir.infer import infer_round
+from specplan.ir.ops import Compute, Op, Repeat, Uniform, Update
+from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, ValueState, walk
+from specplan.ir.types import TreeType
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
+from specplan.runtime.sources.registry import row_width
 
 PER_REQUEST = (
     "text", "lengths", "limits", "stops", "done", "temperature", "top_k", "top_p",
-    "uniforms", "found", "found_counts",
+    "uniforms", "found", "found_parents", "found_live",
 )  # fmt: skip
 KEYS = "keys"
 KEYS_PLACE = len(PER_REQUEST)
@@ -44,12 +48,15 @@ class RoundTensors:
         top_p: float64 `[B]`.
         uniforms: numbers of all `uniform` ops, one after the other, float64 `[B, D]`.
         found: tokens of all `lookup` ops, one after the other, int64 `[B, F]`.
-        found_counts: how many of each lookup's tokens were found, int64 `[B, lookups]`.
+        found_parents: their parents among those of their lookup, -1 for where it began, int64
+            `[B, F]`.
+        found_live: whether each was found, bool `[B, F]`.
         keys: the slots attended to, `0 .. U - 1`, int64 `[U]`.
         resident: by cache, the text tokens that it holds, int64 `[B]`.
         stores: by cache, its keys, values and positions. Written.
         tracks: by track, hidden states `[B, S, hidden]`. Written.
-        values: by value state, a number of each request, float64 `[B]`. Written.
+        values: by value state, a number of each request, float64 `[B]`; or of a tree its tokens,
+            int64 `[B, N]`, live mask and, where it was drawn, laws `[B, N, V]`. Written.
     """
 
     text: Tensor
@@ -62,26 +69,38 @@ class RoundTensors:
     top_p: Tensor
     uniforms: Tensor
     found: Tensor
-    found_counts: Tensor
+    found_parents: Tensor
+    found_live: Tensor
     keys: Tensor
     resident: Mapping[str, Tensor]
     stores: Mapping[str, KVCache]
     tracks: Mapping[str, Tensor]
-    values: Mapping[str, Tensor]
+    values: Mapping[str, tuple[Tensor, ...]]
 
     def flat(self) -> list[Tensor]:
         """All of them, in the order of `Interface.read`."""
         found = [getattr(self, name) for name in (*PER_REQUEST, KEYS)]
         for name, store in self.stores.items():
             found += [self.resident[name], store.positions, *store.keys, *store.values]
-        return [*found, *self.tracks.values(), *self.values.values()]
+        return [*found, *self.tracks.values(), *self._carried()]
 
     def written(self) -> list[Tensor]:
         """What a round writes, in the order of `Interface.written`."""
         found = [self.text]
         for store in self.stores.values():
             found += [store.positions, *store.keys, *store.values]
-        return [*found, *self.tracks.values(), *self.values.values()]
+        return [*found, *self.tracks.values(), *self._carried()]
+
+    def _carried(self) -> list[Tensor]:
+        return [part for parts in self.values.values() for part in parts]
+
+
+def value_parts(state: ValueState) -> tuple[str, ...]:
+    """What each tensor of a value state holds."""
+    if state.kind.name != "tree":
+        return ("value",)
+    laws = ("laws",) if state.kind.get("law") == "drawn" else ()
+    return ("tokens", "live", *laws)
 
 
 @dataclass(frozen=True)
@@ -91,12 +110,12 @@ class Interface:
     Attributes:
         caches: name and layers of each.
         tracks: names.
-        values: names.
+        values: name of each, and what it has.
     """
 
     caches: tuple[tuple[str, int], ...]
     tracks: tuple[str, ...]
-    values: tuple[str, ...]
+    values: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
     def of(cls, plan: Plan, models: Mapping[str, CausalModel]) -> Interface:
@@ -108,7 +127,11 @@ class Interface:
                 if isinstance(state, CacheState)
             ),
             tuple(state.name for state in plan.states if isinstance(state, TrackState)),
-            tuple(state.name for state in plan.states if isinstance(state, ValueState)),
+            tuple(
+                (state.name, value_parts(state))
+                for state in plan.states
+                if isinstance(state, ValueState)
+            ),
         )
 
     def names(self) -> list[str]:
@@ -125,7 +148,7 @@ class Interface:
 
     def _kept(self) -> list[str]:
         hidden = (f"{name}.hidden" for name in self.tracks)
-        return [*hidden, *(f"{name}.value" for name in self.values)]
+        return [*hidden, *(f"{name}.{part}" for name, parts in self.values for part in parts)]
 
     def read(self, tensors: Sequence[Tensor]) -> RoundTensors:
         """The tensors of a flat list by their names."""
@@ -141,27 +164,53 @@ class Interface:
             resident[name], positions = take(2)
             stores[name] = KVCache(take(layers), take(layers), positions)
         tracks = dict(zip(self.tracks, take(len(self.tracks)), strict=True))
-        values = dict(zip(self.values, take(len(self.values)), strict=True))
+        values = {name: tuple(take(len(parts))) for name, parts in self.values}
         return RoundTensors(**fixed, resident=resident, stores=stores, tracks=tracks, values=values)
 
 
 @dataclass(frozen=True)
+class Taught:
+    """What a source learns of a round that has run.
+
+    Attributes:
+        op: the `update` op.
+        nodes: of its tree, N.
+        parents: of them, where it learns the runs on the tree; the round tells tokens and live mask
+            `[B, N]`.
+        width: likeliest tokens of each row, where it learns rows; the round tells what
+            `looking.taught_rows` gives. 0 otherwise.
+    """
+
+    op: Update
+    nodes: int
+    parents: tuple[int, ...] = ()
+    width: int = 0
+
+    @property
+    def told(self) -> int:
+        """Numbers that the round tells of a request."""
+        return (self.nodes + 1) * (2 + self.width) if self.width else 2 * self.nodes
+
+
+@dataclass(frozen=True)
 class HostInputs:
-    """What the host computes for a round before it runs, and what it is told by number.
+    """What the host computes for a round before it runs, and what it is told.
 
     Attributes:
         uniforms: each `uniform` op, its first column, and how often it runs: once, or in every
             trip of a loop that may end early.
-        lookups: each `lookup` op and its first column.
+        hosted: ops that the host runs first.
+        taught: what sources learn afterwards.
         formulas: of the round.
     """
 
     uniforms: tuple[tuple[Uniform, int, int], ...]
-    lookups: tuple[tuple[Lookup, int], ...]
+    hosted: tuple[Op, ...]
+    taught: tuple[Taught, ...]
     formulas: tuple[str, ...]
 
     @classmethod
-    def of(cls, item: Round) -> HostInputs:
+    def of(cls, plan: Plan, item: Round, vocabulary: int) -> HostInputs:
         """Those of a round in which no loop stands in another."""
         trips = {
             id(op): loop.count
@@ -170,18 +219,28 @@ class HostInputs:
             for op in walk(loop.body.ops)
         }
         uniforms: list[tuple[Uniform, int, int]] = []
-        lookups: list[tuple[Lookup, int]] = []
-        drawn = found = 0
+        drawn = 0
         for op in walk(item.ops):
             if isinstance(op, Uniform):
                 times = trips.get(id(op), 1)
                 uniforms.append((op, drawn, times))
                 drawn += op.count * times
-            elif isinstance(op, Lookup):
-                lookups.append((op, found))
-                found += op.length
         formulas = dict.fromkeys(op.formula for op in walk(item.ops) if isinstance(op, Compute))
-        return cls(tuple(uniforms), tuple(lookups), tuple(formulas))
+        taught = tuple(_taught(plan, item, vocabulary))
+        return cls(tuple(uniforms), hosted_ops(item), taught, tuple(formulas))
+
+
+def _taught(plan: Plan, item: Round, vocabulary: int) -> Iterator[Taught]:
+    after = taught_after(item)
+    types = infer_round(plan, item).types if after else {}
+    for op in after:
+        tree, state = types[op.tree], plan.state(op.source)
+        assert isinstance(tree, TreeType) and isinstance(state, SourceState)
+        if op.rows is None:
+            assert tree.parents is not None, "runs are learned of trees of one shape"
+            yield Taught(op, tree.nodes, parents=tree.parents)
+        else:
+            yield Taught(op, tree.nodes, width=min(row_width(state), vocabulary))
 
 
 def _stored(name: str, layers: int) -> list[str]:
@@ -202,11 +261,14 @@ def packed(
     done: Tensor,
     failed: Tensor | None,
     resident: Mapping[str, Tensor],
+    taught: Sequence[Tensor],
 ) -> Tensor:
-    """What a round tells the host, int64 `[B, W + 2 + caches]`.
+    """What a round tells the host, int64 `[B, W + 2 + caches + taught]`.
 
     `failed` `[B]`, 0 where all is well, stands in one column with `done`, as twice its number.
+    What sources are taught, `[B, ...]` each, comes last.
     """
     ended = done.long() if failed is None else done.long() + 2 * failed
     columns = [tokens, counts[:, None], ended[:, None]]
-    return torch.cat([*columns, *(held[:, None] for held in resident.values())], 1)
+    columns += [held[:, None] for held in resident.values()]
+    return torch.cat([*columns, *(part.flatten(1) for part in taught)], 1)

@@ -10,11 +10,13 @@ from torch import Tensor
 
 from specplan.backends.reference.caches import TrackUse
 from specplan.backends.reference.judging import Form, judge
+from specplan.backends.reference.lengthening import as_far_as_known
 from specplan.backends.reference.slots import NodeSlots
 from specplan.backends.reference.values import Rows, Tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.values import Path
 from specplan.ir.ops import Accept
+from specplan.runtime.acceptance import Judged
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.masks import first_true
 from specplan.runtime.sampling import SamplingSettings
@@ -24,14 +26,39 @@ def accept(
     settings: SamplingSettings, op: Accept, tree: Tree, target: Rows, by: Tensor | None, form: Form
 ) -> Path:
     """What a rule accepts; arguments as of `specplan.backends.reference.judging.judge`."""
+    if tree.own and tree.is_chain:
+        return _accept_known(settings, op, tree, target, by, form)
+    assert tree.widest or not tree.own, "a graph cannot look how many children there are"
     judged = judge(settings, op, tree, target, by, form)
     nodes = judged.path.clamp(min=0)
-    place = torch.arange(nodes.shape[1] + 1, device=nodes.device)
     carried = tree.tokens.gather(1, nodes) if tree.size else tree.tokens
-    carried = torch.cat([carried, judged.bonus[:, None]], 1)
-    tokens = torch.where(place == judged.accepted[:, None], judged.bonus[:, None], carried)
     numbers = tree.numbers_of(nodes) if tree.size else nodes
-    return Path(numbers, tokens, judged.accepted, judged.accepted + 1, tree.highest, tree.is_chain)
+    tokens = _with_bonus(carried, judged)
+    count = judged.accepted + 1
+    return Path(numbers, tokens, judged.accepted, count, tree.highest, tree.is_chain)
+
+
+def _accept_known(
+    settings: SamplingSettings, op: Accept, tree: Tree, target: Rows, by: Tensor | None, form: Form
+) -> Path:
+    """The same of a chain of each request's own, which may have rows for some nodes only.
+
+    A node without a row ends the path, with no bonus: what follows it has a row in a later round.
+    """
+    first, rows, places, has_row = as_far_as_known(tree, target)
+    judged = judge(settings, op, first, rows, by, form)
+    last = (judged.accepted[:, None] - 1).clamp(min=0)
+    ended = (judged.accepted > 0) & ~has_row.gather(1, last)[:, 0]
+    numbers, tokens = tree.numbers_of(places), _with_bonus(first.tokens, judged)
+    count = judged.accepted + (~ended).long()
+    return Path(numbers, tokens, judged.accepted, count, tree.highest, chain=True)
+
+
+def _with_bonus(tokens: Tensor, judged: Judged) -> Tensor:
+    """Tokens `[B, D]` of a path and one more, the bonus after those that were accepted."""
+    place = torch.arange(tokens.shape[1] + 1, device=tokens.device)
+    carried = torch.cat([tokens, judged.bonus[:, None]], 1)
+    return torch.where(place == judged.accepted[:, None], judged.bonus[:, None], carried)
 
 
 def emit(given: RoundTensors, path: Path) -> tuple[Path, Tensor]:

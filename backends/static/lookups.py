@@ -1,44 +1,94 @@
-"""Texts looked up in themselves: on the host before the call, a chain of nodes inside it."""
+"""What the host looks up and teaches around a round's one call."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.looking import continued, wanted_of
-from specplan.backends.reference.values import Tree
-from specplan.ir.ops import Lookup
-from specplan.ir.types import ROOT
+from specplan.backends.reference import choosing, looking
+from specplan.backends.reference.values import Scope, Tree, held_as, nodes_as
+from specplan.backends.static.interface import Taught
+from specplan.ir.ops import Lookup, Op, Pick, Root, Update
+from specplan.runtime.sources.use import SourceUse
 
 
-def search(op: Lookup, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """What followed the texts' last tokens earlier in them.
+@dataclass(frozen=True)
+class Texts:
+    """Texts as a round finds them; see `specplan.backends.reference.looking.Asking`."""
+
+    text: Tensor
+    starts: list[int]
+    done: list[bool]
+    sources: Mapping[str, SourceUse]
+
+    def emitted(self, row: int) -> bool:
+        """No text has grown yet."""
+        return False
+
+
+def run_hosted(texts: Texts, ops: Sequence[Op], scored: bool) -> list[looking.Continuations]:
+    """Run ops in order.
 
     Args:
-        op: how long a match may be, and its continuation.
-        text: int64 `[B, S]`.
-        lengths: of the texts, int64 `[B]`, on the CPU.
+        texts: on the CPU.
+        ops: as `specplan.backends.static.hosted.hosted_ops` has them.
+        scored: some op of the plan asks for path scores.
 
     Returns:
-        Tokens `[B, length]` and how many of them were found `[B]`, on the CPU.
+        What each lookup found, `[B, N]`.
     """
-    tokens, counts = continued(text.cpu().numpy(), lengths.numpy(), wanted_of(op, 1))
-    return torch.from_numpy(tokens), torch.from_numpy(counts)
+    scope: Scope = {}
+    found: list[looking.Continuations] = []
+    for op in ops:
+        match op:
+            case Root():
+                scope[op.results[0]] = Tree(texts.text[:, :0])
+            case Pick():
+                scope[op.results[0]] = choosing.pick(op, held_as(scope, op.tree, Tree), None)
+            case Update():
+                looking.update(texts, op, held_as(scope, op.tree, Tree), None)
+            case Lookup():
+                tree, at = held_as(scope, op.tree, Tree), nodes_as(scope, op.at)
+                parts = looking.asked(texts, op, tree, at)
+                scope[op.results[0]] = looking.placed(op, tree, at, parts, scored=scored)
+                tokens, parents, live = (part.reshape(len(texts.starts), -1) for part in parts)
+                found.append((tokens, parents, live))
+    return found
 
 
-def looked_up(tree: Tree, found: Tensor, counts: Tensor) -> Tree:
-    """A chain of tokens `[B, L]` in place of the empty tree; the first `counts` `[B]` are live."""
-    length = found.shape[1]
-    return replace(
-        tree,
-        tokens=found,
-        parents=(ROOT, *range(length - 1)),
-        depths=tuple(range(1, length + 1)),
-        live=torch.arange(length, device=found.device) < counts[:, None],
-        law_index=(-1,) * length,
-        newest=tuple(range(length)),
-        levels=length,
-        widest=1,
-    )
+def joined(found: Sequence[looking.Continuations], rows: int) -> looking.Continuations:
+    """What all lookups found side by side, for a batch of `rows` that may be filled up."""
+    if not found:
+        nothing = torch.zeros(rows, 1, dtype=torch.int64)
+        return nothing, nothing, torch.zeros(rows, 1, dtype=torch.bool)
+    tokens, parents, live = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+    more = (0, 0, 0, rows - len(tokens))
+    pad = torch.nn.functional.pad
+    return pad(tokens, more), pad(parents, more), pad(live, more)
+
+
+def teach(texts: Texts, taught: Sequence[Taught], told: Tensor) -> None:
+    """Teach sources what a round has told of.
+
+    Args:
+        texts: as they were before it.
+        taught: what they learn.
+        told: numbers of each request, int64 `[B, ...]`.
+    """
+    parts = told[: len(texts.starts)].split([one.told for one in taught], 1)
+    for one, numbers in zip(taught, parts, strict=True):
+        if not one.width:
+            tokens, live = numbers.split(one.nodes, 1)
+            tree = Tree(tokens, one.parents, live=live > 0)
+            looking.update(texts, one.op, tree, None)
+            continue
+        count = one.nodes + 1
+        tokens, live, likeliest = numbers.split([count, count, count * one.width], 1)
+        likeliest = likeliest.unflatten(1, (count, one.width))
+        for row, done in enumerate(texts.done):
+            if not done:
+                use = texts.sources[one.op.source]
+                looking.teach_rows(use, row, tokens[row], live[row] > 0, likeliest[row])

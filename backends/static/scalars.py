@@ -1,4 +1,4 @@
-"""A graph's ops on numbers of each request: measured, computed, kept from round to round."""
+"""A graph's ops on numbers of each request: measured, computed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,11 @@ from specplan.backends.reference import scalars
 from specplan.backends.reference.values import Nodes, Rows, Tree, held_as
 from specplan.backends.static.formulas import Formula
 from specplan.backends.static.values import Path, Scope
-from specplan.ir.ops import Compute, Load, Measure, Store
+from specplan.ir.ops import Compute, Measure
 from specplan.ir.values import Value
 
 if TYPE_CHECKING:
     from specplan.backends.static.tracing import RoundRun
-
-
-def load(run: RoundRun, op: Load, scope: Scope) -> None:
-    """What the last round left; a copy, as `store` writes over it."""
-    scope[op.results[0]] = run.given.values[op.state].clone()
-
-
-def store(run: RoundRun, op: Store, scope: Scope) -> None:
-    """Leave a number for the next round."""
-    run.given.values[op.state].copy_(held_as(scope, op.value, Tensor))
 
 
 def measure(run: RoundRun, op: Measure, scope: Scope) -> None:
@@ -56,8 +46,6 @@ def compute(run: RoundRun, op: Compute, scope: Scope) -> None:
 
 
 SCALARS: dict[type, Callable[[Any, Any, Scope], None]] = {
-    Load: load,
-    Store: store,
     Measure: measure,
     Compute: compute,
 }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
+from specplan.backends.reference import looking
 from specplan.backends.reference.batch import Batch
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import RoundTensors
-from specplan.backends.static.lookups import search
+from specplan.backends.static.interface import HostInputs, RoundTensors
+from specplan.backends.static.lookups import Texts, joined, run_hosted, teach
 from specplan.ir.errors import UsageError
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.uniforms import numbers_of
@@ -54,9 +55,17 @@ class StaticSession:
         size: how many are real.
         programs: the plan's rounds.
         bucket: the shape of the batch.
+        values: what goes from round to round, as `RoundTensors` has it.
     """
 
-    def __init__(self, batch: Batch, size: int, programs: Programs, bucket: Bucket) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        size: int,
+        programs: Programs,
+        bucket: Bucket,
+        values: Mapping[str, tuple[Tensor, ...]],
+    ) -> None:
         self.batch = batch
         self.size = size
         self.programs = programs
@@ -65,11 +74,7 @@ class StaticSession:
         self._stops = _padded([sorted(stop) for stop in batch.stops], bucket.stops).to(batch.device)
         self._limits = _numbers(batch.limits).to(batch.device)
         self._captured: dict[str, tuple[int, CapturedRound]] = {}
-        self._values = {
-            name: held.to(batch.device)
-            for name, held in batch.values.items()
-            if isinstance(held, Tensor)
-        }
+        self.values = values
 
     @property
     def lengths(self) -> list[int]:
@@ -86,7 +91,9 @@ class StaticSession:
         self.batch.done[row] = True
 
     def release(self) -> None:
-        """Free the caches."""
+        """Free the caches, and end the texts that sources learn."""
+        real = slice(self.size)
+        looking.close(self.batch.text[real], self.batch.lengths[real], self.batch.sources)
         self._captured.clear()
         self.batch.caches.clear()
         self.batch.tracks.clear()
@@ -103,7 +110,7 @@ class StaticSession:
         used = max(self.batch.lengths) + self.programs.speculative
         start = perf_counter()
         self._catch_up(graph)
-        result = self._take(self._told(graph, used).tolist(), graph.inputs.formulas)
+        result = self._take(self._told(graph, used).tolist(), graph.inputs)
         if observer is not None:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
@@ -136,11 +143,12 @@ class StaticSession:
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
         """What the host makes anew for each round is on the CPU, all else on the device."""
         batch = self.batch
-        lengths = _numbers(batch.lengths)
-        found, counts = self._found(graph, lengths)
+        ops = graph.inputs.hosted
+        looked_up = run_hosted(self._texts(), ops, graph.scored) if ops else []
+        found, parents, live = joined(looked_up, batch.size)
         return RoundTensors(
             text=batch.text,
-            lengths=lengths,
+            lengths=_numbers(batch.lengths),
             limits=self._limits,
             stops=self._stops,
             done=torch.tensor(batch.done),
@@ -149,12 +157,13 @@ class StaticSession:
             top_p=batch.settings.top_p,
             uniforms=self._drawn(graph),
             found=found,
-            found_counts=counts,
+            found_parents=parents,
+            found_live=live,
             keys=torch.arange(used, device=batch.device),
             resident={name: _numbers(cache.lengths) for name, cache in batch.caches.items()},
             stores={name: cache.store for name, cache in batch.caches.items()},
             tracks={name: track.store for name, track in batch.tracks.items()},
-            values=self._values,
+            values=self.values,
         )
 
     def _drawn(self, graph: RoundGraph) -> Tensor:
@@ -165,25 +174,27 @@ class StaticSession:
         ] or [torch.zeros(batch.size, 1, dtype=torch.float64)]
         return torch.cat(drawn, 1)
 
-    def _found(self, graph: RoundGraph, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        found = [search(op, self.batch.text, lengths) for op, _ in graph.inputs.lookups]
-        if not found:
-            nothing = torch.zeros(self.batch.size, 1, dtype=torch.int64)
-            return nothing, nothing
-        tokens = torch.cat([tokens for tokens, _ in found], 1)
-        return tokens, torch.stack([counts for _, counts in found], 1)
+    def _texts(self) -> Texts:
+        """What sources are asked about: texts that are real."""
+        batch, size = self.batch, self.size
+        text = batch.text[:size].cpu()
+        return Texts(text, batch.lengths[:size], batch.done[:size], batch.sources)
 
-    def _take(self, told: list[list[int]], formulas: Sequence[str]) -> StepResult:
+    def _take(self, told: list[list[int]], inputs: HostInputs) -> StepResult:
         """Take over what a round says of every request.
 
         Raises:
             UsageError: one of the formulas had no value for a request; names it.
         """
         batch, caches = self.batch, list(self.batch.caches.values())
-        width = len(told[0]) - 2 - len(caches)
-        for row, (count, done, *resident) in enumerate(line[width:] for line in told):
+        ends = len(told[0]) - sum(one.told for one in inputs.taught)
+        width = ends - 2 - len(caches)
+        if inputs.taught:
+            learned = torch.tensor([line[ends:] for line in told])
+            teach(self._texts(), inputs.taught, learned)
+        for row, (count, done, *resident) in enumerate(line[width:ends] for line in told):
             if done > 1:
-                where = f'"{formulas[done // 2 - 1]}"'
+                where = f'"{inputs.formulas[done // 2 - 1]}"'
                 raise UsageError(f"the formula has no value for request {row}", where=where)
             batch.lengths[row] += count
             batch.done[row] = bool(done)

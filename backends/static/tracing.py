@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,15 +14,15 @@ from torch.fx.traceback import annotate
 from specplan.backends.reference import choosing, growing, joining
 from specplan.backends.reference.caches import TrackUse
 from specplan.backends.reference.carrying import numbered_from
-from specplan.backends.reference.columns import rows_of
-from specplan.backends.reference.looking import certain
+from specplan.backends.reference.columns import numbers_of_all, rows_of_each
+from specplan.backends.reference.looking import placed, taught_rows, wanted_of
 from specplan.backends.reference.one_pass import Texts, pending_of, prepare_pass, stretch_of
 from specplan.backends.reference.slots import NodeSlots
-from specplan.backends.reference.values import Rows, Tree, held_as, nodes_as
+from specplan.backends.reference.values import Rows, Tree, held_as, live_mask, nodes_as
 from specplan.backends.static import judging
+from specplan.backends.static.carried import CARRIED
 from specplan.backends.static.fusing import FusedCache, kernel_mask
 from specplan.backends.static.interface import RoundTensors, packed
-from specplan.backends.static.lookups import looked_up
 from specplan.backends.static.loops import repeat
 from specplan.backends.static.scalars import SCALARS
 from specplan.backends.static.values import Path, Scope
@@ -40,6 +41,7 @@ from specplan.ir.ops import (
     Root,
     Segment,
     Uniform,
+    Update,
 )
 from specplan.ir.plan import CacheState
 from specplan.ir.printer import print_op
@@ -62,6 +64,8 @@ class RoundRun:
         trip: of the loop that may end early and that runs now.
         failed: by request, 1 and the place of the first formula that had no value, int64 `[B]`;
             None where none could fail.
+        found: columns of what the host has found that were read so far.
+        taught: what sources are to be taught, see `interface.Taught`.
     """
 
     def __init__(self, graph: RoundGraph, given: RoundTensors) -> None:
@@ -92,16 +96,14 @@ class RoundRun:
         self.resident = dict(given.resident)
         self.tracks = {name: TrackUse(store) for name, store in given.tracks.items()}
         self.uniforms = {id(op): first for op, first, _ in graph.inputs.uniforms}
-        self.lookups = {
-            id(op): (index, first) for index, (op, first) in enumerate(graph.inputs.lookups)
-        }
-        self.roots = 0
+        self.families = self.found = 0
         self.emitted: Path | None = None
         self.rows: Rows | None = None
         self.done = given.done
         self.active = ~given.done
         self.trip = 0
         self.failed: Tensor | None = None
+        self.taught: list[Tensor] = []
 
     def result(self) -> Tensor:
         """Run all ops; what the host is told."""
@@ -112,7 +114,12 @@ class RoundRun:
             count = torch.zeros_like(self.given.lengths)
         else:
             tokens, count = path.tokens, path.count
-        return packed(tokens, count, self.done, self.failed, self.resident)
+        return packed(tokens, count, self.done, self.failed, self.resident, self.taught)
+
+    def apart(self, tree: Tree) -> Tree:
+        """The tree with numbers of its own."""
+        self.families += 1
+        return numbered_from(tree, self.families - 1)
 
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
@@ -124,8 +131,7 @@ class RoundRun:
 
     def root(self, op: Root, scope: Scope) -> None:
         """The tree without drafted nodes."""
-        scope[op.results[0]] = numbered_from(Tree(self.given.text[:, :0]), self.roots)
-        self.roots += 1
+        scope[op.results[0]] = self.apart(Tree(self.given.text[:, :0]))
 
     def grow(self, op: Grow, scope: Scope) -> None:
         """Children below nodes."""
@@ -137,11 +143,31 @@ class RoundRun:
 
     def lookup(self, op: Lookup, scope: Scope) -> None:
         """Continuations of the text that the host has found."""
-        index, first = self.lookups[id(op)]
-        found = self.given.found[:, first : first + op.length]
-        counts = self.given.found_counts[:, index]
-        tree = looked_up(held_as(scope, op.tree, Tree), found, counts)
-        scope[op.results[0]] = certain(tree) if self.graph.scored else tree
+        tree, at = held_as(scope, op.tree, Tree), nodes_as(scope, op.at)
+        assert isinstance(at.indices, tuple), "the host looks up below nodes that all share"
+        first, given = self.found, self.given
+        wanted = wanted_of(op, at)
+        self.found += len(at.indices) * wanted.size
+        tokens, parents, live = (
+            part[:, first : self.found]
+            for part in (given.found, given.found_parents, given.found_live)
+        )
+        grown = placed(op, tree, at, (tokens, parents, live), scored=self.graph.scored)
+        if grown.own:  # rules take a node's children one by one
+            grown = replace(grown, widest=min(wanted.children, grown.size))
+        scope[op.results[0]] = grown
+
+    def update(self, op: Update, scope: Scope) -> None:
+        """What a source is taught once the round has run; texts the host has."""
+        taught = next((one for one in self.graph.inputs.taught if one.op is op), None)
+        if taught is None:
+            return
+        tree = held_as(scope, op.tree, Tree)
+        if op.rows is None:
+            self.taught += [tree.tokens, live_mask(tree)]
+            return
+        rows, given = held_as(scope, op.rows, Rows), self.given
+        self.taught += taught_rows(given.text, given.lengths, tree, rows, taught.width)
 
     def graft(self, op: Graft, scope: Scope) -> None:
         """Trees joined at the root."""
@@ -160,13 +186,14 @@ class RoundRun:
         name = op.cache or State("")
         cached, store = self.caches[name], self.stores[name]
         stretch = stretch_of(op, cached.num_layers, self.tracks)
-        nodes, model = nodes_as(scope, op.nodes[0]), self.graph.models[op.model]
-        with_root = nodes.holds_root or stretch.layers not in cached.passes(stretch.scratch)
+        trees, model = [nodes_as(scope, one) for one in op.nodes], self.graph.models[op.model]
+        holds_root = any(nodes.holds_root for nodes in trees)
+        with_root = holds_root or stretch.layers not in cached.passes(stretch.scratch)
         call = prepare_pass(
             Texts(self.given.text, self.given.lengths),
             self.resident[name],
             max(pending_of(op), 1) if with_root else 0,
-            [nodes],
+            trees,
             cached,
             stretch,
             store.trash,
@@ -179,13 +206,13 @@ class RoundRun:
             call.tokens, call.positions, call.slots, mask, store,
             stretch.layers, features, stretch.skips,
         )  # fmt: skip
-        if stretch.keep is not None and isinstance(nodes.drafted, tuple):
-            stretch.keep.write(cached, nodes.tree.numbered(nodes.drafted), call.slots, hidden)
+        if stretch.keep is not None:
+            stretch.keep.write(cached, numbers_of_all(trees), call.slots, hidden)
         if with_root and not stretch.scratch and cached.caught_up:
             self.resident[name] = self.resident[name].maximum(self.given.lengths)
         if stretch.logits:
-            logits = model.logits(hidden, call.gather)
-            scope[op.results[0]] = rows_of(nodes, with_root, logits)
+            rows = rows_of_each(trees, with_root, model.logits(hidden, call.gather))
+            scope.update(zip(op.results, rows, strict=True))
 
     def uniform(self, op: Uniform, scope: Scope) -> None:
         """Numbers that the host has drawn."""
@@ -233,6 +260,7 @@ _OPS: dict[type, Callable[[RoundRun, Any, Scope], None]] = {
     Root: RoundRun.root,
     Grow: RoundRun.grow,
     Lookup: RoundRun.lookup,
+    Update: RoundRun.update,
     Graft: RoundRun.graft,
     Pick: RoundRun.pick,
     Prune: RoundRun.prune,
@@ -244,4 +272,5 @@ _OPS: dict[type, Callable[[RoundRun, Any, Scope], None]] = {
     Repeat: repeat,
     Segment: RoundRun.segment,
     **SCALARS,
+    **CARRIED,
 }

@@ -32,11 +32,11 @@ class FirstTried:
         """Run the round.
 
         A run that failed halfway has written to slots that the same round writes again, and to
-        numbers that go from round to round, which are put back.
+        what goes from round to round, which is put back.
         """
         if self._ran:
             return self._program(*tensors)
-        first = len(tensors) - len(self._graph.interface.values)
+        first = len(tensors) - sum(len(parts) for _, parts in self._graph.interface.values)
         kept = [tensor.clone() for tensor in tensors[first:]]
         self._ran = True
         try:

@@ -35,6 +35,11 @@ class Adjacency(Source):
         """One place per token of the vocabulary."""
         return cls(vocabulary, sizes["width"])
 
+    @classmethod
+    def row_width(cls, sizes: Mapping[str, int]) -> int:
+        """As many as it keeps."""
+        return sizes["width"]
+
     @property
     def most_bytes(self) -> float:
         """The whole matrix, from the beginning."""

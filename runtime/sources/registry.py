@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
+from specplan.ir.declaration import Declaration
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import SourceState
 from specplan.ir.sources import SOURCE_ENTRIES
@@ -36,9 +37,18 @@ def new_source(state: SourceState, vocabulary: int) -> Source:
             where=f"state @{state.name}",
             remedy=f"There are {', '.join(SOURCES)}.",
         )
-    sizes = {
+    return SOURCES[name].declared(state, _sizes(declared, state), vocabulary)
+
+
+def row_width(state: SourceState) -> int:
+    """Likeliest tokens that a source, as a plan declares it, learns of a row of logits."""
+    declared = next(entry for entry in SOURCE_ENTRIES if entry.name == state.kind.name)
+    return SOURCES[state.kind.name].row_width(_sizes(declared, state))
+
+
+def _sizes(declared: Declaration, state: SourceState) -> dict[str, int]:
+    return {
         key: state.kind.integer(key, default)
         for key, default in declared.parameters
         if isinstance(default, int)
     }
-    return SOURCES[name].declared(state, sizes, vocabulary)

@@ -99,7 +99,7 @@ class Source(ABC):
         merges: it can merge continuations into one tree.
         one_continuation: it gives one continuation of a text only.
         one_text: each holds one text.
-        width: likeliest tokens that it learns of a row.
+        width: likeliest tokens that it learns of a row, its `row_width`.
     """
 
     learns: ClassVar[tuple[str, ...]] = ()
@@ -122,6 +122,11 @@ class Source(ABC):
             vocabulary: tokens of the target.
         """
         return cls(**sizes)
+
+    @classmethod
+    def row_width(cls, sizes: Mapping[str, int]) -> int:
+        """Likeliest tokens that a source of these sizes learns of a row."""
+        return 0
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ import numpy as np
 
 from specplan.ir.plan import Plan, SourceState
 from specplan.runtime.requests import Request
-from specplan.runtime.sources.registry import new_source
+from specplan.runtime.sources.registry import new_source, row_width
 from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
 
 
@@ -38,23 +38,20 @@ class SourceUse:
 
     Attributes:
         kind: the source's name in the table of sources.
+        width: likeliest tokens that it learns of a row.
     """
 
     def __init__(
         self, state: SourceState, vocabulary: int, shared: Source | None, prompts: Sequence[int]
     ) -> None:
         self.kind = state.kind.name
+        self.width = row_width(state)
         self._shared = shared
         self._last = 0
         self._sources = [shared or new_source(state, vocabulary) for _ in prompts]
         self._keys = [
             source.begin(prompt) for source, prompt in zip(self._sources, prompts, strict=True)
         ]
-
-    @property
-    def width(self) -> int:
-        """Likeliest tokens that it learns of a row."""
-        return self._sources[0].width
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
         """What may follow texts, several of each request.

@@ -32,14 +32,28 @@ COPIED = """plan copied
 model target
 assume temperature=0.0..1.0
 state @kv = cache target
+state @next = source adjacency(width=3)
+state @guess = value tree(nodes=2, depth=2, init=5)
 round decode {
   %t0 = root
-  %c = lookup @text %t0 at=%t0 match=[1, 3] length=3
-  %l = forward target %c cache=@kv pending=1
-  %v = uniform 4 stream=accept
-  %a = accept %c target=%l rule=token by=%v
+  %g = load @guess
+  %t1 = lookup @text %t0 at=%t0 match=[1, 3] length=3
+  %f = pick %t1 of=newest nodes=[0, 2]
+  %c = lookup @next %t1 at=%f children=[2, 1]
+  %l, %m = forward target %c %g cache=@kv pending=1
+  %v = uniform 7 stream=accept
+  %a = accept %c target=%l rule=recursive by=%v
   %e = emit %a
   commit @kv %e
+  update @next %c rows=%l
+  %n = relabel %g rows=%m
+  %left = measure %a accepted
+  %same = compute "left < 1" left=%left
+  %k = when %same otherwise=[%n] {
+    %x = relabel %g token=5
+    yield %x
+  }
+  store @guess %k
 }
 """
 ENDED = """plan ended
@@ -124,10 +138,11 @@ round decode {{
     )
 
 
+LOOKED_UP = "looked up trees, rows taught, a tree carried on, truncated laws"
 PLANS = {
     "layer spans and tracks": (parse_plan(EARLY_EXIT), {}),
     "trees drawn without replacement": (drawn_tree(2), {"temperature": 0.8}),
-    "looked up chains, truncated laws": (
+    LOOKED_UP: (
         parse_plan(COPIED),
         {"temperature": 0.8, "top_k": 20, "top_p": 0.9},
     ),
@@ -137,7 +152,7 @@ PLANS = {
 
 FEWER = {
     "layer spans, tracks, drawn trees": (drawn_tree(1, split=True), {"temperature": 0.8}),
-    "looked up chains, truncated laws": PLANS["looked up chains, truncated laws"],
+    LOOKED_UP: PLANS[LOOKED_UP],
     "loops that end, trees that differ, numbers": (parse_plan(ENDED), {}),
 }
 """The same in fewer plans, for models of two layers: compilers take their time by the op."""

@@ -9,11 +9,13 @@ import torch
 
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.holds import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
 from specplan.ir.parser import parse_plan
-from specplan.ir.plan import Plan
 from specplan.ir.verify import verify_plan
+from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 from tests.ir.plans_on_disk import plan_of, text_of
@@ -77,6 +79,9 @@ def test_output_is_that_of_plain_decoding(
     expected = in_batches(plain(), models, requests, 8)
     assert in_batches(plan, models, requests, 1) == expected
     assert in_batches(plan, models, requests, 5) == expected
+    assert refusals(plan, STATIC) == ()
+    graphs = generate(StaticExecutable(plan, models), requests)
+    assert [item.tokens for item in graphs.completions] == expected
 
 
 def test_guesses_that_are_right_are_kept_and_the_rest_goes_on(pair_folder: Path) -> None:
@@ -131,27 +136,3 @@ def test_tokens_that_the_model_does_not_have_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match="the vocabulary has 61"):
         ReferenceBackend().compile(parse_plan(BLOCKS.replace(old, new)), load_pair(pair_folder))
-
-
-TREES = """plan kept
-model target
-state @kv = cache target
-state @guess = value tree(nodes=4, init=0)
-round decode {
-  %g = load @guess
-  %l = forward target %g cache=@kv pending=1
-  %a = accept %g target=%l
-  %e = emit %a
-  commit @kv %e
-  store @guess %g
-}
-"""
-
-
-def test_compiled_rounds_carry_numbers_only() -> None:
-    from specplan.backends.static.holds import STATIC as COMPILED
-
-    plan: Plan = plan_of("jacobi_blocks")
-    assert any("no op relabel" in refusal.reason for refusal in refusals(plan, COMPILED))
-    (found,) = refusals(parse_plan(TREES), COMPILED)
-    assert found.where == "state @guess" and "numbers only" in found.reason

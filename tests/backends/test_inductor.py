@@ -12,7 +12,7 @@ from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
 from tests.backends.compiled_plans import FEWER, requests_of
 from tests.backends.pairs import load_pair, run, save_pair
-from tests.backends.source_plans import source_plans
+from tests.ir.plans_on_disk import plan_of
 
 pytestmark = pytest.mark.skipif(
     InductorBackend().available() is not None, reason=str(InductorBackend().available())
@@ -51,6 +51,6 @@ def test_weights_are_named_and_shared(pair_folder: Path) -> None:
 
 
 def test_a_plan_that_cannot_run_is_refused_by_name(pair_folder: Path) -> None:
-    plan = source_plans(greedy=True)["ngram"]
-    with pytest.raises(MissingCapabilityError, match="backend inductor cannot run `state @past`"):
+    plan = plan_of("self_draft_view")
+    with pytest.raises(MissingCapabilityError, match="backend inductor cannot run `state @part"):
         InductorBackend().compile(plan, load_pair(pair_folder))

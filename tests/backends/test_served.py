@@ -25,7 +25,7 @@ from specplan.backends.executables import FOLDER
 from specplan.backends.onnxruntime.package import NAMES, OnnxRound
 from specplan.backends.opening import FittedExecutable, load_models, open_executable
 from specplan.backends.registry import get_backend
-from specplan.backends.static.identity import MADE_FOR
+from specplan.backends.static.identity import MADE_FOR, MEANING
 from specplan.backends.static.interface import Interface
 from specplan.backends.static.tried import FirstTried
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -81,6 +81,8 @@ def test_damage_is_refused_or_does_no_harm(served: dict[str, Bundle], repository
 def test_compiled_rounds_give_the_tokens_of_the_interpreter(served: dict[str, Bundle]) -> None:
     executable, tokens = tokens_of(served["onnxruntime"])
     assert tokens == interpreted(served["onnxruntime"]) and not executable.failed
+    # what sources learn of a batch, batches of other shapes know
+    assert executable.compiled["onnxruntime"].shared is executable.plain.shared
 
 
 def test_code_that_does_not_load_here_is_interpreted(served: dict[str, Bundle]) -> None:
@@ -110,7 +112,7 @@ def test_code_whose_first_run_fails_is_interpreted(
 def test_numbers_are_put_back_where_a_first_run_fails() -> None:
     class Graph:
         class interface:
-            values = ("bar",)
+            values = (("bar", ("value",)),)
 
         def __call__(self, text: torch.Tensor, bar: torch.Tensor) -> torch.Tensor:
             return bar.add_(1)
@@ -136,7 +138,7 @@ def _swapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specplan.backends.static.identity.MEANING", 2)
+    monkeypatch.setattr("specplan.backends.static.identity.MEANING", MEANING + 1)
 
 
 @pytest.mark.parametrize("change", [_swapped, _anew])

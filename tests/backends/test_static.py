@@ -8,18 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
 from specplan.backends.static.holds import STATIC
+from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
+from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.kinds import RUNNABLE, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain, run
+from tests.backends.source_plans import source_plans
 
 
 def requests_of(temperature: float, **settings: float) -> list[Request]:
@@ -44,13 +48,19 @@ def decoded(
     batch: int,
     buckets: Sequence[Bucket] = (),
 ) -> list[tuple[int, ...]]:
-    executable = StaticExecutable(plan, models, buckets=buckets)
+    return in_turn(StaticExecutable(plan, models, buckets=buckets), requests, batch)
+
+
+def in_turn(
+    executable: Executable, requests: Sequence[Request], batch: int
+) -> list[tuple[int, ...]]:
+    """Batch after batch: what a source learned of one serves the next."""
     groups = [requests[i : i + batch] for i in range(0, len(requests), batch)]
     return [item.tokens for group in groups for item in generate(executable, group).completions]
 
 
 def graphs_of(folder: Path, temperature: float, per_family: int) -> Iterator[tuple[str, Plan]]:
-    """Plans that have no source which learns."""
+    """Plans whose rounds one graph holds."""
     for name, plan in every_kind(folder, temperature, per_family):
         if not STATIC.refusals(plan):
             yield name, plan
@@ -69,15 +79,63 @@ def test_the_ways_of_drafting_make_graphs(tmp_path: Path) -> None:
 def test_every_method_decodes_as_the_interpreter_does(
     name: str, facts: ProblemFacts, pair_folder: Path
 ) -> None:
-    """What makes a graph: rounds without sources that learn, and without carried trees."""
+    """What makes a graph: rounds without carried trees and lookups of drafted tokens."""
     kinds = [kind for kind in kinds_of(RUNNABLE[name], facts) if not STATIC.refusals(kind.plan)]
     if not kinds:
         pytest.skip("no graph holds its rounds")
     models = load_pair(pair_folder)
     requests = requests_of(facts.problem.workload.temperature)[2:]
     for words, plan, _ in kinds:
-        expected = in_batches(plan, models, requests, 2)
-        assert decoded(plan, models, requests, 2) == expected, words
+        expected = in_turn(ReferenceBackend().compile(plan, models), requests, 2)
+        assert decoded(plan, models, requests, 2, [Bucket(4, 64)]) == expected, words
+
+
+def test_what_sources_learn_is_the_same(pair_folder: Path) -> None:
+    """Of texts before a round and of judged rows after it, in batches that are filled up."""
+    models, requests = load_pair(pair_folder), requests_of(0.8)[2:]
+    for name, plan in source_plans(greedy=False).items():
+        assert STATIC.refusals(plan) == (), name
+        expected = in_turn(ReferenceBackend().compile(plan, models), requests, 2)
+        assert decoded(plan, models, requests, 2, [Bucket(4, 64)]) == expected, name
+
+
+LEARNING = """plan learning
+model target
+state @kv = cache target
+state @adj = source adjacency(width=4) scope=request
+state @runs = source phrases scope=request
+round decode {{
+  %t0 = root
+  {first}%t = lookup @adj %t0 at=%t0 children=2 length=2
+  %l = forward target %t cache=@kv pending=1
+  %a = accept %t target=%l
+  %e = emit %a
+  commit @kv %e
+  {last}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason"),
+    [
+        ("", "update @adj %t rows=%l", None),
+        ("", "update @runs %t last=2", None),
+        ("", "%g = relabel %t rows=%l\n  update @runs %g last=1", None),
+        ("%m = forward target %t0 cache=@kv pending=1\n  update @adj %t0 rows=%m\n  ", "",
+         "look up before"),
+        ("", "%g = grow %t0 at=%t0 rows=%l\n  %n = lookup @adj %g at=%g",
+         "what a model drafted is not looked up"),
+        ("", "%x = repeat 2 (%s = %t0) {\n  %n = lookup @adj %t0 at=%t0\n  yield %n\n}",
+         "what a model drafted is not looked up"),
+    ],
+)  # fmt: skip
+def test_what_the_host_does_stands_around_the_call(
+    first: str, last: str, reason: str | None
+) -> None:
+    refused = STATIC.refusals(parse_plan(LEARNING.format(first=first, last=last)))
+    assert bool(refused) == (reason is not None)
+    assert not refused or any(reason in one.reason for one in refused if reason), refused
 
 
 def test_truncated_laws(pair_folder: Path, tmp_path: Path) -> None:

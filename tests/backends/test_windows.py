@@ -15,7 +15,6 @@ from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.carrying import filled_to, reroot
 from specplan.backends.reference.lanes import lanes_of
-from specplan.backends.reference.values import Path as Judged
 from specplan.backends.reference.values import Tree, live_mask
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
@@ -228,9 +227,11 @@ def test_what_is_left_of_a_chain_below_a_path(data: st.DataObject) -> None:
     tree = Tree(
         tokens, parents, depths, live, laws, tuple(range(size)), levels=size, branches=False
     )
-    left = reroot(tree, Judged([[]] * batch, emitted, chain=True), nodes)
+    counts = torch.tensor([len(path) for path in emitted])
+    filled = torch.tensor([[*path, *[1] * (6 + window - len(path))] for path in emitted])
+    left = reroot(tree, filled, counts, nodes)
     assert left.size == (size if nodes is None else nodes) and left.is_chain
-    stored = filled_to(left, reroot(tree, Judged([[]] * batch, [[]] * batch, chain=True)))
+    stored = filled_to(left, reroot(tree, filled, counts * 0))
     for row, path in enumerate(emitted):
         chain, drawn = tokens[row][live[row]].tolist(), laws[row][live[row]]
         same = chain[: len(path)] == path

@@ -11,6 +11,7 @@ from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, draw, law
+from specplan.runtime.sources.source import Source
 from specplan.runtime.uniforms import uniforms
 
 
@@ -19,6 +20,7 @@ class PlainExecutable:
 
     def __init__(self, model: CausalModel, burst: int = 1, idle: bool = False) -> None:
         self.model = model
+        self.shared: dict[str, Source] = {}
         self.burst = burst
         self.idle = idle
         self.plan = Plan(
