@@ -24,6 +24,7 @@ def select_round(
 
     The current round is kept while its guard holds with every bound moved outwards by the
     schedule's hysteresis, so that a batch that hovers at a bound does not switch back and forth.
+    Bounds of emitted tokens alone stay where they are: these only grow.
 
     Args:
         plan: a verified plan.
@@ -70,7 +71,12 @@ def _widened(node: ast.expr, fraction: float) -> ast.expr:
 
 
 def _moved(left: ast.expr, op: ast.cmpop, right: ast.expr, fraction: float) -> ast.expr:
-    """One comparison with its bound moved: the side without names, else the right one."""
+    """One comparison with its bound moved: the side without names, else the right one.
+
+    What reads emitted tokens alone is left as it is.
+    """
+    if names_in(left) | names_in(right) == {"emitted"}:
+        return ast.Compare(left, [op], [right])
     outwards = _OUTWARDS.get(type(op), 0) * fraction
     if names_in(right) and not names_in(left):
         return ast.Compare(_shifted(left, -outwards), [op], [right])

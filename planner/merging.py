@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from specplan.ir.plan import Assumptions, CacheState, Plan, Round, StateDeclaration
+from specplan.ir.plan import (
+    Assumptions,
+    CacheState,
+    Guard,
+    Plan,
+    Round,
+    Schedule,
+    StateDeclaration,
+)
 from specplan.ir.renaming import renamed
-from specplan.ir.values import State
+from specplan.ir.values import State, Text
 
 
 def merge_plans(plans: dict[str, Plan]) -> Plan:
@@ -17,10 +25,11 @@ def merge_plans(plans: dict[str, Plan]) -> Plan:
     state of that name is called after its round, `@drafts_r1`.
 
     Args:
-        plans: one round each, by the name that it gets; at least one.
+        plans: by the name that its round gets, which begins those of several rounds; at least one.
 
     Returns:
-        The plan, without a schedule; it promises what all of them promise.
+        The plan, without a schedule; it promises what all of them promise. `round_names` tells what
+        its rounds are called.
     """
     parts = list(plans.values())
     versions: dict[State, list[StateDeclaration]] = {}
@@ -29,8 +38,10 @@ def merge_plans(plans: dict[str, Plan]) -> Plan:
         names: dict[State, State] = {}
         for state in plan.states:
             names[state.name] = _declare(versions, _viewing(state, names), given)
-        ops = renamed(plan.rounds[0].ops, State, partial(_called, names))
-        rounds.append(replace(plan.rounds[0], name=given, ops=ops))
+        called = round_names(given, plan)
+        for item in plan.rounds:
+            ops = renamed(item.ops, State, partial(_called, names))
+            rounds.append(replace(item, name=called[item.name], ops=ops))
     return replace(
         parts[0],
         models=tuple({model.name: model for plan in parts for model in plan.models}.values()),
@@ -38,6 +49,27 @@ def merge_plans(plans: dict[str, Plan]) -> Plan:
         states=tuple(state for declared in versions.values() for state in declared),
         rounds=tuple(rounds),
     )
+
+
+def round_names(given: str, plan: Plan) -> dict[str, str]:
+    """What the rounds of a plan are called in a merged one: `r1`, or `r1_blocks` and `r1_plain`."""
+    if len(plan.rounds) == 1:
+        return {plan.rounds[0].name: given}
+    return {item.name: f"{given}_{item.name}" for item in plan.rounds}
+
+
+def first_then(first: Plan, tokens: int, then: Plan, names: tuple[str, str]) -> Plan:
+    """A plan that runs one plan's round until a request has emitted some tokens, then another's.
+
+    Args:
+        first: of one round, as `then`; gives the plan its name.
+        tokens: of an output, at least 1.
+        then: what runs from there on.
+        names: of the two rounds.
+    """
+    merged = merge_plans({names[0]: first, names[1]: then})
+    guard = Guard(formula=Text(f"emitted < {tokens}"), round=names[0])
+    return replace(merged, schedule=Schedule(guards=(guard,), otherwise=names[1]))
 
 
 def _called(names: dict[State, State], name: State) -> State:

@@ -8,7 +8,7 @@ switching back and forth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -19,7 +19,7 @@ from specplan.ir.plan import Guard, Plan, Schedule
 from specplan.ir.values import Text
 from specplan.ir.verify import check_plan
 from specplan.planner.comparing import TIE
-from specplan.planner.merging import merge_plans
+from specplan.planner.merging import merge_plans, round_names
 
 HYSTERESIS = 0.1
 """A bound must be passed by this fraction before a switch is undone."""
@@ -95,18 +95,32 @@ def guards(grid: Grid, choice: Sequence[Sequence[str]]) -> tuple[tuple[str, str]
 
 
 def scheduled(name: str, plans: dict[str, Plan], conditions: Sequence[tuple[str, str]]) -> Plan:
-    """One plan of several plans' rounds.
+    """One plan of several plans' rounds; where a plan has a schedule, it holds within its loads.
 
     Args:
         name: of the new plan.
-        plans: one round each, by the name that it gets.
+        plans: by the name that its round gets, as in `merge_plans`.
         conditions: as `guards` gives them.
     """
     merged = merge_plans(plans)
-    *before, (_, otherwise) = conditions
+    every = [pair for condition, given in conditions for pair in _within(condition, given, plans)]
+    *before, (_, otherwise) = every
     guarded = tuple(Guard(formula=Text(condition), round=given) for condition, given in before)
     schedule = Schedule(guards=guarded, otherwise=otherwise, hysteresis=HYSTERESIS)
     return check_plan(replace(merged, name=name, schedule=schedule))
+
+
+def _within(condition: str, given: str, plans: Mapping[str, Plan]) -> Iterator[tuple[str, str]]:
+    """Conditions of a plan's rounds where the plan itself runs under a condition."""
+    plan = plans[given]
+    called = round_names(given, plan)
+    if plan.schedule is None:
+        yield condition, called[plan.rounds[0].name]
+        return
+    for guard in plan.schedule.guards:
+        formula = f"{condition} and ({guard.formula})" if condition else str(guard.formula)
+        yield formula, called[guard.round]
+    yield condition, called[plan.schedule.otherwise]
 
 
 def _between(a: float, b: float) -> float:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import combinations, islice, product
 from pathlib import Path
 
 import pytest
 
+from specplan.ir.formula import evaluate
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import CacheState, Plan, StateDeclaration
 from specplan.ir.printer import print_plan
 from specplan.ir.renaming import renamed
+from specplan.ir.schedule import select_round
 from specplan.ir.values import TEXT_STATE, State
 from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.merging import merge_plans
+from specplan.planner.merging import first_then, merge_plans, round_names
 from specplan.planner.method import Family, discover_methods
 from specplan.planner.scheduling import scheduled
+from tests.cost_models.test_pricing import PLAIN, greedy_chain
 from tests.planner.rich_facts import rich_facts
 
 CONDITIONS = (("batch <= 2", "r0"), ("", "r1"))
@@ -60,8 +63,8 @@ def test_each_round_keeps_its_own_states(temperature: float, tmp_path: Path) -> 
     for one, other in islice(combinations(plans, 2), 0, None, 5):
         merged = merge_plans({"r0": one, "r1": other})
         for given, part in (("r0", one), ("r1", other)):
-            (own,) = part.rounds
-            assert _spelled(merged, given) == _spelled(part, own.name), (one.name, other.name)
+            for own, called in round_names(given, part).items():
+                assert _spelled(merged, called) == _spelled(part, own), (one.name, other.name)
         apart += any(state.name.endswith("_r1") for state in merged.states)
         promised = merged.assumptions
         assert promised.lossless == (one.assumptions.lossless and other.assumptions.lossless)
@@ -83,3 +86,21 @@ def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:
 def test_states_that_are_alike_are_shared(tmp_path: Path) -> None:
     for plan in _plans(rich_facts(tmp_path, temperature=0.8)):
         assert merge_plans({"r0": plan, "r1": plan, "r2": plan}).states == plan.states
+
+
+def test_a_plans_own_schedule_holds_within_its_loads() -> None:
+    """At every load and place, the round that the load's own plan would run."""
+    chains = first_then(greedy_chain(4), 24, greedy_chain(2), ("four", "two"))
+    parts = {"r0": chains, "r1": parse_plan(PLAIN)}
+    for conditions in (CONDITIONS, (("batch <= 2 and context <= 64", "r1"), ("", "r0"))):
+        plan = scheduled("both", parts, conditions)
+        assert parse_plan(print_plan(plan)) == plan
+        assert {item.name for item in plan.rounds} == {"r0_four", "r0_two", "r1"}
+        for batch, context, emitted in product((1, 2, 3, 9), (8, 99), (0, 23, 24, 25)):
+            load = {"batch": batch, "context": context, "emitted": emitted}
+            (given, *_) = (name for text, name in conditions if not text or evaluate(text, load))
+            own = select_round(parts[given], **load)
+            expected = round_names(given, parts[given])[own]
+            assert select_round(plan, **load) == expected, load
+            if batch == 1:  # what was emitted never hovers at its bound
+                assert select_round(plan, **load, current="r0_four") == expected, load
