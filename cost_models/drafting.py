@@ -9,6 +9,7 @@ from specplan.cost_models.acceptance.law import Floats
 from specplan.cost_models.acceptance.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.acceptance.turns import Leg, Turns
+from specplan.cost_models.closed_forms import expected_rounds
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.demands import RoundDemands
 from specplan.cost_models.intervals import Interval
@@ -57,6 +58,16 @@ class Drafting:
         if self.acceptance is None:
             return Interval.exact(float(output_tokens))
         return self.acceptance.rounds(self.parents, self.ranks, output_tokens, batch)
+
+    def overshoot(self, tokens: int) -> float:
+        """Tokens that the round which reaches so many emits beyond them, in the mean of requests.
+
+        By Wald's identity, from the renewal argument of `expected_rounds`.
+        """
+        if self.acceptance is None:
+            return 0.0
+        at_least = self.acceptance.accepted_at_least(self.parents, self.ranks)
+        return (1.0 + sum(at_least)) * expected_rounds(tokens, at_least) - tokens
 
     def lag(self, batch: Quantity) -> dict[str, Quantity]:
         """Per cache, P(some request of the batch has more pending than the root)."""

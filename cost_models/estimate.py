@@ -1,27 +1,35 @@
-"""What a plan is worth: a round's price over the tokens it emits, and whole requests."""
+"""What a plan is worth: a round's price over the tokens it emits, and whole requests.
+
+Where rounds change with the place in an output, a round is the mean one (`stretches`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.cells import chosen, each, split
+from specplan.cost_models.cells import chosen, split
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory import PlanMemory, plan_memory, runtime_of
-from specplan.cost_models.pricing import PricedOp, Unpriced, own_error, price_round
+from specplan.cost_models.pricing import PricedOp, Unpriced, own_error
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.stretches import (
+    Drafted,
+    Stretch,
+    price_decode,
+    read_drafted,
+    read_stretches,
+)
 from specplan.cost_models.timing.device import Device, UnpricedError
-from specplan.ir.plan import CacheState, Plan, Round
-from specplan.ir.schedule import select_round
+from specplan.ir.plan import CacheState, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +42,11 @@ class Estimate:
         batch: requests that run together.
         prompt_tokens: of each request.
         output_tokens: of each request.
-        seconds_per_round: at the mean context of a request.
+        seconds_per_round: at the mean context of a request; of the mean round.
         tokens_per_round: emitted by one request, the bonus included.
         seconds_per_token: of one request while decoding.
         tokens_per_second: of the whole batch while decoding.
-        ttft: time to first token: the prefill and one round.
+        ttft: time to first token: the prefill and the first round.
         prefill: time of the prompts, in all models.
         rounds: until the slowest request of the batch is done.
         decode_seconds: all rounds.
@@ -52,6 +60,8 @@ class Estimate:
         shared_error: of the device, the relative half width that all its times have in common.
         own_error: of a round, the relative half width beside that one; see `own_error`.
         measured: whether this very plan was measured there, which its times then rest on.
+        first_round: time of the first round in mean ones.
+        stretches: of the output, each emitted by one round; none of a schedule by load.
     """
 
     batch: Quantity
@@ -75,6 +85,8 @@ class Estimate:
     shared_error: Quantity = 0.0
     own_error: Quantity = 0.0
     measured: Quantity = False
+    first_round: Quantity = 1.0
+    stretches: tuple[Stretch, ...] = ()
 
     def cells(self) -> tuple[Estimate, ...]:
         """One estimate of plain numbers for each cell."""
@@ -107,59 +119,78 @@ class Pricer:
     @cached_property
     def clock(self) -> Clock:
         """What prices rounds at the mean context of these requests."""
-        context = self.prompt_tokens + self.output_tokens / 2.0
-        return Clock(self.device, self.shapes, self.batch, context)
+        return self._clock_at(self.output_tokens / 2.0)
+
+    def _clock_at(self, emitted: float) -> Clock:
+        if emitted not in self._clocks:
+            context = self.prompt_tokens + emitted
+            self._clocks[emitted] = Clock(self.device, self.shapes, self.batch, context)
+        return self._clocks[emitted]
+
+    @cached_property
+    def _clocks(self) -> dict[float, Clock]:
+        return {}
 
     def estimate(self, plan: Plan, acceptance: AcceptanceProfile | None) -> Estimate | Unpriced:
         """Price a plan; the estimate's numbers are arrays where the pricer's are.
 
         Args:
-            plan: a verified plan; all cells must run the same round of it.
+            plan: a verified plan; all cells must run the same rounds of it.
             acceptance: of the plan's proposer; None for plans that draft nothing.
 
         Returns:
             The estimate, or why there is none.
-        """
-        drafting = read_drafting(plan, self._round(plan), acceptance)
-        if isinstance(drafting, Unpriced):
-            return drafting
-        return self.worth(plan, drafting)
 
-    def worth(self, plan: Plan, drafting: Drafting) -> Estimate | Unpriced:
-        """Price a plan by what its round drafts; see `estimate`."""
-        price = price_round(drafting.demands, self.clock, drafting.lag(self.batch))
-        if isinstance(price, Unpriced):
-            return price
+        Raises:
+            ValueError: cells run different rounds.
+        """
+        drafted = self.drafted(plan, acceptance)
+        return drafted if isinstance(drafted, Unpriced) else self.worth(plan, drafted)
+
+    def drafted(self, plan: Plan, acceptance: AcceptanceProfile | None) -> Drafted | Unpriced:
+        """What a plan's rounds draft, stretch by stretch of an output; see `estimate`."""
+        context = self.prompt_tokens + self.output_tokens / 2.0
+        stretches = read_stretches(plan, self.batch, context, self.output_tokens)
+        return read_drafted(plan, stretches, acceptance)
+
+    def worth(self, plan: Plan, drafted: Drafted) -> Estimate | Unpriced:
+        """Price a plan by what its rounds draft; see `estimate`."""
+        found = price_decode(
+            drafted, lambda part: self._clock_at((part.start + part.stop) / 2.0), self.batch
+        )
+        if isinstance(found, Unpriced):
+            return found
         try:
             prefill = self.prefill(plan)
         except UnpricedError as error:
             return Unpriced("prefill", str(error))
-        item, tokens = self._round(plan), drafting.tokens_per_round
-        rounds = each(self.batch, partial(drafting.rounds, self.output_tokens))
-        per_token = price.seconds.times(tokens.inverse)
-        decode = price.seconds.times(rounds)
+        per_round, tokens = found.round.seconds, found.tokens_per_round
+        per_token = per_round.times(tokens.inverse)
+        decode = per_round.times(found.rounds)
         request = prefill + decode
         return Estimate(
             batch=self.batch,
             prompt_tokens=self.prompt_tokens,
             output_tokens=self.output_tokens,
-            seconds_per_round=price.seconds,
+            seconds_per_round=per_round,
             tokens_per_round=tokens,
             seconds_per_token=per_token,
             tokens_per_second=rate(self.batch, per_token),
-            ttft=prefill + price.seconds,
+            ttft=prefill + per_round * found.first_round,
             prefill=prefill,
-            rounds=rounds,
+            rounds=found.rounds,
             decode_seconds=decode,
             request_seconds=request,
             tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
-            prompts=0 if drafting.acceptance is None else drafting.acceptance.prompts,
+            prompts=max(one.acceptance.prompts if one.acceptance else 0 for _, one in drafted),
             memory=self.memory(plan),
-            breakdown=price.breakdown,
-            assumptions=(*price.assumptions, *_assumptions(plan, item, drafting, self.batch)),
+            breakdown=found.round.breakdown,
+            assumptions=(*found.round.assumptions, *_assumptions(plan, drafted, self.batch)),
             extrapolated=request.extrapolated,
             shared_error=self.device.shared_error,
-            own_error=own_error(price, self.device.shared_error),
+            own_error=own_error(found.round, self.device.shared_error),
+            first_round=found.first_round,
+            stretches=found.stretches,
         )
 
     def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:
@@ -174,24 +205,15 @@ class Pricer:
         request = prefill + found.decode_seconds
         return replace(
             found,
-            ttft=prefill + found.seconds_per_round,
+            ttft=prefill + found.seconds_per_round * found.first_round,
             prefill=prefill,
             request_seconds=request,
             tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
             memory=self.memory(plan),
             breakdown=(),
             extrapolated=request.extrapolated,
+            stretches=(),
         )
-
-    def _round(self, plan: Plan) -> Round:
-        if plan.schedule is None:
-            return plan.rounds[0]
-        context = self.prompt_tokens + self.output_tokens / 2.0
-        loads = np.broadcast(self.batch, context)
-        names = {select_round(plan, batch=int(b), context=round(c)) for b, c in loads}
-        if len(names) > 1:
-            raise ValueError(f"loads that run different rounds are priced apart: {sorted(names)}")
-        return plan.round(names.pop())
 
     def prefill(self, plan: Plan) -> Seconds:
         """The prompts through every model that keeps a cache of its own; remembered by model.
@@ -252,13 +274,16 @@ def prefill_seconds(
     return device.prefill_seconds(shape, batch, prompt_tokens)
 
 
-def _assumptions(plan: Plan, item: Round, drafting: Drafting, batch: Quantity) -> tuple[str, ...]:
-    acceptance = drafting.acceptance
+def _assumptions(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ...]:
+    profiles = [one.acceptance for _, one in drafted if one.acceptance is not None]
+    first, several = drafted[0][0], len(drafted) > 1
+    ends = ", ".join(f"{part.round!r} up to {part.stop}" for part, _ in drafted)
     words = (
-        (f"round {item.name!r} runs throughout", plan.schedule is not None),
+        (f"round {first.round!r} runs throughout", plan.schedule is not None and not several),
+        (f"requests reach the tokens together at which rounds change: {ends}", several),
         (
             "requests of a batch are alike",
-            acceptance is not None and acceptance.positions == 0 and np.max(batch) > 1,
+            any(known.positions == 0 for known in profiles) and np.max(batch) > 1,
         ),
     )
     return tuple(word for word, holds in words if holds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -46,7 +46,7 @@ class PricedOp:
             and `:without_` blocks that are left out.
         model: the model that runs, None for other ops.
         width: query tokens of a forward, else nodes worked on, per request.
-        times: executions per round; the mean of them where a loop may end early.
+        times: executions per round; the mean of them where a loop may end early or rounds change.
         seconds: of all executions.
     """
 
@@ -117,6 +117,21 @@ def price_round(
         parts += [(step.lane, _priced_op(step, seconds, share)) for step, seconds in priced]
     parts.append((None, PricedOp("round", None, 1, 1, clock.glue())))
     return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands, clock))
+
+
+def mean_round(prices: Sequence[RoundPrice], weights: Sequence[Quantity]) -> RoundPrice:
+    """The mean of rounds that take turns, with the share of each among all rounds."""
+    pairs = list(zip(prices, weights, strict=True))
+    parts = [
+        (None, replace(part, times=part.times * weight, seconds=part.seconds * weight))
+        for price, weight in pairs
+        for part in price.breakdown
+    ]
+    return RoundPrice(
+        total(price.seconds * weight for price, weight in pairs),
+        _merged(parts),
+        tuple(dict.fromkeys(word for price in prices for word in price.assumptions)),
+    )
 
 
 def own_error(price: RoundPrice, shared_error: float) -> Quantity:
@@ -204,7 +219,7 @@ def _wall_clock(priced: list[PricedStep], clock: Clock) -> Seconds:
     return alone + side_by_side(lanes.values(), clock.device.lane_overlap)
 
 
-def _merged(parts: list[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...]:
+def _merged(parts: Sequence[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...]:
     """Executions of the same op, model and width in one lane become one entry."""
     found: dict[tuple[str | None, str, str | None, int], PricedOp] = {}
     for lane, part in parts:

@@ -38,6 +38,5 @@ def _drafts(facts: ProblemFacts, profile: AcceptanceProfile) -> Iterator[Draftin
     """What all candidates draft for which the profile's proposer does."""
     for setting in settings_by(facts, profile.key.proposer):
         plan = setting.method.plan(facts, setting.options)
-        found = read_drafting(plan, plan.rounds[0], profile)
-        if isinstance(found, Drafting):
-            yield found
+        found = (read_drafting(plan, item, profile) for item in plan.rounds)
+        yield from (drafting for drafting in found if isinstance(drafting, Drafting))

@@ -154,12 +154,13 @@ def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
 
 
 def _kinds_of_steps(plan: Plan) -> set[object]:
-    """What a round runs, widths left out."""
+    """What a plan's rounds run, widths left out."""
     return {
         step.name
         if isinstance(step, OpDemand)
         else (step.model, step.spans, step.skips, step.rows > 0)
-        for step in round_demands(plan, plan.rounds[0]).steps
+        for item in plan.rounds
+        for step in round_demands(plan, item).steps
     }
 
 

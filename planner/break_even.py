@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from specplan.cost_models.cells import grid
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory import largest_batch, runtime_of
 from specplan.cost_models.priced_break_even import PricedBreakEven, priced_break_even
 from specplan.cost_models.pricing import Unpriced
-from specplan.ir.schedule import select_round
+from specplan.cost_models.stretches import Drafted
 from specplan.planner.as_data import seconds_data
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import gains
@@ -69,22 +68,23 @@ class _Repricing:
 
     def acceptance(self) -> Iterator[dict[str, Any]]:
         """By the factor on every hazard."""
-        drafting = self._drafting()
-        if drafting is None or drafting.acceptance is None:
+        plan, pricer = self.candidate.plan, self._pricer(*self._loads())
+        assert plan is not None and self.plain.estimate is not None
+        drafted = pricer.drafted(plan, self._profile())
+        if isinstance(drafted, Unpriced):
             return
-        scales = np.linspace(0.0, most_scale(drafting), POINTS)
-        pricer = self._pricer(*self._loads())
-        assert self.candidate.plan is not None and self.plain.estimate is not None
-        profiles = [scaled_profile(drafting, float(scale)) for scale in scales]
-        plan = self.candidate.plan
-        prices = [pricer.worth(plan, replace(drafting, acceptance=p)) for p in profiles]
+        most = [most_scale(drafting) for _, drafting in drafted if drafting.acceptance is not None]
+        if not most:
+            return
+        scales = np.linspace(0.0, min(most), POINTS)
+        prices = [pricer.worth(plan, _scaled(drafted, float(scale))) for scale in scales]
         if any(isinstance(price, Unpriced) for price in prices):
             return
         curves = [gains(p, self.plain.estimate) for p in prices if isinstance(p, Estimate)]
-        tokens = [p.tokens_per_round.mean for p in prices if isinstance(p, Estimate)]
+        counts = [p.tokens_per_round for p in prices if isinstance(p, Estimate)]
         for place in self.cells:
             cell = self.candidate.estimates[place]
-            curve = _stacked(curves, place)
+            curve, tokens = _stacked(curves, place), _stacked(counts, place).mean
             found = priced_break_even(scales.tolist(), curve)
             entry = _entry("acceptance", "times today's", cell, None, found)
             edges = [edge for stretch in found.pays for edge in stretch if edge is not None]
@@ -186,13 +186,18 @@ class _Repricing:
         assert self.candidate.plan is not None
         return model in self.candidate.plan.models_run
 
-    def _drafting(self) -> Drafting | None:
-        plan, first = self.candidate.plan, self.candidate.estimates[0]
-        assert plan is not None
-        context = round(first.prompt_tokens + first.output_tokens / 2.0)
-        item = plan.round(select_round(plan, batch=int(first.batch), context=context))
-        found = read_drafting(plan, item, self._profile())
-        return None if isinstance(found, Unpriced) else found
+
+def _scaled(drafted: Drafted, scale: float) -> Drafted:
+    """What rounds draft, were every hazard of each so many times as high."""
+    return [
+        (
+            stretch,
+            drafting
+            if drafting.acceptance is None
+            else replace(drafting, acceptance=scaled_profile(drafting, scale)),
+        )
+        for stretch, drafting in drafted
+    ]
 
 
 def draft_steps(estimate: Estimate) -> tuple[int, Seconds]:

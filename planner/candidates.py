@@ -53,7 +53,12 @@ class Candidate:
             return cells
         parts = (part.estimates[index] for index, part in enumerate(self.by_cell))
         return tuple(
-            replace(whole, breakdown=part.breakdown, assumptions=part.assumptions)
+            replace(
+                whole,
+                breakdown=part.breakdown,
+                assumptions=part.assumptions,
+                stretches=part.stretches,
+            )
             for whole, part in zip(cells, parts, strict=True)
         )
 
@@ -88,7 +93,7 @@ class Candidate:
         return self.simplicity_at(None)
 
     def simplicity_at(self, cell: int | None) -> tuple[float, ...]:
-        """The simplicity in one cell of the workload, for plans of one round; None for all."""
+        """The simplicity in one cell of the workload, for plans of one method; None for all."""
         assert self.plan is not None and self.estimate is not None, "only prices are compared"
         if self.by_cell:
             rounds = [part.simplicity for part in self.by_cell]
@@ -100,7 +105,7 @@ class Candidate:
         ran = np.asarray(sum(part.times for part in parts))
         if cell is not None and ran.ndim:
             ran = np.broadcast_to(ran, np.shape(self.estimate.batch))[cell]
-        return 1, len(self.plan.models), judged, float(np.max(ran))
+        return len(self.plan.rounds), len(self.plan.models), judged, float(np.max(ran))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON; the plan as text."""

@@ -163,7 +163,7 @@ def _own(estimate: Estimate, plain: Estimate) -> Estimate:
     return replace(
         estimate,
         request_seconds=prefill + of_round.times(estimate.rounds),
-        ttft=prefill + of_round,
+        ttft=prefill + of_round * estimate.first_round,
         seconds_per_token=of_round.times(estimate.tokens_per_round.inverse),
     )
 

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.drafting import Drafting, read_drafting
+from specplan.cost_models.drafting import Drafting
 from specplan.cost_models.intervals import HALF_WIDTH_90, Seconds, beside
+from specplan.cost_models.pricing import Unpriced
+from specplan.cost_models.stretches import read_drafted
 from specplan.planner.candidates import Candidate
 
 DRAWS = 400
@@ -41,7 +43,7 @@ class DrawnRound:
     Attributes:
         ops: of its breakdown.
         prefill: of the prompts.
-        tokens: per round over their mean, [draws]; one where no draw makes a difference.
+        tokens: per round over their mean, [draws, cells] or one of both where nothing differs.
     """
 
     ops: tuple[Drawn, ...]
@@ -83,20 +85,28 @@ class Draws:
         return Drawn(name, median[None, :], drawn)
 
     def _tokens(self, part: Candidate) -> Floats:
+        """Of the whole decode; each stretch of it is as much shorter as its rounds emit more."""
         if part.proposer is None:
-            return np.ones(1)
-        assert part.plan is not None
-        drafting = read_drafting(part.plan, part.plan.rounds[0], self._profiles[part.proposer])
-        assert isinstance(drafting, Drafting), "it has a price"
-        draws = drafting.token_draws
-        return (
-            np.ones(1)
-            if draws is None
-            else np.resize(draws / drafting.tokens_per_round.mean, DRAWS)
-        )
+            return np.ones((1, 1))
+        assert part.plan is not None and part.estimate is not None
+        stretches, profile = part.estimate.stretches, self._profiles[part.proposer]
+        drafted = read_drafted(part.plan, stretches, profile)
+        assert not isinstance(drafted, Unpriced), "it has a price"
+        seconds = np.zeros((1, 1))
+        for stretch, drafting in drafted:
+            seconds = seconds + np.atleast_2d(stretch.share) / _relative_tokens(drafting)
+        return 1.0 / seconds
 
     def _normal(self, *key: str) -> Floats:
         if key not in self._normals:
             seed = zlib.crc32("|".join(key).encode())
             self._normals[key] = np.random.default_rng(seed).standard_normal(DRAWS)
         return self._normals[key]
+
+
+def _relative_tokens(drafting: Drafting) -> Floats:
+    """Tokens per round of a round under draws, over their mean, [draws, 1], or one for all."""
+    draws = drafting.token_draws
+    if draws is None:
+        return np.ones((1, 1))
+    return np.resize(draws / drafting.tokens_per_round.mean, DRAWS)[:, None]

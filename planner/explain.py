@@ -11,9 +11,10 @@ from typing import Any
 
 from specplan.cost_models.acceptance.hazards import posterior
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
+from specplan.cost_models.pricing import Unpriced
+from specplan.cost_models.stretches import read_drafted
 from specplan.planner.as_data import interval_data, seconds_data
 from specplan.planner.break_even import break_evens
 from specplan.planner.candidates import Candidate
@@ -203,10 +204,9 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
     assert candidate.proposer is not None and candidate.plan is not None, "it drafts"
     profile, tree = facts.profiles[candidate.proposer], judged(candidate)
-    drafting = read_drafting(candidate.plan, candidate.plan.rounds[0], profile)
-    assert isinstance(drafting, Drafting) and drafting.acceptance is not None, "it has a price"
-    assert tree is not None, "it drafts"
-    own = drafting.acceptance
+    drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile)
+    assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
+    drafting, own = next((one, one.acceptance) for _, one in drafted if one.acceptance is not None)
     reached = own.accepted_at_least(drafting.parents, drafting.ranks)
     widths = None if tree.depths is None else Counter(tree.depths)
     return {

@@ -65,11 +65,9 @@ def _loads(result: SearchResult) -> list[int]:
 
 
 def judged(candidate: Candidate) -> TreeType | None:
-    """The tree that the candidate's round judges; None when it judges none."""
+    """The tree that the candidate judges, of its first round that drafts; None without any."""
     assert candidate.plan is not None
-    for item in candidate.plan.rounds:
-        for step in infer_round(candidate.plan, item).steps:
-            if isinstance(step.op, Accept):
-                tree = step.reads[step.op.tree]
-                return tree if isinstance(tree, TreeType) else None
-    return None
+    steps = (s for item in candidate.plan.rounds for s in infer_round(candidate.plan, item).steps)
+    trees = [step.reads[step.op.tree] for step in steps if isinstance(step.op, Accept)]
+    found = [tree for tree in trees if isinstance(tree, TreeType)]
+    return next((tree for tree in found if tree.nodes), found[0] if found else None)

@@ -234,11 +234,11 @@ class _Worlds:
         whole = sum(op.seconds.median for op in estimate.breakdown)
         overlap = estimate.seconds_per_round.median / maximum(whole, 1e-300)
         seconds: Floats = sum(self._varied(op) for op in drawn.ops) * overlap
-        drawn_tokens = drawn.tokens if self._varies("acceptance", part.proposer) else np.ones(1)
-        tokens = np.where(estimate.measured, 1.0, drawn_tokens[:, None])
+        drawn_tokens = drawn.tokens if self._varies("acceptance", part.proposer) else 1.0
+        tokens = np.where(estimate.measured, 1.0, drawn_tokens)
         if name == "tpot":
             return seconds / (estimate.tokens_per_round.mean * tokens)
-        rounds = estimate.rounds.mean / tokens if name == "request" else 1.0
+        rounds = estimate.rounds.mean / tokens if name == "request" else estimate.first_round
         found: Floats = self._varied(drawn.prefill) + seconds * rounds
         return found
 

@@ -101,6 +101,15 @@ def test_a_bound_moves_outwards_while_its_round_runs(
         assert pick(plan, "z", batch=kept) == "z", "and not entered there"
 
 
+def test_bounds_of_what_was_emitted_stay() -> None:
+    """It only grows; beside other names, and of these, bounds move."""
+    plan = scheduled(("emitted < 20 and batch <= 20", "a"))
+    assert pick(plan, "a", emitted=19, batch=22) == "a" == pick(plan, "a", emitted=19)
+    assert pick(plan, "a", emitted=20) == "z" == pick(plan, "a", emitted=19, batch=23)
+    mixed = scheduled(("emitted + batch < 20", "a"))
+    assert pick(mixed, "a", emitted=20) == "a" and pick(mixed, "a", emitted=21) == "z"
+
+
 def test_widened_formulas_hold_wherever_the_formula_does() -> None:
     chance = random.Random(0)
     for _ in range(500):

@@ -15,6 +15,7 @@ from specplan.backends.engines.words import engine_as_dict, engines_page
 from specplan.backends.engines.writing import read_schemas
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
+from specplan.planner.merging import first_then
 from specplan.planner.problem_checks import known_engines
 from tests.backends.engines.examples import by_batch, plans, setting, shrinking_head, stopping
 
@@ -104,8 +105,10 @@ def test_schedules_that_no_engine_has() -> None:
     head, draft = (setting("eagle3", "chain of 2 by head"), plans()["model"])
     two = by_batch([("batch <= 4", head), ("", draft)])
     by_context = by_batch([("context <= 99", head), ("", setting("eagle3", "chain of 5 by head"))])
+    by_place = first_then(plans()["model"], 16, plans()["plain"], ("drafts", "plain"))
     for table in TABLES:
-        assert table.refusals(two) and table.refusals(by_context)
+        assert table.refusals(two) and table.refusals(by_context) and table.refusals(by_place)
+    assert "by batch size only, the plan by emitted" in words("vllm", by_place)
     assert "one drafter" in words("vllm", two)
     assert "by batch size only" in words("vllm", by_context)
 
