@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.ir.schedule import select_round
 from specplan.runtime.executable import Executable
 from specplan.runtime.requests import Request
 
@@ -22,7 +23,7 @@ def rehearse(executable: Executable, requests: Sequence[Request]) -> list[Places
     """Accepted tokens of drafts, and trips, by the places of outputs where their rounds began.
 
     Args:
-        executable: of the plan whose rounds are run; a plan of one round.
+        executable: of the plan whose rounds are run, as its schedule says.
         requests: whose outputs the rounds emit, a batch.
 
     Returns:
@@ -32,12 +33,19 @@ def rehearse(executable: Executable, requests: Sequence[Request]) -> list[Places
         of it.
     """
     session = executable.start(requests)
-    name = executable.plan.rounds[0].name
     ran: list[list[tuple[int, int]]] = [[] for _ in requests]
+    name: str | None = None
     try:
         session.prefill()
         while not all(session.done):
             left = [row for row, done in enumerate(session.done) if not done]
+            name = select_round(
+                executable.plan,
+                batch=len(left),
+                context=max(session.lengths[row] for row in left),
+                emitted=max(sum(count for count, _ in ran[row]) for row in left),
+                current=name,
+            )
             step = session.step(name)
             told = step.trips if step.trips is not None and step.trips.shape[1] == 1 else None
             for row in left:

@@ -50,6 +50,12 @@ def single_round_plan(
     return share_prefix(parse_plan("\n".join([*head, *_round(body)])))
 
 
+def plain_plan(facts: ProblemFacts, name: str) -> Plan:
+    """A plan of one round that drafts nothing: accepting an empty tree gives the bonus alone."""
+    rule = None if facts.greedy else "recursive"
+    return single_round_plan(facts, name, (), "%t = root\n" + judge("%t", 0, rule=rule))
+
+
 def cache_of(model: str) -> str:
     """The cache of a model beside the target, `@<model>_kv`."""
     return f"@{model}_kv"

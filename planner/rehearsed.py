@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
@@ -21,6 +21,9 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 class Rehearsed(Method[OptionsT]):
     """A method with few settings, each measured by running it.
+
+    Settings of one proposer differ in which of its drafts they use, not in what is accepted of
+    these; the first of them is the one that runs.
 
     Attributes:
         family: name of its one family.
@@ -56,7 +59,7 @@ class Rehearsed(Method[OptionsT]):
 
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """One for each setting."""
-        return tuple(map(self._name, self.settings(self._drafters(shapes))))
+        return tuple(dict.fromkeys(map(self._name, self.settings(self._drafters(shapes)))))
 
     def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
         """One for each setting of a part whose acceptance is known by now."""
@@ -83,7 +86,7 @@ class Rehearsed(Method[OptionsT]):
         if not known:
             return [Refusal(self.family, facts.missing_profile(self._name(every[0])))]
         domains = {
-            name: Domain(tuple(sorted({getattr(options, name) for options in known})), words)
+            name: Domain(tuple(_sorted({getattr(options, name) for options in known})), words)
             for name, words in self.domains.items()
         }
         return [Family(self.family, domains, known)]
@@ -109,3 +112,8 @@ class Rehearsed(Method[OptionsT]):
             if one.budget is not None or (one.skips and one.role == "target")
         }
         return [*alone, *exits, *others]
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    """Values of an option in rising order, none first."""
+    return sorted(values, key=lambda value: (value is not None, value))

@@ -9,7 +9,7 @@ from typing import ClassVar
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Options, Refusal
-from specplan.planner.plan_text import judge, single_round_plan
+from specplan.planner.plan_text import plain_plan
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class Autoregressive(Method[AutoregressiveOptions]):
 
     def plan(self, facts: ProblemFacts, options: AutoregressiveOptions) -> Plan:
         """`root, forward, accept, emit, commit`."""
-        rule = None if facts.greedy else "recursive"
-        return single_round_plan(facts, self.name, (), "%t = root\n" + judge("%t", 0, rule=rule))
+        return plain_plan(facts, self.name)
 
     def proposer(self, options: AutoregressiveOptions) -> str | None:
         """None: nothing is drafted."""

@@ -10,9 +10,12 @@ gives the token after it as well.
 
 At a temperature above 0 a guess is a certain proposal, accepted with the target's probability of
 it, which keeps the target's law; what is left of a block is kept where the target draws what the
-block says, else a new block begins. The paper's hybrid, blocks for the first tokens and plain
-decoding for the rest, is two rounds and a schedule by `emitted` in the plan language; it is not
-offered, since the rounds of a schedule are priced apart by batch and context only.
+block says, else a new block begins.
+
+The paper's hybrid, blocks for the first tokens and plain decoding for the rest, is two rounds and a
+schedule by the tokens emitted. What is accepted of its blocks is taken from the same profile as
+without an end; where that knows the order of its rounds, from the first tokens alone. In a batch
+the request that has emitted most ends the blocks for all.
 """
 
 from __future__ import annotations
@@ -23,12 +26,16 @@ from typing import ClassVar
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.merging import first_then
 from specplan.planner.method import Options
-from specplan.planner.plan_text import judge, single_round_plan
+from specplan.planner.plan_text import judge, plain_plan, single_round_plan
 from specplan.planner.proposer import Proposer
 from specplan.planner.rehearsed import Rehearsed
 
 BLOCKS = (2, 3, 4, 6, 8, 16, 32)
+FIRST = (16, 32, 64)
+FIRST_BLOCKS = (4, 8, 16)
+"""Blocks that are also tried for the first tokens alone."""
 FIRST_GUESS = 0
 """The token that a new block is filled with; the paper pads."""
 
@@ -39,14 +46,17 @@ class JacobiOptions(Options):
 
     Attributes:
         block: tokens of a block.
+        first: tokens of an output after which plain decoding goes on; None for blocks throughout.
     """
 
     block: int
+    first: int | None = None
 
     @property
     def words(self) -> str:
-        """`blocks of 8`."""
-        return f"blocks of {self.block}"
+        """`blocks of 8`, `blocks of 8 for the first 32 tokens`."""
+        until = "" if self.first is None else f" for the first {self.first} tokens"
+        return f"blocks of {self.block}{until}"
 
 
 class Jacobi(Rehearsed[JacobiOptions]):
@@ -58,15 +68,28 @@ class Jacobi(Rehearsed[JacobiOptions]):
     memory: ClassVar[str] = "the guesses, 17 bytes per token of the block and request"
     sources: ClassVar[tuple[str, ...]] = ("jacobi",)
     family: ClassVar[str] = "blocks of guesses"
-    domains: ClassVar[Mapping[str, str]] = {"block": "tokens of a block"}
+    domains: ClassVar[Mapping[str, str]] = {
+        "block": "tokens of a block",
+        "first": "tokens after which plain decoding goes on, or none",
+    }
 
     def settings(self, drafters: Sequence[str]) -> Iterator[JacobiOptions]:
-        """Blocks of 2 to 32 tokens."""
-        return map(JacobiOptions, BLOCKS)
+        """Blocks of 2 to 32 tokens; some of these for the first 16 to 64 tokens."""
+        yield from map(JacobiOptions, BLOCKS)
+        for block in FIRST_BLOCKS:
+            for first in FIRST:
+                yield JacobiOptions(block, first)
 
     def plan(self, facts: ProblemFacts, options: JacobiOptions) -> Plan:
+        """Blocks, and plain decoding after the first tokens where the options say so."""
+        blocks = self._blocks(facts, options.block)
+        if options.first is None:
+            return blocks
+        plain = plain_plan(facts, self.name)
+        return first_then(blocks, options.first, plain, ("blocks", "plain"))
+
+    def _blocks(self, facts: ProblemFacts, block: int) -> Plan:
         """Verify the guesses, correct them, keep what is left; begin a new block when none is."""
-        block = options.block
         body = "%g = load @guess\n" + judge("%g", block, rule=None if facts.greedy else "recursive")
         body += f"""
 %n = relabel %g rows=%l

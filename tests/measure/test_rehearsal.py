@@ -86,7 +86,8 @@ def test_replayed_rounds_are_the_rounds_that_ran(
     profiles = measure_acceptance(bench, facts, wanted=wanted)
     assert measure_acceptance(bench, facts, wanted=wanted) == profiles  # what is stored reads back
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
-    seen = ended = 0
+    seen: set[str] = set()
+    ended = 0
     for method in methods:
         for family in method.choices(facts):
             for options in family.settings if isinstance(family, Family) else ():
@@ -94,8 +95,8 @@ def test_replayed_rounds_are_the_rounds_that_ran(
                     method.plan(facts, options),
                     profiles[method.proposer(options) or ""],
                 )
-                drafting = read_drafting(plan, plan.rounds[0], profile)
-                assert isinstance(drafting, Drafting)
+                found = Pricer(facts.device, facts.shapes, 1, 40, 16).estimate(plan, profile)
+                assert isinstance(found, Estimate)
                 executable, passes = bench.compile(plan), Counter[str | None]()
                 watch = partial(_count_passes, passes)
                 ran = [
@@ -103,16 +104,13 @@ def test_replayed_rounds_are_the_rounds_that_ran(
                     for index, prompt in enumerate(bench.prompts(PROFILE))
                 ]
                 if profile.trips:  # a loop that ends by request: priced by the trips it took
-                    found = Pricer(facts.device, facts.shapes, 1, 40, 16).estimate(plan, profile)
-                    assert isinstance(found, Estimate)
                     for model in plan.models_run:
                         priced = sum(p.times for p in found.breakdown if p.model == model)
                         assert passes[model] / sum(ran) == pytest.approx(priced), options
                     ended += len(set(profile.stopped)) > 2
-                expected = drafting.rounds(bench.output_tokens, 1)
-                assert sum(ran) / len(ran) == pytest.approx(expected.mean), options
-                seen += 1
-    assert seen == len(wanted) >= len(methods)
+                assert sum(ran) / len(ran) == pytest.approx(found.rounds.mean), options
+                seen.add(profile.key.proposer)
+    assert seen == set(wanted) and len(seen) >= len(methods)
     assert methods is METHODS or ended > 3
 
 

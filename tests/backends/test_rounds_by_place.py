@@ -1,0 +1,92 @@
+"""Rounds that change with what was emitted: output is that of plain decoding, and both run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.holds import STATIC
+from specplan.ir.plan import Plan
+from specplan.passes.canonicalise import canonicalise
+from specplan.passes.pipeline import run_passes
+from specplan.planner.merging import first_then
+from specplan.planner.methods.jacobi import METHOD, JacobiOptions
+from specplan.runtime.executable import Executable
+from specplan.runtime.generate import Generation, generate
+from specplan.runtime.requests import Request
+from tests.backends.kinds import all_facts
+from tests.backends.pairs import in_batches, load_pair, plain
+from tests.cost_models.test_pricing import greedy_chain
+
+FIRST = 6
+
+
+def requests_of(temperature: float = 0.0) -> list[Request]:
+    return [
+        Request(
+            prompt_tokens=tuple((i * 7 + p * (i % 3 + 1)) % 61 for p in range(3 + i * 3)),
+            max_new_tokens=13 + i % 3,
+            seed=i,
+            stop_tokens=(7,) if i % 3 == 0 else (),
+            temperature=temperature,
+        )
+        for i in range(6)
+    ]
+
+
+def ran(executable: Executable, requests: list[Request], batch: int) -> list[Generation]:
+    groups = [requests[i : i + batch] for i in range(0, len(requests), batch)]
+    return [generate(executable, group) for group in groups]
+
+
+def texts(found: list[Generation]) -> list[tuple[int, ...]]:
+    return [item.tokens for generation in found for item in generation.completions]
+
+
+def counts(found: list[Generation], name: str) -> int:
+    return sum(generation.rounds_by_name.get(name, 0) for generation in found)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_blocks_and_then_plain_decoding(
+    temperature: float, batch: int, pair_folder: Path, tmp_path: Path
+) -> None:
+    """Blocks end where a request has emitted so many tokens; all passes keep every round."""
+    models, requests = load_pair(pair_folder), requests_of(temperature)
+    plan = METHOD.plan(all_facts(tmp_path, temperature), JacobiOptions(4, FIRST))
+    found = ran(ReferenceBackend().compile(plan, models), requests, batch)
+    if not temperature:
+        assert texts(found) == in_batches(plain(), models, requests, 6)
+    assert counts(found, "blocks") > 0 and counts(found, "plain") > 0
+    for generation in found if batch == 1 else ():
+        (completion,) = generation.completions
+        blocks, after = (generation.rounds_by_name.get(n, 0) for n in ("blocks", "plain"))
+        emitted = len(completion.tokens)
+        assert blocks <= FIRST and after <= max(emitted - FIRST, 0)
+        if emitted > FIRST + 4:  # a round emits five tokens at most
+            assert after >= emitted - FIRST - 4
+    for other in (canonicalise(plan), run_passes(plan)) if batch > 1 else ():
+        again = ran(ReferenceBackend().compile(other, models), requests, batch)
+        assert texts(again) == texts(found)
+        names = [sorted(generation.rounds_by_name.values()) for generation in found]
+        assert [sorted(generation.rounds_by_name.values()) for generation in again] == names
+
+
+@pytest.mark.parametrize("then", ["plain", "chains"])
+def test_graphs_of_both_rounds(then: str, pair_folder: Path) -> None:
+    models, requests = load_pair(pair_folder), requests_of()[1:5]
+    after: Plan = plain() if then == "plain" else greedy_chain(2)
+    plan = first_then(greedy_chain(4), FIRST, after, ("early", "late"))
+    assert not STATIC.refusals(plan)
+    expected = in_batches(plain(), models, requests, 4)
+    executable = StaticExecutable(plan, models, buckets=[Bucket(2, 64), Bucket(4, 64)])
+    found = ran(executable, requests, 2)
+    assert texts(found) == expected
+    reference = ran(ReferenceBackend().compile(plan, models), requests, 2)
+    assert [one.rounds_by_name for one in found] == [one.rounds_by_name for one in reference]
+    assert counts(found, "early") > 0 and counts(found, "late") > 0
