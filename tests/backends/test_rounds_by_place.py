@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.pricing import Unpriced
+from specplan.cost_models.stretches import read_drafted, read_stretches, stretch_rounds
 from specplan.ir.plan import Plan
+from specplan.measure.rehearsal import profile_rows, rehearse
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
 from specplan.planner.merging import first_then
@@ -19,10 +24,18 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.generate import Generation, generate
 from specplan.runtime.requests import Request
 from tests.backends.kinds import all_facts
-from tests.backends.pairs import in_batches, load_pair, plain
+from tests.backends.pairs import in_batches, load_pair, plain, save_pair
 from tests.cost_models.test_pricing import greedy_chain
 
 FIRST = 6
+
+
+@pytest.fixture(scope="module")
+def repeating(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pair that repeats itself, so that guesses come true."""
+    folder = tmp_path_factory.mktemp("pair")
+    save_pair(folder, scale=0.14, sureness=6.0)
+    return folder
 
 
 def requests_of(temperature: float = 0.0) -> list[Request]:
@@ -54,14 +67,15 @@ def counts(found: list[Generation], name: str) -> int:
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_blocks_and_then_plain_decoding(
-    temperature: float, batch: int, pair_folder: Path, tmp_path: Path
+    temperature: float, batch: int, repeating: Path, tmp_path: Path
 ) -> None:
     """Blocks end where a request has emitted so many tokens; all passes keep every round."""
-    models, requests = load_pair(pair_folder), requests_of(temperature)
+    models, requests = load_pair(repeating), requests_of(temperature)
     plan = METHOD.plan(all_facts(tmp_path, temperature), JacobiOptions(4, FIRST))
     found = ran(ReferenceBackend().compile(plan, models), requests, batch)
     if not temperature:
         assert texts(found) == in_batches(plain(), models, requests, 6)
+        assert counts(found, "blocks") < FIRST * len(found), "some guess was right"
     assert counts(found, "blocks") > 0 and counts(found, "plain") > 0
     for generation in found if batch == 1 else ():
         (completion,) = generation.completions
@@ -77,9 +91,27 @@ def test_blocks_and_then_plain_decoding(
         assert [sorted(generation.rounds_by_name.values()) for generation in again] == names
 
 
+def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: Path) -> None:
+    """Blocks that ran throughout tell how many rounds they take for the first tokens alone."""
+    models, facts, output = load_pair(repeating), all_facts(tmp_path, 0.0), 16
+    requests = [replace(r, max_new_tokens=output, stop_tokens=()) for r in requests_of()]
+    pure, first = (METHOD.plan(facts, JacobiOptions(4, first)) for first in (None, FIRST))
+    told = rehearse(ReferenceBackend().compile(pure, models), requests)
+    lengths, _ = profile_rows(told)
+    profile = AcceptanceProfile(AcceptanceKey("target+jacobi4", how="run"), lengths=lengths)
+    drafted = read_drafted(first, read_stretches(first, 1, 40, output), profile)
+    assert not isinstance(drafted, Unpriced)
+    blocks, after = stretch_rounds(drafted, 1)
+    found = ran(ReferenceBackend().compile(first, models), requests, 1)
+    assert counts(found, "blocks") / len(requests) == pytest.approx(blocks.mean)
+    assert counts(found, "blocks") < FIRST * len(requests), "some guess was right"
+    # what the last of these rounds emits beyond the bound is known in the mean of all rounds
+    assert counts(found, "plain") / len(requests) == pytest.approx(after.mean, abs=0.5)
+
+
 @pytest.mark.parametrize("then", ["plain", "chains"])
-def test_graphs_of_both_rounds(then: str, pair_folder: Path) -> None:
-    models, requests = load_pair(pair_folder), requests_of()[1:5]
+def test_graphs_of_both_rounds(then: str, repeating: Path) -> None:
+    models, requests = load_pair(repeating), requests_of()[1:5]
     after: Plan = plain() if then == "plain" else greedy_chain(2)
     plan = first_then(greedy_chain(4), FIRST, after, ("early", "late"))
     assert not STATIC.refusals(plan)
