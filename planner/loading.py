@@ -45,6 +45,17 @@ def problem_from_dict(value: Mapping[str, Any], base: Path | str = ".") -> Probl
 
 
 def _build(value: Any, base: Path, origin: Origin) -> Problem:
+    problem = resolve_paths(problem_form(value, origin), base)
+    check_problem(problem, origin)
+    return problem
+
+
+def problem_form(value: Any, origin: Origin) -> Problem:
+    """A value as a problem by its form alone: its keys and their types, not what they name.
+
+    Raises:
+        UsageError: names the dotted key that is missing, unknown or of another type.
+    """
     if not isinstance(value, dict):
         kind = "is empty" if value is None else f"holds a {type(value).__name__}"
         raise UsageError(
@@ -61,9 +72,6 @@ def _build(value: Any, base: Path, origin: Origin) -> Problem:
             "specplan that the file was written for.",
         )
     try:
-        problem = Problem.model_validate(value)
+        return Problem.model_validate(value)
     except ValidationError as error:
         raise from_validation_error(error, origin) from None
-    problem = resolve_paths(problem, base)
-    check_problem(problem, origin)
-    return problem

@@ -181,7 +181,7 @@ def bench(
         MissingCapabilityError: running models needs an extra, or the compiled rounds are for other
             machines.
     """
-    from specplan.backends.bundle import Bundle, load_bundle
+    from specplan.bundling import open_bundle
     from specplan.contest import chosen_name, contestants, problem_of
     from specplan.runtime import require_torch
 
@@ -191,7 +191,7 @@ def bench(
     from specplan.measure.bench import compare
     from specplan.measure.workbench import Workbench
 
-    opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    opened = open_bundle(bundle)
     check_machine(opened)
     opened.check_models()
     workbench = Workbench(problem_of(opened, prompts))

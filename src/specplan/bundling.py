@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from specplan.backends.bundle import write_bundle
+from specplan.backends.bundle import Bundle, load_bundle, write_bundle
 from specplan.backends.manifest import MANIFEST, MODELS
 from specplan.ir.errors import UsageError
 from specplan.ir.folders import check_destination
 from specplan.problems import check_runs, portable
 
 if TYPE_CHECKING:
-    from specplan.backends.bundle import Bundle
     from specplan.planner.problem import Problem
     from specplan.result import Result
+
+
+def open_bundle(bundle: Bundle | Path | str) -> Bundle:
+    """A bundle, read where a folder is given, whose problem has the form of one.
+
+    Returns:
+        The bundle; what its problem leaves out is there, as it is by default.
+
+    Raises:
+        UsageError: it is no bundle, or a file has changed; or its problem lacks a key or has one of
+            another type, which is named.
+    """
+    from specplan.planner.loading import problem_form
+    from specplan.planner.problem_errors import Origin
+
+    found = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    path = found.folder / "problem.json"
+    try:
+        problem = problem_form(found.problem, Origin(str(path)))
+    except UsageError as error:
+        raise UsageError(
+            f"the bundle's problem is damaged: {error.what}",
+            where=error.where,
+            remedy="Restore the file, or run `specplan optimize` again.",
+        ) from None
+    return replace(found, problem=problem.model_dump(mode="json"))
 
 
 def check_out(problem: Problem, out: Path | str | None, *, copy_weights: bool = False) -> None:

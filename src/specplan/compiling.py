@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specplan.backends.bundle import Bundle, load_bundle, write_executables, write_kernels
+from specplan.bundling import open_bundle
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import name_of
 from specplan.ir.folders import check_destination, staged
@@ -49,7 +50,7 @@ def compile_bundle(
     from specplan.backends.static.buckets import Bucket
     from specplan.measure.lowering import Lowering
 
-    held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    held = open_bundle(bundle)
     held.check_models()
     home = held.folder.parent / f".{held.folder.name}.compiling"
     found = Lowering(held, home / made_for(held), turns, progress)
@@ -166,7 +167,7 @@ def lower_for_tensorrt(
 
     folder = Path(out).resolve()
     check_destination(folder, INDEX, "TensorRT sources")
-    held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    held = open_bundle(bundle)
     held.check_models()
     models = load_models(held)
     workload, size = held.problem["workload"], models["target"].vocab_size

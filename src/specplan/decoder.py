@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from specplan.backends.bundle import Bundle, load_bundle
+from specplan.bundling import open_bundle
 from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
     from specplan.runtime.generate import Generation
     from specplan.runtime.requests import Request
 
@@ -51,7 +52,8 @@ class Decoder:
             graphs, with the bundle's GPU kernels where it has some.
 
     Raises:
-        UsageError: the bundle or a checkpoint has changed since it was written; says which.
+        UsageError: the bundle or a checkpoint has changed since it was written, or its problem is
+            damaged; says which.
         MissingCapabilityError: torch is not installed, or the backend cannot run here, or the
             bundle's compiled rounds or GPU kernels are for other machines; nothing was loaded.
     """
@@ -62,7 +64,7 @@ class Decoder:
         from specplan.backends.opening import load_models, open_executable
         from specplan.runtime.tokenizer import load_tokenizer
 
-        self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+        self.bundle = open_bundle(bundle)
         check_machine(self.bundle, device)
         self.bundle.check_models()
         self.executable = open_executable(self.bundle, load_models(self.bundle, device))

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specplan.backends.bundle import Bundle, load_bundle
+from specplan.backends.bundle import Bundle
 from specplan.backends.engines.job import Emission, Job, Load
 from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.report import Choice, Projection, write_projection
 from specplan.backends.engines.table import Table
 from specplan.backends.manifest import MANIFEST
+from specplan.bundling import open_bundle
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 from specplan.ir.folders import check_destination
@@ -74,11 +75,10 @@ def emit(
 
 
 def _bundle(source: Bundle | ProblemLike) -> Bundle | None:
-    if isinstance(source, Bundle):
-        return source
-    if isinstance(source, str | Path) and (Path(source).is_dir() or Path(source).name == MANIFEST):
-        return load_bundle(source)
-    return None
+    held = isinstance(source, str | Path) and (
+        Path(source).is_dir() or Path(source).name == MANIFEST
+    )
+    return open_bundle(source) if held or isinstance(source, Bundle) else None
 
 
 def _searched(

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specplan.backends.bundle import Bundle, load_bundle
+from specplan.bundling import open_bundle
 from specplan.contest import problem_of
 
 if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
     from specplan.checks.side import Side
     from specplan.measure.interleave import Run
     from specplan.measure.workbench import Workbench
@@ -54,9 +55,9 @@ def opened(bundle: Bundle | Path | str) -> Bundle:
     """A bundle whose checkpoints are those that it was made for.
 
     Raises:
-        UsageError: it is no bundle, or something has changed.
+        UsageError: it is no bundle, or something has changed, or its problem is damaged.
     """
-    found = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    found = open_bundle(bundle)
     found.check_models()
     return found
 

@@ -42,10 +42,10 @@ def bench(
 ) -> None:
     """Measure a bundle's plan against plain decoding and stock transformers."""
     from specplan import api
-    from specplan.backends.bundle import load_bundle
+    from specplan.bundling import open_bundle
     from specplan.progress import terminal_progress
 
-    opened = load_bundle(bundle)
+    opened = open_bundle(bundle)
     with terminal_progress() as progress:
         result = api.bench(
             opened,
@@ -125,7 +125,7 @@ def _check(result: Comparison, bundle: Bundle, required: float | None) -> None:
 
     line = result.line(result.chosen)
     limits = bundle.problem["limits"]
-    missed = missed_limits(line, limits["ttft"], limits["tpot"], limits.get("request_latency"))
+    missed = missed_limits(line, limits["ttft"], limits["tpot"], limits["request_latency"])
     if required is not None and line.against_baseline < required:
         missed.append(
             f"{line.against_baseline:.2f} times as fast as plain decoding, "
