@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.runtime.sources.source import NO_TOKEN, ROOT, Found, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, ROOT, Flags, Found, Tokens, Wanted
 
 Weights = NDArray[np.float64]
-_NOWHERE = -2
 _SCALE = np.int64(1 << 20)
 """Weights are told apart by so small a part of one."""
+
+
+class Nodes(NamedTuple):
+    """The nodes of R trees, those of a text together, its heaviest first.
+
+    Attributes:
+        texts: int64 `[K]`, the number of the text of each.
+        ranks: `[K]`, its place among the nodes of its text.
+        tokens: `[K]`.
+        parents: `[K]`, ranks; -1 for nodes that begin a tree.
+        counts: `[R]`, nodes of each text.
+    """
+
+    texts: Tokens
+    ranks: Tokens
+    tokens: Tokens
+    parents: Tokens
+    counts: Tokens
 
 
 def continuation_trees(
@@ -33,115 +54,126 @@ def continuation_trees(
         wanted: how much of them.
         weights: `[N]`, about 1 each; None for 1.
     """
-    most = wanted.size if wanted.nodes is not None and weights is None else None
-    tokens, parents, counts = _ranked(continuations, texts, count, weights, most)
-    if wanted.nodes is None:
-        return _apart(tokens, parents, counts, wanted)
     found = Found.nothing(count, wanted)
-    width = min(found.tokens.shape[1], tokens.shape[1])
-    found.tokens[:, :width] = tokens[:, :width]
-    found.parents[:, :width] = parents[:, :width]
-    found.live[:, :width] = np.arange(width) < counts[:, None]
+    if not len(texts):
+        return found
+    nodes = _ranked(continuations, texts, count, weights)
+    if wanted.nodes is None:
+        _put_apart(nodes, wanted, found)
+        return found
+    kept = np.flatnonzero(nodes.ranks < wanted.size)
+    ranks = nodes.ranks.take(kept)
+    slots = nodes.texts.take(kept) * wanted.size + ranks
+    found.tokens.ravel()[slots] = nodes.tokens.take(kept)
+    found.parents.ravel()[slots] = nodes.parents.take(kept)
+    found.live.ravel()[slots] = True
     return found
 
 
-def _ranked(
-    continuations: Tokens,
-    texts: Tokens,
-    count: int,
-    weights: Weights | None,
-    enough: int | None,
-) -> tuple[Tokens, Tokens, Tokens]:
-    """The nodes of each tree, heaviest first: tokens and parents `[R, K]`, and how many `[R]`.
+def _ranked(continuations: Tokens, texts: Tokens, count: int, weights: Weights | None) -> Nodes:
+    """The nodes of each tree, heaviest first; see `continuation_trees`."""
+    order = _order(continuations, texts, count)
+    ordered, texts = continuations.take(order, axis=0).T, texts.take(order)
+    length, rows = ordered.shape
+    begins = _begins(ordered, texts)
+    bounds = np.flatnonzero(begins)  # of nodes, the shallow first, each by its first row
+    starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
+    firsts = starts - starts // rows * rows
+    masses = sizes if weights is None else _masses(firsts, sizes, weights.take(order))
+    tokens = ordered.ravel().take(starts)
+    live = np.flatnonzero(tokens >= 0)
+    heaviest = int(masses.max()) + 1
+    keys = (texts.take(firsts.take(live)) + 1) * heaviest - masses.take(live)
+    small = np.min_scalar_type(count * heaviest)  # keys of 16 bits are sorted fast
+    kept = live.take(keys.astype(small).argsort(kind="stable"))
+    text = texts.take(firsts.take(kept))
+    counts = np.bincount(text, minlength=count)
+    rank = np.arange(len(kept)) - np.repeat(counts.cumsum() - counts, counts)
+    ranks = np.full(len(starts) + 1, ROOT)
+    ranks[kept + 1] = rank
+    above = np.zeros((length + 1) * rows + 1, dtype=np.int64)  # 1 and up, one level below each
+    begins.cumsum(out=above[rows:])
+    return Nodes(text, rank, tokens.take(kept), ranks.take(above.take(starts.take(kept))), counts)
+
+
+def _order(continuations: Tokens, texts: Tokens, count: int) -> Tokens:
+    """Text by text, in the order of their tokens, so that equal beginnings meet."""
+    tokens = continuations + 1
+    bits = max(1, int(tokens.max()).bit_length())
+    together = (63 - count.bit_length()) // bits
+    packed = (tokens @ _units(bits, together, tokens.shape[1])).T
+    packed[0] += texts << bits * together
+    found: Tokens = np.lexsort(packed[::-1])
+    return found
+
+
+@lru_cache(maxsize=64)
+def _units(bits: int, together: int, length: int) -> Tokens:
+    """`[length, keys]`: what each token is multiplied by in each key, so many in one."""
+    columns = np.arange(length)
+    units = np.zeros((length, -(-length // together)), dtype=np.int64)
+    units[columns, columns // together] = 1 << bits * (together - 1 - columns % together)
+    return units
+
+
+def _begins(columns: Tokens, texts: Tokens) -> Flags:
+    """Flat flags of `[L, N]`: the first row in which a path from the first token on stands.
+
+    One more flag is set, where all paths end.
 
     Args:
-        continuations: see `continuation_trees`, and so texts, count and weights.
-        texts: of each.
-        count: R.
-        weights: of each.
-        enough: so many nodes of each tree suffice: of what stands for one continuation, the
-            shallower come first, and what is deeper than enough of them is left out.
+        columns: `[L, N]`, continuations in order.
+        texts: `[N]`, of each.
     """
-    order = _order(continuations, texts)
-    ordered, texts = continuations[order], texts[order]
-    rows, length = ordered.shape
-    differs = np.ones(ordered.shape, dtype=np.bool_)
-    first = np.ones(rows, dtype=np.bool_)
-    first[1:] = texts[1:] != texts[:-1]
-    differs[1:] = (ordered[1:] != ordered[:-1]) | first[1:, None]
-    for depth in range(1, length):
-        differs[:, depth] |= differs[:, depth - 1]
-    live = differs & (ordered >= 0)
-    masses = _masses(differs, None if weights is None else weights[order])
-    if enough is not None and rows:
-        levels = np.add.reduceat(live.astype(np.int64), np.flatnonzero(first))
-        shallower = np.cumsum(levels, axis=1) - levels
-        live &= (masses > _SCALE) | (shallower < enough)[np.cumsum(first) - 1]
-    row, depths = np.nonzero(live)
-    span = np.int64(rows + 2) * _SCALE  # one number for text, weight and depth
-    keys = ((texts[row] + 1) * span - masses[row, depths]) * length + depths
-    by_weight = np.argsort(keys, kind="stable")
-    row, depths = row[by_weight], depths[by_weight]
-    text = texts[row]
-    counts = np.bincount(text, minlength=count)
-    rank = np.arange(len(row)) - (np.cumsum(counts) - counts)[text]
-    ranks = np.zeros(ordered.shape, dtype=np.int64)
-    ranks[row, depths] = rank
-    begins = np.where(differs, np.arange(rows)[:, None], 0)
-    np.maximum.accumulate(begins, axis=0, out=begins)
-    above = np.maximum(depths - 1, 0)
-    tokens = np.zeros((count, int(counts.max(initial=0))), dtype=np.int64)
-    parents = np.full_like(tokens, ROOT)
-    tokens[text, rank] = ordered[row, depths]
-    parents[text, rank] = np.where(depths > 0, ranks[begins[row, above], above], ROOT)
-    return tokens, parents, counts
+    flat = np.ones(columns.size + 1, dtype=np.bool_)
+    begins = flat[:-1].reshape(columns.shape)
+    np.not_equal(columns[:, 1:], columns[:, :-1], out=begins[:, 1:])
+    begins[0, 1:] |= texts[1:] != texts[:-1]
+    for above, below in pairwise(begins):
+        below |= above
+    return flat
 
 
-def _order(continuations: Tokens, texts: Tokens) -> Tokens:
-    """Text by text, in the order of their tokens, so that equal beginnings meet."""
-    length = continuations.shape[1]
-    keys = [continuations[:, column] + 1 for column in range(length)]
-    pairs = [one << 32 | two for one, two in zip(keys[::2], keys[1::2], strict=False)]
-    pairs += keys[-1:] if length % 2 else []
-    found: Tokens = np.lexsort((*reversed(pairs), texts))
-    return found
+def _masses(firsts: Tokens, sizes: Tokens, weights: Weights) -> Tokens:
+    """What the continuations of nodes weigh, in parts of `_SCALE`.
 
-
-def _masses(differs: NDArray[np.bool_], weights: Weights | None) -> Tokens:
-    """`[N, L]`: what continuations weigh up to the next other beginning, in parts of `_SCALE`."""
-    rows = len(differs)
-    following = np.full(differs.shape, rows)
-    starts = np.where(differs[1:], np.arange(1, rows)[:, None], rows)
-    following[:-1] = np.minimum.accumulate(starts[::-1], axis=0)[::-1]
-    if weights is None:
-        counts: Tokens = (following - np.arange(rows)[:, None]) * _SCALE
-        return counts
+    Args:
+        firsts: `[K]`, the first row of each.
+        sizes: `[K]`, rows.
+        weights: `[N]`, of rows.
+    """
     total = np.concatenate([[0.0], np.cumsum(weights)])
-    found: Tokens = np.rint((total[following] - total[:-1, None]) * _SCALE).astype(np.int64)
+    found: Tokens = np.rint((total[firsts + sizes] - total[firsts]) * _SCALE).astype(np.int64)
     return found
 
 
-def _apart(tokens: Tokens, parents: Tokens, counts: Tokens, wanted: Wanted) -> Found:
+def _put_apart(nodes: Nodes, wanted: Wanted, found: Found) -> None:
     """Continuations side by side: from each of the first tokens on, the first child and so on."""
-    found = Found.nothing(len(tokens), wanted)
-    rows = np.arange(len(tokens))
-    above = np.where(np.arange(tokens.shape[1]) < counts[:, None], parents, _NOWHERE)
-    if not tokens.shape[1]:
-        return found
-    begins = above == ROOT
-    for child in range(wanted.children):
-        going = begins.any(1)
-        node = begins.argmax(1)
-        begins[rows, node] = False
-        for slot in range(child * wanted.length, (child + 1) * wanted.length):
-            found.tokens[:, slot] = np.where(going, tokens[rows, node], 0)
-            found.live[:, slot] = going
-            below = (above == node[:, None]) & going[:, None]
-            going, node = below.any(1), below.argmax(1)
-    return found
+    texts, width = len(nodes.counts), int(nodes.counts.max())
+    if not width:
+        return
+    slots = nodes.texts * width + nodes.ranks
+    tokens, below = np.zeros(texts * width + 1, np.int64), np.full(texts * width + 1, -1)
+    tokens[slots] = nodes.tokens
+    children = np.flatnonzero(nodes.parents != ROOT)[::-1]  # the heaviest is written last
+    below[slots[children] - nodes.ranks[children] + nodes.parents[children]] = slots[children]
+    roots = np.flatnonzero(nodes.parents == ROOT)
+    text = nodes.texts[roots]
+    counts = np.bincount(text, minlength=texts)
+    child = np.arange(len(roots)) - (np.cumsum(counts) - counts)[text]
+    kept = child < wanted.children
+    node = np.full((texts, wanted.children), -1)
+    node[text[kept], child[kept]] = slots[roots[kept]]
+    shape = (texts, wanted.children, wanted.length)
+    for step in range(wanted.length):
+        found.tokens.reshape(shape)[:, :, step] = tokens[node]
+        found.live.reshape(shape)[:, :, step] = node >= 0
+        node = below[node]
 
 
 def cut_at_ends(continuations: Tokens) -> Tokens:
     """Continuations `[..., L]` with -1 from the first -1 on: nothing follows the end of a text."""
-    ended = np.logical_or.accumulate(continuations < 0, axis=-1)
+    ended = continuations < 0
+    for step in range(1, ended.shape[-1]):
+        ended[..., step] |= ended[..., step - 1]
     return np.where(ended, NO_TOKEN, continuations)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 from specplan.ir.plan import SourceState
-from specplan.runtime.sources.continuations import continuation_trees
-from specplan.runtime.sources.source import NO_TOKEN, Flags, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.continuations import continuation_trees, cut_at_ends
+from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
 
 SCHEMA_VERSION = 1
 ABOUT = "datastore.json"
@@ -31,6 +31,7 @@ _NEAR = 8
 """So near to its place a query need not be brought: the places beside are looked at anyhow."""
 _PROBES = 8
 """Parts into which the places between two bounds are cut, to go on in one of them."""
+_PARTS = np.arange(_PROBES + 1)
 _LOOKUPS, _SHARD_LOOKUPS = 1e6, 2.5e5
 """Bytes of 64 lookups at once, and of as many in each shard; the corpus is the page cache's."""
 Keys = NDArray[np.uint64]
@@ -62,22 +63,22 @@ class Packing:
         return np.dtype("<u2") if self.vocabulary < 1 << 16 else np.dtype("<u4")
 
     @cached_property
-    def shifts(self) -> Keys:
-        """Bits below each token of a key, those of the nearest token first."""
-        return np.arange(self.tokens - 1, -1, -1, dtype=np.uint64) * np.uint64(self.bits)
+    def units(self) -> Keys:
+        """What each token of a key is multiplied by, the nearest token first."""
+        return np.array([1 << self.bits * n for n in range(self.tokens - 1, -1, -1)], np.uint64)
 
     def keys(self, contexts: NDArray[np.integer]) -> Keys:
         """Keys `[...]` of contexts `[..., tokens]`, the nearest token first."""
-        found: Keys = np.bitwise_or.reduce(contexts.astype(np.uint64) << self.shifts, axis=-1)
+        found: Keys = contexts.astype(np.uint64) @ self.units
         return found
 
     def alike(self, one: Keys, other: Keys) -> Tokens:
         """How many tokens two keys have in common, from the nearest on."""
         differs = one ^ other
-        found = np.zeros(differs.shape, dtype=np.int64)
-        for shift in self.shifts:
-            found += (differs >> shift) == 0
-        return found
+        found = np.zeros(differs.shape, dtype=np.int8)
+        for unit in self.units:
+            found += (differs < unit).view(np.int8)
+        return found.astype(np.int64)
 
 
 class Datastore(Source):
@@ -111,6 +112,7 @@ class Datastore(Source):
         self.order = order
         self.packing = Packing(about["vocabulary"])
         self._ends = [int(end) for end in about["ends"]]
+        self._bounds = np.array([[0, *self._ends[:-1]], self._ends])
         self._tokens = _mapped(folder / "tokens.bin", self.packing.dtype)
         self._keys = _mapped(folder / "keys.bin", np.dtype("<u8"))
         self._places = _mapped(folder / "places.bin", np.dtype("<u4"))
@@ -136,90 +138,96 @@ class Datastore(Source):
         reach = min(wanted.longest, self.order)
         queries = self._queries(texts, lengths, reach)
         most = wanted.children if wanted.nodes is not None else max(16, wanted.children)
-        places, alike = self._beside(queries, most, reach)
+        index, alike = self._beside(queries, most, reach)
         alike = np.minimum(alike, np.minimum(lengths, reach)[:, None])
         best = alike.max(1, keepdims=True, initial=0)
-        fits = (alike == best) & (best >= wanted.shortest)
-        fits &= np.cumsum(fits, axis=1) <= most
-        texts_found, columns = np.nonzero(fits)
-        following = places[texts_found, columns][:, None] + np.arange(wanted.length)
-        tokens = self._tokens.take(following, mode="clip").astype(np.int64)
-        none = (following >= len(self._tokens)) | (tokens == self.packing.vocabulary)
-        for step in range(1, wanted.length):
-            none[:, step] |= none[:, step - 1]
-        tokens[none] = NO_TOKEN
-        return continuation_trees(tokens, texts_found, len(texts), wanted)
+        best[best < wanted.shortest] = -1
+        fits = alike == best
+        if len(self._ends) > 1:
+            fits &= fits.cumsum(1, dtype=np.int32) <= most
+        found = np.flatnonzero(fits)
+        places = self._places.take(index.ravel().take(found)).astype(np.int64)
+        following = places[:, None] + np.arange(wanted.length)
+        tokens = self._tokens.take(following, mode="clip").astype(np.int64)  # none is the last
+        ends = tokens == self.packing.vocabulary
+        ended = np.flatnonzero(ends.any(1))
+        tokens[ended] = cut_at_ends(np.where(ends[ended], NO_TOKEN, tokens[ended]))
+        return continuation_trees(tokens, found // index.shape[1], len(texts), wanted)
 
     def _queries(self, texts: Tokens, lengths: Tokens, reach: int) -> Tokens:
         """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""
         width = max(reach, 2 * self.packing.tokens)
         columns = lengths[:, None] - 1 - np.arange(width)
         taken = texts[np.arange(len(texts))[:, None], np.maximum(columns, 0)]
-        return np.where(columns >= 0, taken, self.packing.vocabulary)
+        taken[columns < 0] = self.packing.vocabulary
+        return taken
 
     def _beside(self, queries: Tokens, most: int, reach: int) -> tuple[Tokens, Tokens]:
-        """Places beside the queries in the order, and the tokens that they have in common."""
-        packed = self.packing.tokens
-        near = self.packing.keys(queries[:, :packed])
-        starts = np.array([0, *self._ends[:-1]])[:, None, None]
-        ends = np.array(self._ends)[:, None, None]
-        at = self._insertions(near, queries[:, packed : 2 * packed])[:, :, None]
+        """Where in the order places beside the queries are, and the tokens that both share."""
+        packed, rows = self.packing.tokens, len(queries)
+        near, far = self.packing.keys(queries[:, : 2 * packed].reshape(rows, 2, packed)).T
+        starts, ends = self._bounds
+        at = self._insertions(near, far).T[:, :, None]
         at = at + np.arange(-(most // 2), most - most // 2)
-        inside = ((at >= starts) & (at < ends)).swapaxes(0, 1).reshape(len(near), -1)
-        index = np.clip(at, starts, ends - 1).swapaxes(0, 1).reshape(len(near), -1)
-        alike = self.packing.alike(self._keys.take(index), near[:, None])
-        places = self._places.take(index).astype(np.int64)
-        return places, np.where(inside, self._further(queries, places, alike, reach), 0)
+        index = np.minimum(np.maximum(at, starts[:, None]), ends[:, None] - 1)
+        alike = self.packing.alike(self._keys.take(index), near[:, None, None])
+        alike *= index == at
+        index, alike = index.reshape(rows, -1), alike.reshape(rows, -1)
+        self._count_further(queries, index, alike, reach)
+        return index, alike
 
-    def _insertions(self, near: Keys, further: Tokens) -> Tokens:
+    def _insertions(self, near: Keys, far: Keys) -> Tokens:
         """Where each query stands in the order of each shard, `[shards, R]`, give or take a few.
 
         Args:
             near: `[R]`, keys of the nearest tokens.
-            further: `[R, tokens]`, those beyond.
+            far: `[R]`, keys of those beyond.
         """
-        packed, far, start = self.packing.tokens, self.packing.keys(further), 0
-        bounds = []
-        for end in self._ends:
-            keys = self._keys[start:end]
-            first = np.searchsorted(keys, near)
-            last, beyond = first.copy(), np.minimum(first + _NEAR, end - start - 1)
-            (rows,) = np.nonzero(keys[beyond] == near)  # many places are alike
-            last[rows] = np.searchsorted(keys, near[rows], "right")
-            bounds.append([start + first, start + last])
-            start = end
-        low, high = np.array(bounds).swapaxes(0, 1).reshape(2, -1)
-        wanted = np.tile(far, len(self._ends))
-        while True:
-            (rows,) = np.nonzero(high - low > _NEAR)
-            if not len(rows):
-                found: Tokens = (low + high) // 2
-                return found.reshape(len(self._ends), -1)
-            first, wide = low[rows, None], (high - low)[rows, None]
-            probes = first + wide * np.arange(1, _PROBES) // _PROBES
-            places = self._places.take(probes).astype(np.int64).ravel()
-            keys = self.packing.keys(self._before(places, packed, 2 * packed))
-            below = (keys.reshape(probes.shape) < wanted[rows, None]).sum(1, keepdims=True)
-            low[rows] = (first + wide * below // _PROBES + (below > 0))[:, 0]
-            high[rows] = (first + wide * (below + 1) // _PROBES)[:, 0]
+        order = near.argsort()  # so that one search begins where the last one ended
+        asked = np.repeat(near.take(order), 2)
+        asked[1::2] += np.uint64(1)
+        bounds = np.empty((len(self._ends), len(near), 2), dtype=np.int64)
+        for shard, (start, end) in enumerate(self._bounds.T.tolist()):
+            bounds[shard, order] = start + self._keys[start:end].searchsorted(asked).reshape(-1, 2)
+        low, high = bounds.reshape(-1, 2).T
+        found, rows = low.copy(), np.flatnonzero(high - low > _NEAR)  # many places are alike
+        low, wide, far = low.take(rows), (high - low).take(rows), far.take(rows % len(near))
+        while len(rows):
+            parts = low[:, None] + wide[:, None] * _PARTS // _PROBES
+            keys = self._far_keys(self._places.take(parts[:, 1:-1]))
+            below = (keys < far[:, None]).sum(1)
+            at = np.arange(0, parts.size, parts.shape[1]) + below
+            low, high = parts.take(at) + (below > 0), parts.take(at + 1)
+            found[rows] = (low + high) // 2
+            wide = high - low
+            more = np.flatnonzero(wide > _NEAR)
+            rows, low, wide, far = rows[more], low[more], wide[more], far[more]
+        return found.reshape(len(self._ends), -1)
 
-    def _before(self, places: Tokens, first: int, last: int) -> Tokens:
-        """Tokens `[Q, last - first]` that stand `first + 1` to `last` before places."""
-        columns = places[:, None] - 1 - np.arange(first, last)
-        return np.where(
-            columns >= 0, self._tokens.take(columns, mode="clip"), self.packing.vocabulary
-        ).astype(np.int64)
-
-    def _further(self, queries: Tokens, places: Tokens, alike: Tokens, reach: int) -> Tokens:
-        """Counts beyond the first key, for places that agree in all of it."""
+    def _far_keys(self, places: NDArray[np.uint32]) -> Keys:
+        """Second keys of places `[...]`."""
         packed = self.packing.tokens
-        rows, columns = np.nonzero(alike == packed)
-        if reach <= packed or not len(rows):
-            return alike
-        before = self._before(places[rows, columns], packed, reach)
-        same: Flags = np.logical_and.accumulate(before == queries[rows, packed:reach], axis=1)
-        alike[rows, columns] += same.sum(1)
-        return alike
+        return self.packing.keys(self._before(places, packed, 2 * packed))
+
+    def _before(self, places: NDArray[np.uint32], first: int, last: int) -> NDArray[Any]:
+        """Tokens `[..., last - first]` that stand `first + 1` to `last` before places `[...]`."""
+        columns = places.astype(np.int64)[..., None] - np.arange(first + 1, last + 1)
+        found: NDArray[Any] = self._tokens.take(columns, mode="clip")
+        if places.min() < last:
+            found[columns < 0] = self.packing.vocabulary
+        return found
+
+    def _count_further(self, queries: Tokens, index: Tokens, alike: Tokens, reach: int) -> None:
+        """Add to the counts what lies beyond the first key, for places that agree in all of it."""
+        packed = self.packing.tokens
+        whole = np.flatnonzero(alike == packed)
+        if reach <= packed or not len(whole):
+            return
+        before = self._before(self._places.take(index.ravel().take(whole)), packed, reach)
+        asked = queries[:, packed:reach].take(whole // index.shape[1], axis=0)
+        differs = np.ones((len(whole), reach - packed + 1), dtype=np.bool_)
+        np.not_equal(before, asked, out=differs[:, :-1])
+        alike.ravel()[whole] += differs.argmax(1)
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:

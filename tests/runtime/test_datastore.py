@@ -6,18 +6,22 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 from specplan.runtime.sources.datastore import Datastore, Packing
 from specplan.runtime.sources.datastore_build import build_datastore
 from specplan.runtime.sources.source import Wanted
+from tests.runtime.stated_trees import found_paths, stated_paths
 
 
 def silent(description: str, done: int, total: int) -> None:
@@ -60,6 +64,61 @@ def test_the_longest_match_is_found_and_all_that_followed_it(
         assert not some.live.any()
 
 
+TOKENS = st.lists(st.integers(0, 2), max_size=40)
+
+
+@settings(max_examples=60)
+@given(
+    shards=st.lists(st.lists(TOKENS, min_size=1, max_size=3), min_size=1, max_size=3),
+    texts=st.lists(TOKENS, min_size=1, max_size=5),
+    room=st.integers(0, 3),
+    shortest=st.integers(1, 3),
+    longest=st.integers(1, 20),
+    length=st.integers(1, 4),
+    merged=st.booleans(),
+)
+def test_a_batch_of_lookups_gives_the_trees_that_are_stated(
+    shards: list[list[list[int]]],
+    texts: list[list[int]],
+    room: int,
+    shortest: int,
+    longest: int,
+    length: int,
+    merged: bool,
+) -> None:
+    """Of all places whose context has the most in common with each text's end."""
+    if not any(tokens for documents in shards for tokens in documents):
+        shards = [[[0]]]
+    pieces = [lambda docs=docs: [np.array(d, np.int64) for d in docs] for docs in shards]
+    wanted = Wanted(shortest, longest, 300, length, 300 * length - 1 if merged else None)
+    with tempfile.TemporaryDirectory() as folder:
+        build_datastore(Path(folder), pieces, 3, "test", silent, together=1)
+        store = Datastore(Path(folder), 3, 16)
+        padded = np.full((len(texts), max(map(len, texts)) + room), 1)
+        for row, text in enumerate(texts):
+            padded[row, : len(text)] = text
+        if not padded.shape[1]:
+            return
+        found = store.lookup(padded, np.array([len(text) for text in texts]), wanted)
+    documents = [tokens for documents in shards for tokens in documents]
+    for text, paths in zip(texts, found_paths(found), strict=True):
+        assert paths == stated_paths(followed(documents, text, wanted), wanted)
+
+
+def followed(documents: list[list[int]], text: list[int], wanted: Wanted) -> list[tuple[int, ...]]:
+    """What followed the longest ends of a text in a corpus, sixteen tokens or fewer."""
+    for same in range(min(wanted.longest, 16, len(text)), wanted.shortest - 1, -1):
+        found = [
+            tuple(tokens[place : place + wanted.length])
+            for tokens in documents
+            for place in range(same, len(tokens))
+            if tokens[place - same : place] == text[len(text) - same :]
+        ]
+        if found:
+            return found
+    return []
+
+
 def longest_match(shards: list[np.ndarray], text: np.ndarray, most: int) -> tuple[int, list[int]]:
     best, after = 0, list[int]()
     for shard in shards:
@@ -72,6 +131,17 @@ def longest_match(shards: list[np.ndarray], text: np.ndarray, most: int) -> tupl
             if same == best > 0:
                 after.append(int(shard[place]))
     return best, after
+
+
+def test_the_longest_match_is_found_among_many_that_agree_in_the_first_key(tmp_path: Path) -> None:
+    """Keys hold three tokens of so many; of 3000 runs of three that are alike, one is continued."""
+    before, after = (
+        1000 * (kind + 1) + np.random.default_rng(0).permutation(3000) for kind in (0, 9)
+    )
+    runs = np.stack([before, *np.full((3, 3000), 7), after], axis=1)
+    store = built(tmp_path, [runs[:1000].ravel(), runs[1000:].ravel()], 1 << 20)
+    found = store.lookup(runs[:, :4], np.full(3000, 4), Wanted(1, 16))
+    assert found.live.all() and found.tokens[:, 0].tolist() == after.tolist()
 
 
 def test_keys_sort_as_tokens_do() -> None:

@@ -20,9 +20,10 @@ from specplan.runtime.sources.log import Log
 from specplan.runtime.sources.ngram import NgramTable
 from specplan.runtime.sources.phrases import Phrases
 from specplan.runtime.sources.registry import SOURCES, new_source
-from specplan.runtime.sources.source import Found, Source, Wanted
+from specplan.runtime.sources.source import Source, Wanted
 from specplan.runtime.sources.text import lookup as lookup_in_text
 from specplan.runtime.sources.trie import Trie
+from tests.runtime.stated_trees import found_paths, stated_paths
 
 texts = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 
@@ -118,39 +119,40 @@ def test_a_log_merges_what_followed_and_ends_where_texts_end() -> None:
     assert tokens == [2, 4, 5] and parents == [-1, 0, -1]
 
 
-@given(texts=st.lists(texts, min_size=1, max_size=6), length=st.integers(1, 4), nodes=st.data())
-def test_merged_trees_hold_the_commonest_beginnings(
-    texts: list[list[int]], length: int, nodes: st.DataObject
+FOLLOWED = st.lists(st.sampled_from([0, 1, 4095, 4096, (1 << 31) - 2]), max_size=9)
+
+
+@given(
+    followed=st.lists(st.tuples(st.integers(0, 3), FOLLOWED, st.sampled_from([0.5, 1, 1.25]))),
+    length=st.integers(1, 9),
+    children=st.integers(1, 5),
+    nodes=st.none() | st.integers(1, 50),
+    weighed=st.booleans(),
+)
+def test_trees_of_continuations_are_as_stated(
+    followed: list[tuple[int, list[int], float]],
+    length: int,
+    children: int,
+    nodes: int | None,
+    weighed: bool,
 ) -> None:
-    followed = np.full((len(texts), length), -1)
-    for row, text in enumerate(texts):
-        followed[row, : len(text[:length])] = text[:length]
-    most = nodes.draw(st.integers(1, len(texts) * length))
-    wanted = Wanted(children=len(texts), length=length, nodes=most)
-    found = continuation_trees(followed, np.zeros(len(texts), np.int64), 1, wanted)
-    counts = Counter(
-        tuple(text[: depth + 1]) for text in texts for depth in range(min(length, len(text)))
+    wanted = Wanted(1, 1, children, length, nodes)
+    continuations = np.full((len(followed), length), -1)
+    for row, (_, tokens, _) in enumerate(followed):
+        continuations[row, : len(tokens[:length])] = tokens[:length]
+    texts, weights = (np.array([each[n] for each in followed]) for n in (0, 2))
+    found = continuation_trees(
+        continuations, texts.astype(np.int64), 4, wanted, weights if weighed else None
     )
-    paths = paths_of(found)
-    assert len(set(paths)) == len(paths) == min(most, len(counts))
-    kept = sorted((counts[path] for path in paths), reverse=True)
-    assert kept == sorted(counts.values(), reverse=True)[: len(kept)]
-    fewer = continuation_trees(
-        followed,
-        np.zeros(len(texts), np.int64),
-        1,
-        Wanted(1, 1, len(texts), length, max(1, most // 2)),
-    )
-    assert paths_of(fewer) == paths[: max(1, most // 2)]
-
-
-def paths_of(found: Found) -> list[tuple[int, ...]]:
-    paths: list[tuple[int, ...]] = []
-    for token, parent, live in zip(*(a[0].tolist() for a in vars(found).values()), strict=True):
-        if live:
-            assert parent < len(paths)
-            paths.append((*(paths[parent] if parent >= 0 else ()), token))
-    return paths
+    for text, paths in enumerate(found_paths(found)):
+        rows = [each for each in followed if each[0] == text]
+        stated = stated_paths(
+            [tuple(tokens) for _, tokens, _ in rows],
+            wanted,
+            [weight for *_, weight in rows] if weighed else None,
+        )
+        assert paths == stated
+    assert not found.tokens[~found.live].any()
 
 
 def test_n_grams_are_counted_and_the_longest_known_run_decides() -> None:
