@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.demands import forward_nodes
+from specplan.cost_models.op_sizes import forward_nodes
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.workspace import Moment, higher, pass_parts, row_bytes
 from specplan.ir.infer import Step

@@ -9,6 +9,7 @@ from typing import Any
 from specplan.cost_models.cost import Cost, Quantity, minimum
 from specplan.cost_models.demands import ForwardDemand, OpDemand, Span
 from specplan.cost_models.intervals import NO_TIME, Seconds, total
+from specplan.cost_models.refreshing import refresh_bytes, refresh_width
 from specplan.cost_models.shapes.forward import forward_cost
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device, UnpricedError
@@ -35,7 +36,7 @@ class Clock:
     batch: Quantity
     context: Quantity
     _passes: dict[tuple[Any, ...], Seconds] = field(default_factory=dict)
-    _ops: dict[tuple[str, int], Seconds] = field(default_factory=dict)
+    _ops: dict[tuple[Any, ...], Seconds] = field(default_factory=dict)
 
     def shape(self, model: str) -> ModelShape:
         """The shape of a model.
@@ -66,9 +67,17 @@ class Clock:
         Raises:
             UnpricedError: the device cannot say.
         """
-        key = demand.name, demand.width
+        view = demand.view
+        own = () if view is None else (view.model, view.policy, view.budget)
+        key = demand.name, demand.width, *own
         if key not in self._ops:
-            self._ops[key] = self._op_seconds(*key)
+            width: Quantity = demand.width
+            moved: Quantity = 0.0
+            if view is not None:
+                width = refresh_width(view, self.context)
+                shape = self.shape(view.model)
+                moved = self.batch * refresh_bytes(view, shape, self.context)
+            self._ops[key] = self._op_seconds(demand.name, width, moved)
         return self._ops[key]
 
     def glue(self) -> Seconds:
@@ -117,9 +126,9 @@ class Clock:
         held = self.context if demand.budget is None else minimum(self.context, demand.budget)
         return held + demand.drafted_before
 
-    def _op_seconds(self, name: str, width: int) -> Seconds:
+    def _op_seconds(self, name: str, width: Quantity, moved: Quantity) -> Seconds:
         try:
-            return self.device.op_seconds(name, self.batch, width)
+            return self.device.op_seconds(name, self.batch, width, moved)
         except UnpricedError:
             if name.partition(":")[0] in GLUE_OPS and self.device.kind == "measured":
                 return NO_TIME

@@ -11,26 +11,14 @@ from functools import lru_cache
 
 from specplan.cost_models.acceptance.turns import Leg
 from specplan.cost_models.beam_pools import BeamPool, read_pool
+from specplan.cost_models.op_sizes import forward_nodes, judged_tree, op_size
 from specplan.cost_models.round_types import round_types
 from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.ops import (
-    Accept,
-    Commit,
-    Forward,
-    Graft,
-    Grow,
-    Lookup,
-    Measure,
-    Op,
-    Pick,
-    Repeat,
-    Update,
-)
+from specplan.ir.ops import Accept, Commit, Forward, Lookup, Op, Refresh, Repeat, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, walk
-from specplan.ir.types import NodesType, PathType, TreeType
-from specplan.ir.values import Value
+from specplan.ir.types import NodesType, TreeType
 
 Span = tuple[int, int] | None
 _RESHAPING = frozenset({"prune", "graft", "reroot", "adopt", "relabel", "load"})
@@ -89,6 +77,8 @@ class OpDemand:
         width: nodes worked on, per request.
         conditional: it may be left out.
         lane: what runs beside other lanes; None for the round's own order.
+        view: the part of a cache that it fills; None for every other op. How much work that is
+            depends on the text, see `specplan.cost_models.refreshing`.
     """
 
     op: Op
@@ -96,6 +86,7 @@ class OpDemand:
     width: int
     conditional: bool
     lane: str | None
+    view: CacheState | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +131,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
     reader = _Reader(plan)
     for step in types.steps:
         reader.read(step)
-    judged = tuple(_judged(step) for step in types.steps if isinstance(step.op, Accept))
+    judged = tuple(judged_tree(step) for step in types.steps if isinstance(step.op, Accept))
     loops = (op for op in walk(item.ops) if isinstance(op, Repeat))
     return RoundDemands(
         tuple(reader.demands),
@@ -178,7 +169,14 @@ class _Reader:
             name, width = op_size(step)
             if isinstance(step.op, Lookup | Update):
                 name = self.with_source(name, step.op.source)
-            self.demands.append(OpDemand(step.op, name, width, step.conditional, step.lane))
+            view = self.view(step.op)
+            if view is not None and view.policy is not None:
+                name = f"{name}:{view.policy.name}"
+            self.demands.append(OpDemand(step.op, name, width, step.conditional, step.lane, view))
+
+    def view(self, op: Op) -> CacheState | None:
+        state = self.plan.state(op.state) if isinstance(op, Refresh) else None
+        return state if isinstance(state, CacheState) else None
 
     def with_source(self, name: str, source: str) -> str:
         """The name of an op on a source, with what kind of source it is; the text has none."""
@@ -220,63 +218,6 @@ class _Reader:
         if isinstance(state, CacheState) and state.budget is not None:
             return float(state.budget)
         return None
-
-
-def forward_nodes(step: Step) -> tuple[bool, int]:
-    """Whether a forward's operands hold the root, and how many drafted nodes they hold."""
-    assert isinstance(step.op, Forward)
-    root, drafted = False, 0
-    for name in step.op.nodes:
-        held = step.reads[name]
-        if isinstance(held, TreeType):
-            root, drafted = True, drafted + held.nodes
-        elif isinstance(held, NodesType):
-            root = root or held.root
-            drafted += held.width - (1 if held.root else 0)
-    return root, drafted
-
-
-def op_size(step: Step) -> tuple[str, int]:
-    """Name and width by which a device knows an op that is no forward."""
-    op, given = step.op, next(iter(step.gives), None)
-    match op:
-        case Grow():
-            before = step.reads[op.tree]
-            assert isinstance(before, TreeType) and isinstance(given, TreeType)
-            return f"grow:{op.how}", given.nodes - before.nodes
-        case Graft():
-            assert isinstance(given, TreeType)
-            return f"graft:{op.same}", max(1, given.nodes)
-        case Accept():
-            return f"accept:{op.rule.name}", _judged(step).nodes
-        case Pick() if op.best is not None:
-            tree = step.reads[op.tree]
-            assert isinstance(tree, TreeType)
-            return "pick:best", tree.nodes if op.of == "all" else tree.newest_count
-        case Measure() if op.variant:
-            held = step.reads.get(op.operand) if isinstance(op.operand, Value) else None
-            nodes = 1
-            if isinstance(held, TreeType | NodesType):
-                nodes = held.nodes if isinstance(held, TreeType) else held.width
-            return f"{op.keyword}:{op.variant}", max(1, nodes)
-        case Lookup():
-            before = step.reads[op.tree]
-            assert isinstance(before, TreeType) and isinstance(given, TreeType)
-            return op.keyword, max(1, given.nodes - before.nodes)
-        case Commit():
-            path = step.reads[op.path]
-            assert isinstance(path, PathType)
-            return "commit:chain" if path.chain else "commit:tree", 1
-    if isinstance(given, TreeType):
-        return op.keyword, max(1, given.nodes)
-    return op.keyword, 1
-
-
-def _judged(step: Step) -> TreeType:
-    assert isinstance(step.op, Accept)
-    tree = step.reads[step.op.tree]
-    assert isinstance(tree, TreeType)
-    return tree
 
 
 def _not_run(types: RoundTypes, nodes: int) -> Mapping[str, tuple[int, ...]] | None:

@@ -11,6 +11,7 @@ import numpy as np
 from specplan.cost_models.buffers import highest_moment, round_buffers
 from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.intervals import Interval
+from specplan.cost_models.refreshing import query_bytes
 from specplan.cost_models.round_types import round_types
 from specplan.cost_models.shapes.layers import Attention, GroupedAttention
 from specplan.cost_models.shapes.model_shape import ModelShape
@@ -143,6 +144,9 @@ def plan_memory(
             kept = minimum(slots, _small(state, state.budget, drafted))
         size = batch * cache_bytes(shapes[state.model], kept, drafted + 1, runtime)
         parts.append(MemoryPart(f"cache @{state.name}", size))
+        if state.retrieves:
+            asked = batch * query_bytes(shapes[state.model])
+            parts.append(MemoryPart(f"queries of @{state.name}", asked))
     for track in plan.states:
         if isinstance(track, TrackState) and isinstance(track.layer, int):
             shape = shapes[track.model]

@@ -79,6 +79,11 @@ class CacheState:
     budget: int | None = None
     dtype: str | None = None
 
+    @property
+    def retrieves(self) -> bool:
+        """Whether it holds the chunks that the queries of another cache ask for."""
+        return self.policy is not None and self.policy.name == "retrieved"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrackState:

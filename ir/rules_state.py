@@ -124,6 +124,8 @@ def states(plan: Plan, tables: Tables) -> Iterator[str]:
             elif viewed.model != state.model:
                 yield f"@{state.name} is a view of a cache of model {viewed.model}"
         problems = list(state_entries(state, tables))
+        if isinstance(state, CacheState) and not problems:
+            yield from _retrieved(state, tables)
         yield from (f"@{state.name}: {what}" for what in problems)
         if isinstance(state, ValueState) and not problems:
             try:
@@ -134,3 +136,16 @@ def states(plan: Plan, tables: Tables) -> Iterator[str]:
     for name, count in names.items():
         if count > 1 or name == TEXT_STATE:
             yield f"@{name} is declared twice"
+
+
+def _retrieved(state: CacheState, tables: Tables) -> Iterator[str]:
+    """Chunks are retrieved from another cache, and there is room for the first and the latest."""
+    if not state.retrieves or state.policy is None:
+        return
+    declared = tables.find("policy", state.policy.name)
+    assert declared is not None
+    least = 2 * int(declared.arguments(state.policy)["chunk"])
+    if state.view is None:
+        yield f"@{state.name} retrieves chunks of a whole cache: it is declared with view="
+    elif state.budget is not None and state.budget < least:
+        yield f"@{state.name} holds two chunks at least: budget={least}, or a smaller chunk="

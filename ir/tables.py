@@ -13,7 +13,7 @@ from specplan.ir.acceptance import RULE_ENTRIES
 from specplan.ir.coerce import CoercionError, coerce
 from specplan.ir.declaration import Declaration, Table
 from specplan.ir.sources import SOURCE_ENTRIES
-from specplan.ir.values import Entry, Span, print_atom
+from specplan.ir.values import Entry, Range, Span, print_atom
 
 __all__ = ["BUILTIN", "Declaration", "Table", "Tables"]
 
@@ -90,8 +90,22 @@ BUILTIN = Tables(
         Declaration(table="measure", name="count", of="tree"),
         Declaration(table="measure", name="accepted", of="path"),
         Declaration(table="measure", name="lag", of="cache", parameters=(("layers", Span),)),
-        Declaration(table="policy", name="sink_recent", parameters=(("sink", 16),)),
-        Declaration(table="policy", name="retrieved", parameters=(("chunk", 8),)),
+        Declaration(
+            table="policy",
+            name="sink_recent",
+            summary="the first tokens and the latest ones",
+            parameters=(("sink", 16),),
+            source="Xiao et al. 2023, arXiv 2309.17453",
+        ),
+        Declaration(
+            table="policy",
+            name="retrieved",
+            summary="per layer and head the chunks whose mean key agrees best with the query of "
+            "the latest text token that the whole cache has read, the first and latest among them",
+            parameters=(("chunk", 8),),
+            ranges=(("chunk", Range(1, 4096)),),
+            source="Sun et al. 2024, arXiv 2404.11912",
+        ),
         Declaration(
             table="value",
             name="tree",

@@ -132,8 +132,9 @@ class Gpt2Family:
         for index in range(*layers):
             block = self.inner.h[index]
             if index not in skips.attentions:
+                given = block.ln_1(hidden)
                 mixed, _ = block.attn(
-                    block.ln_1(hidden), past_key_values=writer, attention_mask=mask, use_cache=True
+                    given, past_key_values=writer, attention_mask=mask, noting=writer
                 )
                 hidden = mixed + hidden
             if index not in skips.mlps:
@@ -180,7 +181,7 @@ class OptFamily:
             if index in skips.attentions or index in skips.mlps:
                 hidden = _part_of_opt(layer, hidden, mask, writer, index, skips)
             else:
-                hidden = layer(hidden, attention_mask=mask, past_key_values=writer, use_cache=True)
+                hidden = layer(hidden, attention_mask=mask, past_key_values=writer, noting=writer)
         return hidden
 
     def finish(self, hidden: Tensor) -> Tensor:
@@ -198,7 +199,9 @@ def _part_of_opt(
     before: bool = layer.do_layer_norm_before
     if index not in skips.attentions:
         given = layer.self_attn_layer_norm(hidden) if before else hidden
-        mixed, _ = layer.self_attn(given, past_key_values=writer, attention_mask=mask)
+        mixed, _ = layer.self_attn(
+            given, past_key_values=writer, attention_mask=mask, noting=writer
+        )
         hidden = hidden + mixed
     hidden = hidden if before else layer.self_attn_layer_norm(hidden)
     if index not in skips.mlps:

@@ -20,10 +20,14 @@ class KVCache:
         keys: per layer, `[B, H_kv, S, head_dim]`.
         values: per layer, `[B, H_kv, S, head_dim]`.
         positions: int64 `[B, S]`, the position whose key and value each slot holds.
+        queries: per layer, `[B, H_kv, head_dim]`, what the latest text token asked for: the sum
+            over the query heads of each key/value head. None where nobody wants to know.
         batch: rows, B.
         capacity: usable slots per row; S = capacity + 1.
         trash: the last slot, to which dead lanes write; its content never matters.
     """
+
+    queries: list[Tensor] | None = None
 
     def __init__(self, keys: list[Tensor], values: list[Tensor], positions: Tensor) -> None:
         self.keys = keys
@@ -45,8 +49,9 @@ class KVCache:
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
+        queries: bool = False,
     ) -> KVCache:
-        """A cache of `capacity` usable slots per row, and one trash slot."""
+        """A cache of `capacity` usable slots per row, and one trash slot; with `queries` or not."""
         shape = (batch, num_kv_heads, capacity + 1, head_dim)
 
         # Zeros, not empty: a masked slot has weight 0, and 0 times an uninitialised NaN is NaN.
@@ -54,12 +59,15 @@ class KVCache:
             return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
 
         positions = torch.zeros(batch, capacity + 1, dtype=torch.int64, device=device)
-        return cls(layers(), layers(), positions)
+        made = cls(layers(), layers(), positions)
+        if queries:
+            made.queries = [held.new_zeros(batch, num_kv_heads, head_dim) for held in made.keys]
+        return made
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all keys, values and positions."""
-        tensors = [*self.keys, *self.values, self.positions]
+        """Bytes of all keys, values, positions and queries."""
+        tensors = [*self.keys, *self.values, self.positions, *(self.queries or ())]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def move(self, source: Tensor, destination: Tensor, live: Tensor | None = None) -> None:
@@ -119,7 +127,11 @@ class CacheWriter:
             kernel: from queries, keys and values `[B, T, H + 2 H_kv, D]`, cosines and sines as
             `RotaryLayer` has them and the layer to turned queries `[B, H, T, D]` and what `update`
             returns.
+        latest: int64 `[B]`, which of the incoming tokens is the latest of each row's text, whose
+            queries a cache keeps that keeps some; negative where a row has none. None for no rows.
     """
+
+    latest: Tensor | None = None
 
     rotate_and_store: (
         Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]] | None
@@ -158,6 +170,21 @@ class CacheWriter:
             all_keys[cache._rows, :, self.slots] = keys.transpose(1, 2)
             all_values[cache._rows, :, self.slots] = values.transpose(1, 2)
         return all_keys[:, :, : self.used], all_values[:, :, : self.used]
+
+    def note(self, queries: Tensor, layer_idx: int) -> None:
+        """Keep the queries of the latest text tokens, where the cache keeps any.
+
+        Args:
+            queries: `[B, H, T, head_dim]`, as keys are multiplied with them.
+            layer_idx: the layer.
+        """
+        if self.latest is None or self.cache.queries is None:
+            return
+        held = self.cache.queries[layer_idx]
+        column = self.latest.clamp(min=0)[:, None, None, None]
+        asked = queries.gather(2, column.expand(-1, queries.shape[1], 1, queries.shape[3]))
+        asked = asked.view(held.shape[0], held.shape[1], -1, held.shape[2]).sum(2)
+        self.cache.queries[layer_idx] = torch.where(self.latest[:, None, None] >= 0, asked, held)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Slots in use; part of the interface of `transformers` caches."""

@@ -57,8 +57,11 @@ class CausalModel:
         self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
         self._learned_positions = config.model_type in LEARNED_POSITIONS
 
-    def new_cache(self, batch: int, capacity: int) -> KVCache:
-        """An empty cache for `batch` rows of `capacity` usable slots, plus one trash slot."""
+    def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
+        """An empty cache for `batch` rows of `capacity` usable slots, plus one trash slot.
+
+        With `queries` it keeps those of the latest text tokens; see `KVCache`.
+        """
         return KVCache.empty(
             batch=batch,
             capacity=capacity,
@@ -67,6 +70,7 @@ class CausalModel:
             head_dim=self.family.head_dim,
             dtype=self.dtype,
             device=self.device,
+            queries=queries,
         )
 
     def weights(self) -> dict[str, Tensor]:
@@ -111,6 +115,7 @@ class CausalModel:
         layers: tuple[int, int] | None = None,
         features: Tensor | None = None,
         skips: Skips = NO_SKIPS,
+        latest: Tensor | None = None,
     ) -> Tensor:
         """Write the tokens' keys and values to `slots`; return the hidden states of the last layer.
 
@@ -130,6 +135,7 @@ class CausalModel:
             features: hidden states `[B, T, hidden]` that enter the first of these layers, which
                 may be changed in place; the tokens' embeddings when None.
             skips: blocks that are left out; what they would have written is not written.
+            latest: int64 `[B]`, see `CacheWriter`.
 
         Returns:
             `[B, T, hidden]`, before the final norm.
@@ -138,6 +144,7 @@ class CausalModel:
         positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
         used = cache.capacity + 1 if isinstance(mask, PrefixMask) else mask.shape[2]
         writer = cache.writer(positions, slots, used)
+        writer.latest = latest
         made: dict[int | None, Tensor] = {}
 
         def masks(window: int | None) -> AttentionMask:

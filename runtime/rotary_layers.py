@@ -91,6 +91,7 @@ class RotaryLayer:
         joined = functional.linear(normed, self.qkv, self.qkv_bias)
         joined = joined.view(batch, tokens, self.heads + 2 * self.kv_heads, self.head_dim)
         query, key, value = self._stored(joined, cos, sin, writer)
+        writer.note(query, self.index)
         mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
         return mixed.reshape(batch * tokens, self.heads * self.head_dim)
 

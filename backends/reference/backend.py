@@ -12,7 +12,7 @@ from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.infer_models import stack_ends
 from specplan.ir.ops import Forward, Place, Relabel
-from specplan.ir.plan import Plan, ValueState, walk_plan
+from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
 from specplan.runtime.models import CausalModel
@@ -64,6 +64,7 @@ class ReferenceBackend:
         _check_stacks(plan, models)
         _check_skips(plan, models)
         _check_tokens(plan, models["target"].vocab_size)
+        _check_windows(plan, models)
         return ReferenceExecutable(plan, models)
 
 
@@ -203,3 +204,21 @@ def _check_tokens(plan: Plan, vocabulary: int) -> None:
             where=f"plan {plan.name}",
             remedy="Give the checkpoint that the plan was made for.",
         )
+
+
+def _check_windows(plan: Plan, models: Mapping[str, CausalModel]) -> None:
+    """Windows go by the positions of slots, and heads that retrieve chunks share none.
+
+    Raises:
+        MissingCapabilityError: names the view and its model.
+    """
+    for state in plan.states:
+        if not isinstance(state, CacheState) or not state.retrieves:
+            continue
+        if any(window is not None for window in models[state.model].family.windows):
+            raise MissingCapabilityError(
+                f"@{state.name} keeps retrieved chunks, and layers of {state.model} have sliding "
+                "windows",
+                where=f"plan {plan.name}",
+                remedy="Keep the first and the latest tokens: policy=sink_recent.",
+            )

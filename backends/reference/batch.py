@@ -65,12 +65,14 @@ class Batch:
         self.tracks: dict[str, TrackUse] = {}
         self.cache_models: dict[str, str] = {}
         self.values: dict[str, Held] = {}
+        caches = [state for state in states if isinstance(state, CacheState)]
+        asked = {state.view for state in caches if state.retrieves}
         for state in sorted(states, key=_is_view):
             if isinstance(state, CacheState):
                 model = models[state.model]
                 kept, of = _kept(state), self.caches.get(state.view or State(""))
                 room = slots if kept is None else kept.budget + kept.chunk + speculative
-                store = model.new_cache(self.size, min(slots, room))
+                store = model.new_cache(self.size, min(slots, room), state.name in asked)
                 self.caches[state.name] = CacheUse(model, store, kept, of)
                 self.cache_models[state.name] = state.model
             elif isinstance(state, TrackState):
@@ -135,7 +137,10 @@ class Batch:
         last = int(own[live].max()) + 1
         mask = torch.arange(last, device=self.device) <= own[:, :, None]
         none = torch.zeros(self.size, 1, dtype=torch.int64, device=self.device)
-        cache.model.forward(tokens, positions, slots, mask, cache.store, none)
+        latest = live.sum(1) - 1
+        model = cache.model
+        hidden = model.hidden(tokens, positions, slots, mask, cache.store, latest=latest)
+        model.logits(hidden, none)
         cache.lengths = [
             max(done, min(done + width, goal))
             for done, goal in zip(cache.lengths, goals, strict=True)
@@ -177,9 +182,12 @@ def _kept(state: CacheState) -> Kept | None:
         return None
     declared = BUILTIN.find("policy", state.policy.name)
     assert declared is not None
-    sink = int(declared.arguments(state.policy)["sink"])
+    arguments = declared.arguments(state.policy)
+    if state.retrieves:
+        chunk = int(arguments["chunk"])
+        return Kept(state.budget, chunk, 1, retrieved=chunk)
     chunk = 1 if state.view is not None else min(MOST_CHUNK, state.budget)
-    return Kept(state.budget, min(sink, state.budget), chunk)
+    return Kept(state.budget, min(int(arguments["sink"]), state.budget), chunk)
 
 
 def _is_view(state: StateDeclaration) -> bool:

@@ -12,21 +12,25 @@ from torch import Tensor
 from specplan.backends.reference.slots import NodeSlots
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
+from specplan.runtime.retrieval import retrieve
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Which text a small cache keeps: its first tokens and the latest ones.
+    """Which text a small cache keeps: its first tokens and the latest ones, or what is asked for.
 
     Attributes:
         budget: tokens in all.
-        sink: first ones of them.
+        sink: first ones of them; for retrieved chunks, where text is read between two refreshes.
         chunk: tokens that it takes in at most, beyond its budget, before it forgets.
+        retrieved: tokens of the chunks that it keeps by `specplan.runtime.retrieval`; 0 for those
+            that keep the first and the latest.
     """
 
     budget: int
     sink: int
     chunk: int
+    retrieved: int = 0
 
 
 class CacheUse(NodeSlots):
@@ -86,6 +90,12 @@ class CacheUse(NodeSlots):
         """Copy anew what the other cache holds of the text, as much as the budget allows."""
         assert self.of is not None and self.kept is not None
         whole, sources, targets = self.of, [], []
+        if self.kept.retrieved:
+            self.lengths, kept = list(whole.lengths), self.kept
+            self.forgotten = retrieve(
+                self.store, whole.store, self.lengths, kept.budget, kept.retrieved
+            )
+            return
         for row, length in enumerate(whole.lengths):
             gone = max(length - self.kept.budget, 0)
             self.forgotten[row] = gone

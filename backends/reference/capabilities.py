@@ -39,7 +39,7 @@ CAPABILITIES = Capabilities(
     ),
     states=frozenset({"cache", "track", "source", "value"}),
     sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
-    policies=frozenset({"sink_recent"}),
+    policies=frozenset({"sink_recent", "retrieved"}),
     limits={
         ("grow", "how"): ("best", "draw", "draw_distinct", "shared"),
         ("grow", "keep"): (None,),

@@ -65,7 +65,12 @@ def store(session: ReferenceSession, op: Store, scope: Scope) -> None:
 
 def refresh(session: ReferenceSession, op: Refresh, scope: Scope) -> None:
     """Copy a cache's text anew into the small copy of it."""
-    session.batch.caches[op.state].refresh()
+    cache = session.batch.caches[op.state]
+    cache.refresh()
+    kept = cache.kept
+    if kept is not None:
+        chunks = -(-max(cache.lengths) // kept.retrieved) if kept.retrieved else kept.budget
+        session.worked(chunks, "retrieved" if kept.retrieved else "sink_recent")
 
 
 def measure(session: ReferenceSession, op: Measure, scope: Scope) -> None:

@@ -55,6 +55,7 @@ def run_forward(
         layers,
         features,
         stretch.skips,
+        _latest(batch, cache, with_root and not stretch.scratch),
     )
     if stretch.keep is not None:
         stretch.keep.write(cache, numbers_of_all(trees), call.slots, hidden)
@@ -65,6 +66,14 @@ def run_forward(
     if not stretch.logits:
         return [], call
     return rows_of_each(trees, with_root, cache.model.logits(hidden, call.gather)), call
+
+
+def _latest(batch: Batch, cache: CacheUse, read: bool) -> torch.Tensor | None:
+    """The root's column of each request, int64 `[B]`, where a pass reads it for good."""
+    if not read or cache.store.queries is None:
+        return None
+    column = _text_columns(batch, cache) - 1
+    return torch.full((batch.size,), column, device=batch.device)
 
 
 def _furthest(batch: Batch, cache: CacheUse) -> int:

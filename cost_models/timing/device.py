@@ -91,7 +91,7 @@ class Device(Protocol):
         """
         ...
 
-    def op_seconds(self, op_name: str, batch: int, width: int) -> Seconds:
+    def op_seconds(self, op_name: str, batch: int, width: int, moved: float = 0.0) -> Seconds:
         """One op that is no forward, over `width` nodes per sequence.
 
         Args:
@@ -99,6 +99,8 @@ class Device(Protocol):
                 drawing; a device without the variant answers for the op.
             batch: sequences.
             width: nodes that the op works on, per sequence.
+            moved: bytes that it reads and writes, of all sequences, where it moves much; a device
+                that was measured knows what that takes.
 
         Raises:
             UnpricedError: this device cannot say.

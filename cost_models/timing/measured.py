@@ -152,7 +152,9 @@ class MeasuredDevice:
 
         return self._at(about, (batch, tokens), fit, trend, (True, True))
 
-    def op_seconds(self, op_name: str, batch: Quantity, width: Quantity) -> Seconds:
+    def op_seconds(
+        self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0
+    ) -> Seconds:
         """One op that is no forward; see `Device`."""
         for name in (op_name, op_name.split(":")[0]):
             if ("op", name) in self._points:

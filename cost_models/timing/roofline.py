@@ -183,17 +183,22 @@ class AnalyticDevice:
         """A prompt; see `Device`."""
         return self.forward_seconds(shape, batch, tokens, 0, logit_rows=1)
 
-    def op_seconds(self, op_name: str, batch: Quantity, width: int) -> Seconds:
+    def op_seconds(
+        self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0
+    ) -> Seconds:
         """One op that is no forward; see `Device`.
 
         A data sheet says nothing of them: judging a drafted tree costs the device's
-        `judge_seconds`, every other op one launch. Both are less in some programs, and seldom more
+        `judge_seconds`, every other op one launch, and its bytes at the bandwidth that attention
+        reaches, which reads the same caches. Both are less in some programs, and seldom more
         than half as much again: between MagicDec's rounds and their parts lie 0 to 1.7 ms, 1.35 in
         the middle (arXiv 2408.11049, its tables).
         """
-        judged = op_name.split(":")[0] == "accept" and width > 1
+        judged = op_name.split(":")[0] == "accept" and np.all(width > 1)
+        bandwidth = self.count * self.memory_bandwidth * self.attention_memory_efficiency
         seconds = self.judge_seconds if judged else self.seconds_per_launch
-        return Seconds(seconds, 0.0, 1.5 * seconds)
+        seconds = seconds + moved / bandwidth
+        return Seconds(seconds, 0.0 * seconds, 1.5 * seconds)
 
     def basis(self, shapes: Iterable[ModelShape]) -> str:
         """What times rest on; see `Device`."""

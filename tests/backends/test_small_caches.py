@@ -163,7 +163,7 @@ def test_the_targets_law_is_kept(own: bool, small_pair: dict[str, CausalModel]) 
 
 
 REFUSED = {
-    "retrieved chunks": ("policy=sink_recent(sink=2)", "policy=retrieved(chunk=8)", "sink_recent"),
+    "another policy": ("policy=sink_recent(sink=2)", "policy=pyramid", "retrieved, sink_recent"),
     "no budget": (" budget=9", "", "says its budget"),
 }
 

@@ -259,3 +259,7 @@ def test_reduced_views_take_their_budget() -> None:
     assert parts["cache @part"] == (512 + beside) * 524288
     whole = parse_plan(text.replace(" policy=sink_recent(sink=16) budget=512", ""))
     assert "cache @part" not in {p.name for p in plan_memory(whole, SHAPES, 1, 2000).parts}
+    asked = text.replace("sink_recent(sink=16)", "retrieved(chunk=8)")
+    queries = {p.name: p.bytes for p in plan_memory(parse_plan(asked), SHAPES, 3, 2000).parts}
+    assert queries["queries of @part"] == 3 * 32 * 32 * 128 * 2  # a half of a token's cache
+    assert "queries of @part" not in parts

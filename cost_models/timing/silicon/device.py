@@ -119,9 +119,11 @@ class SiliconDevice:
         """A prompt; see `Device`."""
         return self.forward_seconds(shape, batch, tokens, 0, logit_rows=1)
 
-    def op_seconds(self, op_name: str, batch: Quantity, width: int) -> Seconds:
+    def op_seconds(
+        self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0
+    ) -> Seconds:
         """One op that is no forward; the tables have none of them."""
-        return self.fallback.op_seconds(op_name, batch, width)
+        return self.fallback.op_seconds(op_name, batch, width, moved)
 
     def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; the tables say nothing of the host."""
