@@ -168,8 +168,14 @@ def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
 
 def budgets_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
     """Tokens that drafters keep in their caches, where some keep few."""
+    found = (one.budget for one in _with_budgets(bench, facts))
+    return tuple(sorted({budget for budget in found if budget is not None}))
+
+
+def _with_budgets(bench: Workbench, facts: ProblemFacts) -> list[Proposer]:
+    """Drafters that keep few tokens in their caches, the fewest first."""
     found = map(Proposer.read, proposers(bench.problem, facts.shapes))
-    return tuple(sorted({one.budget for one in found if one.budget is not None}))
+    return sorted((one for one in found if one.budget is not None), key=lambda one: one.budget or 0)
 
 
 def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
@@ -183,7 +189,9 @@ def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     if leaves_blocks_out(bench.problem):
         every += skip_probes(target.num_layers, greedy)
     every += rehearsal_probes(facts)
-    every += budget_probes(budgets_of(bench, facts), greedy)
+    for retrieved in (False, True):
+        parts = [one for one in _with_budgets(bench, facts) if one.retrieved == retrieved]
+        every += budget_probes(parts, greedy)
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
 
 

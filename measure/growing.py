@@ -23,6 +23,7 @@ from specplan.measure.pools import pool_places
 from specplan.measure.precision import relative_half_width
 from specplan.measure.progress import Progress
 from specplan.measure.rehearsal import profile_rows, rehearse
+from specplan.measure.retrieved_drafts import RetrievingText
 from specplan.measure.source_replay import SourceReplay
 from specplan.measure.stored_traces import (
     POOL_LAYERS,
@@ -41,6 +42,7 @@ from specplan.measure.teacher import (
 )
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.planner import (
+    CHUNK,
     DRAFT_SOURCES,
     MOST_SKIPPED_DRAFT,
     SINKS,
@@ -164,7 +166,11 @@ class Growing:
             return tuple(pool_places(bench.models[role], text, start, key.beam, POOL_LAYERS))
         request = request_of(bench, prompt, index)
         if _drafts_for_itself(key):
-            teacher = TeacherText(bench.models["target"], request, output, MOST_SKIPPED_DRAFT)
+            text_of = (bench.models["target"], request, output, MOST_SKIPPED_DRAFT)
+            if found.retrieved and found.budget is not None:
+                retrieving = RetrievingText(*text_of)
+                return tuple(retrieving.retrieved_lengths(found.budget, CHUNK))
+            teacher = TeacherText(*text_of)
             return tuple(teacher.lengths(Skips.read(key.skip), kept=kept))
         draft = text_logits(bench.models[role], text, start, key.layers, kept)
         most = 1 if key.how == "draw" or key.source else MOST_RANKS

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from specplan.ir.blocks import Skips
 from specplan.measure.teacher import Kept, greedy_ranks, sampled_ranks, text_states
+from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 
@@ -39,8 +40,12 @@ class TeacherText:
         self.start, self.places = len(request.prompt_tokens), len(output)
         text = [*request.prompt_tokens, *output]
         self.text = torch.tensor(text, device=model.device)
-        self._cache = model.new_cache(1, len(text) + most * self.places)
+        self._cache = self._new_cache(len(text) + most * self.places)
         self._states = text_states(model, text, self.start, cache=self._cache)
+
+    def _new_cache(self, capacity: int) -> KVCache:
+        """Where keys and values of the text and its drafts go."""
+        return self.model.new_cache(1, capacity)
 
     @torch.inference_mode()
     def lengths(self, skips: Skips, most: int | None = None, kept: Kept | None = None) -> list[int]:

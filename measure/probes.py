@@ -11,7 +11,15 @@ from specplan.ir.blocks import Skips
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner import DraftSource, ProblemFacts, further_proposers, proposers, rehearsal_of
+from specplan.planner import (
+    DraftSource,
+    ProblemFacts,
+    Proposer,
+    further_proposers,
+    kept_by,
+    proposers,
+    rehearsal_of,
+)
 
 CHAINS = (1, 3, 7, 16)
 BUSHES = (2, 4, 8, 16, 32)
@@ -114,28 +122,24 @@ def source_probes(
             yield Probe(f"lookup {width} from {source.word}", plan)
 
 
-def budget_probes(budgets: Sequence[int], greedy: bool) -> Iterator[Probe]:
+def budget_probes(parts: Sequence[Proposer], greedy: bool) -> Iterator[Probe]:
     """Chains that the target drafts with the least and the most of its cache.
 
     Args:
-        budgets: tokens of the cache that are read, in rising order.
+        parts: who keeps how many tokens, by one policy, in rising order.
         greedy: temperature 0.
     """
-    for budget in dict.fromkeys((*budgets[:1], *budgets[-1:])):
-        view = f"state @part = cache target view=@kv policy=sink_recent budget={budget}\nround "
+    for part in dict.fromkeys((*parts[:1], *parts[-1:])):
+        view = f"state @part = cache target view=@kv {kept_by(part)}\nround "
         body = _drafted("target %f cache=@part pending=1 write=scratch", SKIP_CHAIN, greedy)
         tail = _tail("%c", SKIP_CHAIN, (), None if greedy else "token")
         tail = tail.replace("}\n", "  refresh @part\n}\n")
         plan = parse_plan(_head("probe", ()).replace("round ", view) + body + tail)
-        yield Probe(f"chain {SKIP_CHAIN} with {budget} cached tokens", plan)
+        yield Probe(f"chain {SKIP_CHAIN} with {part.words}", plan)
 
 
 def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
-    """Of the plans whose own rounds tell what is accepted, two of each: the least and the most.
-
-    They hold ops that no other probe has, and these take what their nodes take. Further ones where
-    some settings run what those two do not.
-    """
+    """Of the plans whose own rounds are run, two of each, and those that run what these do not."""
     kinds: dict[str, list[Probe]] = {}
     every = (*proposers(facts.problem, facts.shapes), *further_proposers(facts))
     for name in dict.fromkeys(every):

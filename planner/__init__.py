@@ -6,6 +6,7 @@ The names below are the planner's front; other packages use nothing else of it.
 from __future__ import annotations
 
 from specplan.planner.candidates import Candidate
+from specplan.planner.chain_drafters import kept_by
 from specplan.planner.draft_sources import DRAFT_SOURCES, DraftSource
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
@@ -18,7 +19,7 @@ from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.open_settings import OpenSettings
 from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import SINKS, Proposer
+from specplan.planner.proposer import CHUNK, SINKS, Proposer
 from specplan.planner.proposer_prices import ProposerPrices
 from specplan.planner.search import PLAIN, SearchResult, search, settings_by
 from specplan.planner.skip_search import (
@@ -42,6 +43,7 @@ from specplan.planner.who_drafts import (
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 
 __all__ = [
+    "CHUNK",
     "DATASTORE_FILE",
     "DRAFT_SOURCES",
     "MOST_SKIPPED_DRAFT",
@@ -73,6 +75,7 @@ __all__ = [
     "further_proposers",
     "gather_facts",
     "keeps_limits",
+    "kept_by",
     "leaves_blocks_out",
     "load_problem",
     "measured_here",

@@ -10,10 +10,15 @@ from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import SINKS, Proposer
+from specplan.planner.proposer import CHUNK, SINKS, Proposer
 
-POLICY = f"policy=sink_recent(sink={SINKS})"
-"""Which tokens a cache with a budget keeps: the first ones and the latest ones."""
+
+def kept_by(drafter: Proposer) -> str:
+    """How the cache of a drafter with few cached tokens is declared; empty for a whole one."""
+    if drafter.budget is None:
+        return ""
+    policy = f"retrieved(chunk={CHUNK})" if drafter.retrieved else f"sink_recent(sink={SINKS})"
+    return f"policy={policy} budget={drafter.budget}"
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class ChainDrafter:
             assert role == "target", "other models run whole"
             skip = print_atom(drafter.skips.words)
             return cls(f"{role} %f cache=@kv pending=1 skip={skip} write=scratch")
-        kept = "" if drafter.budget is None else f"{POLICY} budget={drafter.budget}"
+        kept = kept_by(drafter)
         if role == "target":
             view = f"@part = cache target view=@kv {kept}"
             forward = "target %f cache=@part pending=1 write=scratch"

@@ -11,7 +11,7 @@ from specplan.ir.errors import UsageError
 from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.method import discover_methods
 from specplan.planner.problem import TEXT_PROPOSER, Problem
-from specplan.planner.proposer import Proposer
+from specplan.planner.proposer import Proposer, retrieves
 
 LOOKUP_MATCH = (1, 3)
 """Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
@@ -97,6 +97,11 @@ def _check(problem: Problem, proposer: Proposer, shape: ModelShape | None) -> No
         remedy = "blocks of the layers that it has, from 0 on"
     elif (proposer.budget or proposer.way) and proposer.role not in {"target", *alone}:
         what, remedy = f"no model drafts as {name!r}", "the target or one that runs alone"
+    elif proposer.drafter.retrieved and (
+        proposer.role != "target" or shape is None or not retrieves(shape)
+    ):
+        what = f"no chunks are retrieved for {name!r}"
+        remedy = "the target, where none of its layers has a window"
     elif proposer.beam is not None and proposer.role not in alone:
         what, remedy = f"no draft model grows trees as {name!r}", "one that runs alone"
     elif proposer.source is not None and (

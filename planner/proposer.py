@@ -12,16 +12,18 @@ from specplan.ir.plan import MODULE_PREFIX
 
 SINKS = 16
 """First tokens that a cache with a budget keeps, as many as MagicDec keeps (arXiv 2408.11049)."""
+CHUNK = 8
+"""Tokens of a chunk that is retrieved, as many as TriForce's have (arXiv 2404.11912, its code)."""
 EXITS = (1 / 16, 1 / 8, 1 / 4)
 """Parts of the stack after which a target drafts; those of LayerSkip (arXiv 2404.16710) are 1/8
 (70B), 1/4 (7B) and 3/8 (13B)."""
 _MODEL = r"[a-z][a-z0-9_]*"
 _FIRST_LAYERS = re.compile(rf"({_MODEL})@([1-9][0-9]*)")
 _BEAM = re.compile(rf"({_MODEL})\^([1-9][0-9]*)")
-_BUDGET = re.compile(rf"({_MODEL})~([1-9][0-9]*)")
+_BUDGET = re.compile(rf"({_MODEL})~([1-9][0-9]*)(r?)")
 _WAY = re.compile(rf"({_MODEL})\+([a-z][a-z0-9_]*)")
 _TURNS = re.compile(rf"({_MODEL})&({_MODEL})")
-_PART = re.compile(r"(?:exit([1-9][0-9]*)|kept([1-9][0-9]*)|without_((?:[am][0-9]+)+))_")
+_PART = re.compile(r"(?:exit([1-9][0-9]*)|kept([1-9][0-9]*)(r?)|without_((?:[am][0-9]+)+))_")
 _WITHOUT = re.compile(rf"({_MODEL})-(\w+)")
 
 
@@ -35,7 +37,9 @@ class Proposer:
         layers: its first so many layers, read by its own final norm and head: `target@4`.
         beam: trees in which every node that gets children gets the best so many, and so many nodes
             of a layer do: `draft^4`.
-        budget: it reads at most so many tokens of the text's cache: `target~512`.
+        budget: it reads at most so many tokens of the text's cache: the first and the latest,
+            `target~512`.
+        retrieved: these are the chunks that the latest query asks for: `target~512r`.
         way: it drafts from what its rounds leave behind, in a way and setting of some method:
             `target+jacobi8`.
         source: it takes turns with what is called so, the text or another source: `draft&text`.
@@ -46,6 +50,7 @@ class Proposer:
     layers: int | None = None
     beam: int | None = None
     budget: int | None = None
+    retrieved: bool = False
     way: str = ""
     source: str | None = None
     skips: Skips = NO_SKIPS
@@ -58,7 +63,7 @@ class Proposer:
         if found := _BEAM.fullmatch(name):
             return cls(found[1], beam=int(found[2]))
         if found := _BUDGET.fullmatch(name):
-            return cls(found[1], budget=int(found[2]))
+            return cls(found[1], budget=int(found[2]), retrieved=bool(found[3]))
         if found := _WAY.fullmatch(name):
             return cls(found[1], way=found[2])
         if found := _TURNS.fullmatch(name):
@@ -75,7 +80,7 @@ class Proposer:
         if self.beam is not None:
             return f"{self.role}^{self.beam}"
         if self.budget is not None:
-            return f"{self.role}~{self.budget}"
+            return f"{self.role}~{self._kept}"
         if self.way:
             return f"{self.role}+{self.way}"
         if self.source is not None:
@@ -86,13 +91,13 @@ class Proposer:
         """Drafting in a way and setting of a method: `draft+bar90_8`, `target+exit2_bar90_6`.
 
         A part of a model is told by the way: its first layers, the blocks that it goes without
-        (`target+without_a1m1_bar90_6`), or its budget (`target+kept512_bar90_6`).
+        (`target+without_a1m1_bar90_6`), or its budget (`target+kept512_bar90_6`, `kept512r`).
         """
         part = ""
         if self.layers is not None:
             part = f"exit{self.layers}_"
         elif self.budget is not None:
-            part = f"kept{self.budget}_"
+            part = f"kept{self._kept}_"
         elif self.skips:
             part = f"without_{self.skips.short}_"
         return Proposer(self.role, way=part + way)
@@ -103,12 +108,21 @@ class Proposer:
         found = _PART.match(self.way)
         if not found:
             return Proposer(self.role) if self.way else self
-        layers, budget, skips = found.groups()
+        layers, budget, retrieved, skips = found.groups()
         if skips:
             return Proposer(self.role, skips=Skips.read_short(skips) or NO_SKIPS)
         if layers:
             return Proposer(self.role, layers=int(layers))
-        return Proposer(self.role, budget=int(budget))
+        return Proposer(self.role, budget=int(budget), retrieved=bool(retrieved))
+
+    @property
+    def _kept(self) -> str:
+        return f"{self.budget}{'r' if self.retrieved else ''}"
+
+    @property
+    def words(self) -> str:
+        """What it reads, where it has a budget: `512 cached tokens`, or `512 retrieved tokens`."""
+        return f"{self.budget} {'retrieved' if self.retrieved else 'cached'} tokens"
 
     @property
     def is_part(self) -> bool:
@@ -139,3 +153,9 @@ def exit_layers(target: ModelShape) -> tuple[int, ...]:
     """The layers after which a target drafts, in rising order; none where it has one layer."""
     layers = {max(1, round(part * target.num_layers)) for part in EXITS}
     return tuple(sorted(layer for layer in layers if layer < target.num_layers))
+
+
+def retrieves(target: ModelShape) -> bool:
+    """Whether chunks of its cache can be retrieved: every layer reads the whole text."""
+    kinds = target.kinds(0, target.num_layers).attentions
+    return all(attention.reach is None for attention, _ in kinds)

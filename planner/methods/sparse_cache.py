@@ -3,13 +3,15 @@
 At long contexts and large batches a pass spends its time reading the cache, so that a drafter with
 a fixed budget of cached tokens costs a small part of a pass of the target, the more so the longer
 the text (MagicDec, arXiv 2408.11049; TriForce, arXiv 2404.11912). The target itself drafts through
-a view of its own cache, which keeps the first tokens and the latest ones; a draft model keeps such
-a cache of its own. The budget and what is accepted under it are named by an acceptance
-profile, `target~512`, `draft~512`, which is measured where a problem's `methods` name this one.
+a view of its own cache, which keeps the first tokens and the latest ones, or the chunks that its
+latest query asks for (TriForce's retrieval); a draft model's own cache keeps the first and the
+latest. Who drafts, its budget and what is accepted under it are named by an acceptance profile,
+`target~512`, `draft~512`, and `target~512r` for retrieved chunks, which is measured where a
+problem's `methods` name this one.
 
-The view's tokens keep the positions that they have in the text; MagicDec's copy is as much. It is
-made anew after every round, which is priced as one launch. TriForce's other policy, chunks that are
-retrieved by the query, and its hierarchy of drafters are not offered: no backend here runs them.
+Keys of a view stay turned by the positions that they have in the text; MagicDec's and TriForce's
+copies are as much. A view is made anew after every round, which is priced; TriForce retrieves once
+for a text. TriForce's hierarchy, in which a draft model drafts for the view, is not offered.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import chain_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.proposer import Proposer, models_alone
+from specplan.planner.proposer import Proposer, models_alone, retrieves
 
 LENGTHS = tuple(range(1, 9))
 BUDGETS = (64, 128, 256, 512)
 """Tokens that a drafter's cache keeps, where acceptance is measured."""
+RETRIEVED_BUDGETS = (128, 512)
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,18 @@ class SparseCacheOptions(Options):
         drafter: `target` or the name of a draft model.
         budget: tokens that the drafter's cache keeps, sinks included.
         length: drafted tokens.
+        retrieved: it keeps the chunks that the latest query asks for.
     """
 
     drafter: str
     budget: int
     length: int
+    retrieved: bool = False
 
     @property
     def words(self) -> str:
-        """`chain of 3 by target with 512 cached tokens`."""
-        return f"chain of {self.length} by {self.drafter} with {self.budget} cached tokens"
+        """`chain of 3 by target with 512 cached tokens`, or retrieved ones."""
+        return f"chain of {self.length} by {self.drafter} with {_drafter(self).words}"
 
 
 class SparseCache(Method[SparseCacheOptions]):
@@ -60,7 +65,9 @@ class SparseCache(Method[SparseCacheOptions]):
         "length of the chain drafted anew at every place (the target), rank of the accepted child "
         "where every token reads its own window (a draft model)"
     )
-    memory: ClassVar[str] = "keys and values of the budget, and of one pass"
+    memory: ClassVar[str] = (
+        "keys and values of the budget, and of one pass; of retrieved chunks a query per layer"
+    )
     by_name: ClassVar[bool] = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[SparseCacheOptions] | Refusal]:
@@ -72,7 +79,10 @@ class SparseCache(Method[SparseCacheOptions]):
     def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
         """The target and every draft model that runs by itself, with every budget."""
         roles = ("target", *models_alone(shapes))
-        return tuple(Proposer(role, budget=b).name for role in roles for b in BUDGETS)
+        found = [Proposer(role, budget=b) for role in roles for b in BUDGETS]
+        if retrieves(shapes["target"]):
+            found += [Proposer("target", budget=b, retrieved=True) for b in RETRIEVED_BUDGETS]
+        return tuple(one.name for one in found)
 
     def plan(self, facts: ProblemFacts, options: SparseCacheOptions) -> Plan:
         """Draft one token at a time on the small cache, then verify on the whole one."""
@@ -84,25 +94,26 @@ class SparseCache(Method[SparseCacheOptions]):
 
 
 def _drafter(options: SparseCacheOptions) -> Proposer:
-    return Proposer(options.drafter, budget=options.budget)
+    return Proposer(options.drafter, budget=options.budget, retrieved=options.retrieved)
 
 
 _UNKNOWN = (
     "no drafter with few cached tokens is known: give a ready profile as acceptance.target~512 "
-    "(the target that reads 512 tokens of its cache), or of a draft model; where methods name "
-    "sparse_cache, they are measured"
+    "(the target that reads 512 tokens of its cache; target~512r for retrieved ones) or of a draft "
+    "model; where methods name sparse_cache, they are measured"
 )
 
 
 def _family(proposer: Proposer) -> Family[SparseCacheOptions]:
     assert proposer.budget is not None
-    role, budget = proposer.role, proposer.budget
+    role, budget, retrieved = proposer.role, proposer.budget, proposer.retrieved
     domains = {
         "drafter": Domain((role,), "who drafts"),
         "budget": Domain((budget,), "tokens that its cache keeps"),
         "length": Domain(LENGTHS, "drafted tokens"),
+        "retrieved": Domain((retrieved,), "it keeps the chunks that the latest query asks for"),
     }
-    settings = tuple(SparseCacheOptions(role, budget, length) for length in LENGTHS)
+    settings = tuple(SparseCacheOptions(role, budget, length, retrieved) for length in LENGTHS)
     return Family(f"chain by {proposer.name}", domains, settings)
 
 

@@ -171,10 +171,11 @@ def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
     """The target's own drafts exactly; a draft model's where its budget holds the whole text."""
     bench = Workbench(load_problem(write_problem(tmp_path, prompts=2, output_tokens=16)))
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    wanted = ["target~20", "draft", "draft~500", "draft~20"]
+    wanted = ["target~20", "draft", "draft~500", "draft~20", "target~500", "target~500r"]
     profiles = measure_acceptance(bench, facts, wanted=wanted)
     assert profiles["draft~500"].ranks == profiles["draft"].ranks
     assert profiles["draft~20"].ranks != profiles["draft"].ranks
+    assert profiles["target~500r"].lengths == profiles["target~500"].lengths
     method = discover_methods()["sparse_cache"]
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
     (family, *_) = method.choices(facts)

@@ -15,7 +15,12 @@ PROPOSERS = st.one_of(
     st.builds(Proposer, ROLES),
     st.builds(lambda role, n: Proposer(role, layers=n), ROLES, st.integers(1, 200)),
     st.builds(lambda role, n: Proposer(role, beam=n), ROLES, st.integers(1, 64)),
-    st.builds(lambda role, n: Proposer(role, budget=n), ROLES, st.integers(1, 8192)),
+    st.builds(
+        lambda role, n, asked: Proposer(role, budget=n, retrieved=asked),
+        ROLES,
+        st.integers(1, 8192),
+        st.booleans(),
+    ),
     st.builds(lambda role, a, m: Proposer(role, skips=Skips.of(a, m)), ROLES, LAYERS, LAYERS),
 )
 
@@ -36,6 +41,7 @@ def test_names() -> None:
     assert Proposer.read("draft^4") == Proposer("draft", beam=4)
     assert Proposer.read("target-a3m4a9") == Proposer("target", skips=Skips.of([3, 9], [4]))
     assert Proposer.read("target~512") == Proposer("target", budget=512)
+    assert Proposer.read("target~512r") == Proposer("target", budget=512, retrieved=True)
     assert Proposer.read("target-a3m4a9").is_part and Proposer.read("target@4").is_part
     assert Proposer.read("draft^4").is_derived and not Proposer.read("draft^4").is_part
     assert not Proposer.read("draft").is_derived
@@ -53,6 +59,7 @@ def test_names() -> None:
         "draft^0",
         "^2",
         "target~0",
+        "target~r",
         "text",
     ],
 )

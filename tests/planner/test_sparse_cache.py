@@ -10,21 +10,28 @@ from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.static.holds import STATIC as COMPILED
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import ForwardDemand, round_demands
+from specplan.cost_models.demands import ForwardDemand, OpDemand, round_demands
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.pricing import round_cost
 from specplan.cost_models.shapes.forward import forward_cost
+from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.roofline import AnalyticDevice
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal
-from specplan.planner.methods.sparse_cache import BUDGETS, METHOD, SparseCacheOptions
+from specplan.planner.methods.sparse_cache import (
+    BUDGETS,
+    METHOD,
+    RETRIEVED_BUDGETS,
+    SparseCacheOptions,
+)
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.search import search
 from specplan.planner.who_drafts import proposers
-from tests.planner.example_facts import example_facts, workload
+from tests.planner.example_facts import SEVEN_BILLION, SHARED, example_facts, workload
 
 SELF = """\
 %t0 = root
@@ -43,8 +50,11 @@ commit @kv %e
 refresh @part"""
 GIVEN = {
     name: AcceptanceProfile.from_hazards([[accepted]], key=AcceptanceKey(name), trials=1000)
-    for name, accepted in (("target~512", 0.84), ("draft~256", 0.7))
+    for name, accepted in (("target~512", 0.84), ("draft~256", 0.7), ("target~512r", 0.9))
 }
+WINDOWED = ModelShape.from_config(
+    {**SHARED, **SEVEN_BILLION, "model_type": "mistral", "sliding_window": 64}, dtype="bfloat16"
+)
 
 
 def facts_of(folder: Path, **changes: object) -> ProblemFacts:
@@ -66,6 +76,9 @@ def test_the_target_drafts_through_a_view_of_its_cache(tmp_path: Path) -> None:
     text = print_plan(plan)
     assert "state @part = cache target view=@kv policy=sink_recent(sink=16) budget=512" in text
     assert plan.models_run == ("target",)
+    asked = METHOD.plan(facts, SparseCacheOptions("target", 512, 4, retrieved=True))
+    assert inside(asked) == SELF
+    assert "view=@kv policy=retrieved(chunk=8) budget=512" in print_plan(asked)
 
 
 def test_a_draft_model_keeps_a_small_cache_of_its_own(tmp_path: Path) -> None:
@@ -78,12 +91,15 @@ def test_a_draft_model_keeps_a_small_cache_of_its_own(tmp_path: Path) -> None:
 
 def test_families_are_the_drafters_whose_acceptance_is_given(tmp_path: Path) -> None:
     found = METHOD.choices(facts_of(tmp_path))
-    assert [choice.name for choice in found] == ["chain by target~512", "chain by draft~256"]
-    (first, _) = found
+    names = ["target~512", "draft~256", "target~512r"]
+    assert [choice.name for choice in found] == [f"chain by {name}" for name in names]
+    (first, _, last) = found
     assert isinstance(first, Family)
     assert [options.length for options in first.settings] == list(range(1, 9))
     assert first.settings[2].words == "chain of 3 by target with 512 cached tokens"
     assert METHOD.proposer(first.settings[2]) == "target~512"
+    assert isinstance(last, Family) and METHOD.proposer(last.settings[2]) == "target~512r"
+    assert last.settings[2].words == "chain of 3 by target with 512 retrieved tokens"
     (refused,) = METHOD.choices(example_facts(tmp_path))
     assert isinstance(refused, Refusal) and "acceptance.target~512" in refused.reason
 
@@ -136,11 +152,39 @@ def test_the_interpreter_keeps_a_part_of_a_cache_and_compiled_rounds_do_not(tmp_
 
 
 def test_its_proposers_are_measured_where_it_is_named(tmp_path: Path) -> None:
-    shapes = facts_of(tmp_path).shapes
+    shapes = dict(facts_of(tmp_path).shapes)
     everything = {f"{role}~{budget}" for role in ("target", "draft") for budget in BUDGETS}
+    everything |= {f"target~{budget}r" for budget in RETRIEVED_BUDGETS}
     assert not everything & set(proposers(facts_of(tmp_path).problem, shapes))
     named = facts_of(tmp_path, methods=["sparse_cache"]).problem
     assert everything <= set(proposers(named, shapes))
+    assert not any(name.endswith("r") for name in METHOD.proposers(shapes | {"target": WINDOWED}))
+
+
+def test_a_refresh_is_priced_by_what_it_moves(tmp_path: Path) -> None:
+    """The budget is read and written; where chunks are ranked, all keys are read too."""
+    facts = facts_of(tmp_path)
+    bandwidth = 1e12
+    device = AnalyticDevice("d", 1e12, bandwidth, {"bfloat16": 1e15})
+    token = 2 * 32 * 4096 * 2  # keys and values of 32 layers, 2 bytes each
+    for retrieved, context, tokens in (
+        (False, 4000, 2 * 512), (True, 4000, 2 * 512 + 4000 / 2), (True, 400, 2 * 400),
+    ):  # fmt: skip
+        plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2, retrieved))
+        step = round_demands(plan, plan.rounds[0]).steps[-1]
+        assert isinstance(step, OpDemand)
+        assert step.name == ("refresh:retrieved" if retrieved else "refresh:sink_recent")
+        seconds = Clock(device, facts.shapes, 3, context).op(step)
+        assert seconds.median == pytest.approx(3 * tokens * token / bandwidth)
+
+
+def test_chunks_are_retrieved_for_the_target_alone(tmp_path: Path) -> None:
+    facts = example_facts(tmp_path)
+    with pytest.raises(UsageError, match="no chunks are retrieved for 'draft~64r'"):
+        acceptance_key(facts.problem, facts.shapes, "draft~64r")
+    with pytest.raises(UsageError, match="for 'target~64r'") as caught:
+        acceptance_key(facts.problem, {**facts.shapes, "target": WINDOWED}, "target~64r")
+    assert "none of its layers has a window" in (caught.value.remedy or "")
 
 
 @pytest.mark.parametrize("name", ["other~512", "text~64"])
