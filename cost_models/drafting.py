@@ -20,7 +20,7 @@ from specplan.ir.plan import Plan, Round
 
 @dataclass(frozen=True)
 class Drafting:
-    """The one tree that a round judges, and the acceptance that says what is emitted of it.
+    """The last tree that a round judges, and the acceptance that says what is emitted of it.
 
     Attributes:
         demands: what the round asks of a device.
@@ -88,10 +88,11 @@ def read_drafting(
         return demands
     if demands.legs is not None and acceptance is not None and acceptance.turns is not None:
         return _in_turns(demands, acceptance, acceptance.turns, demands.legs)
-    if len(demands.judged) != 1:
-        times = len(demands.judged)
+    ran = acceptance is not None and acceptance.key.how == "run"
+    times = len(demands.judged)
+    if times == 0 or (times > 1 and not ran):  # what ran tells of the last judgement alone
         return Unpriced("", f"rounds that judge {times} times have no acceptance law yet")
-    (tree,) = demands.judged
+    tree = demands.judged[-1]
     if tree.parents == ():
         return Drafting(demands, (), (), None)
     if acceptance is not None and acceptance.turns is not None:

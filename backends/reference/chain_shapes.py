@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specplan.ir.infer import Step
-from specplan.ir.ops import Accept, Adopt, Forward, Pick
+from specplan.ir.infer_trees import child_counts
+from specplan.ir.ops import Accept, Adopt, Forward, Grow, Pick
 from specplan.ir.scope import nodes_of
 from specplan.ir.types import ROOT, Lineage, NodesType, PathType, TreeType, Type
 from specplan.ir.values import State
@@ -20,12 +21,18 @@ class ChainStages:
 
     def __init__(self) -> None:
         self.adopted: Lineage | None = None
-        self._stage = 0
+        self._first = 0
+        """Nodes of the latest chain, where what grows of it begins; 0 before the first."""
+        self._lengths: list[int] = []
+        """Nodes that grew in each of the earlier stages."""
         self._tips: set[int] = set()
-        self._below: dict[int, int] = {}
+        self._below: dict[int, NodesType] = {}
+        """By the identity of nodes that hang below a tip, that tip."""
         self._rows: dict[int, int] = {}
         self._paths: dict[int, Lineage | None] = {}
-        self._ran: dict[State | None, set[int]] = {}
+        self._reached: dict[State | None, tuple[int, int]] = {}
+        """The last node of the chain that a cache ran: its stage, and which that grew there."""
+        self._ways: dict[State | None, str] = {}
 
     def holds(self, tree: Type) -> bool:
         """Whether a tree is such a chain."""
@@ -49,31 +56,57 @@ class ChainStages:
         at = None if op.at is None else nodes_of(step.reads, op.at, "at")
         if op.of != "from" or at is None or not (self.is_tip(at) and tree.is_chain):
             return "of=from, at= the tip of an earlier chain, is picked, and nothing else"
-        self._below[id(chosen)] = id(at)
+        self._below[id(chosen)] = at
+        return None
+
+    def grow(self, op: Grow, step: Step) -> str | None:
+        """Why nothing can grow from the tip of such a chain."""
+        tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
+        rows = step.reads[op.rows]
+        assert isinstance(tree, TreeType)
+        if not self.is_tip(at) or at.seen != tree.nodes or child_counts(op.children, at) != (1,):
+            return "from the tip of a chain that holds a judged path one child grows, and no other"
+        if op.how not in ("best", "draw"):
+            return "how deep the tip of a chain that holds a judged path is differs by request"
+        if self._rows.get(id(rows)) != id(at):
+            return "the row of the tip itself is read"
         return None
 
     def forward(self, op: Forward, step: Step) -> str | None:
         """Why a forward on such a chain, or below a tip, cannot run."""
         nodes = nodes_of(step.reads, op.nodes[0], "forward")
-        if op.layers or op.skip or op.features or op.keep or op.write != "exact":
+        if op.layers or op.skip or op.features or op.keep:
             return "chains of several lengths run through the whole stack, and leave no states"
         if len(op.nodes) > 1:
             return "a chain of several lengths runs in a pass of its own"
-        ran = self._ran.get(op.cache, set())
-        if id(nodes) in self._below:
-            if ran != set(range(self._stage)):
-                return f"@{op.cache} lacks what was kept of the chain before"
-        elif ran or not isinstance(step.reads[op.nodes[0]], TreeType):
-            return "a chain of several lengths runs as a whole, in a cache that ran none of it"
+        tip = nodes if self.is_tip(nodes) else self._below.get(id(nodes))
+        if tip is None:
+            if op.cache in self._reached or not isinstance(step.reads[op.nodes[0]], TreeType):
+                return "a chain of several lengths runs as a whole, in a cache that ran none of it"
+            if op.write != "exact":
+                return "a chain of several lengths runs as a whole for good, not as scratch"
+        elif self._reached.get(op.cache) != self._above(tip):
+            return f"@{op.cache} lacks what was kept of the chain before"
+        elif self._ways.get(op.cache) != op.write:
+            return f"@{op.cache} is written as scratch all round, or for good"
         self.note(op, nodes, step.gives)
         return None
 
     def note(self, op: Forward, nodes: NodesType, gives: Sequence[Type]) -> None:
         """Go on after a forward that runs on nodes and gives their rows."""
-        self._ran.setdefault(op.cache, set()).add(self._stage)
-        if id(nodes) in self._below:
-            for given in gives:
-                self._rows[id(given)] = self._below[id(nodes)]
+        last = max(nodes.indices, default=ROOT) + 1 if nodes.indices is not None else None
+        if last is None:  # up to the end of the chain as it is
+            last = 0 if nodes.lineage is None else nodes.lineage.nodes
+        self._reached[op.cache] = (len(self._lengths), last - self._first)
+        self._ways.setdefault(op.cache, op.write)
+        tip = nodes if self.is_tip(nodes) else self._below.get(id(nodes))
+        if tip is not None:
+            self._rows.update({id(given): id(tip) for given in gives})
+
+    def _above(self, tip: NodesType) -> tuple[int, int]:
+        """The node above a tip: its stage, and which it is of those that grew there."""
+        stage, grown = len(self._lengths), tip.seen - self._first
+        return (stage, grown - 1) if grown else (stage - 1, self._lengths[-1])
 
     def accept(self, op: Accept, step: Step) -> str | None:
         """Why what hangs below a tip cannot be judged."""
@@ -94,6 +127,6 @@ class ChainStages:
         assert isinstance(tree, TreeType) and isinstance(longer, TreeType)
         if self._paths.get(id(path), ROOT) is not tree.lineage:
             return "a path is adopted by the chain in which it was judged"
-        self.adopted = longer.lineage
-        self._stage += 1
+        self._lengths.append(tree.nodes - self._first)
+        self.adopted, self._first = longer.lineage, longer.nodes
         return None

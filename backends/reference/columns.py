@@ -28,7 +28,7 @@ def node_columns(
     if nodes.own:
         own = per_request(drafted, tree.tokens)
         numbers = tree.numbers_of(own)
-        slots.place_own(numbers, tree.highest, layers)
+        slots.place_own(numbers, tree.highest, layers, scratch)
         depths = per_request(tree.depths, tree.tokens).gather(1, own)
         return slots.slots_of(numbers), depths, tree.tokens.gather(1, own)
     assert isinstance(drafted, tuple) and isinstance(tree.depths, tuple)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from specplan.backends.reference.lengthening import continue_chains
 from specplan.backends.reference.values import Nodes, Rows, Tree, per_request, shared_by_all
 from specplan.ir.ops import Grow
 from specplan.ir.types import ROOT
@@ -44,6 +45,8 @@ def grow(
     logits = rows.of(at.indices)
     width = logits.shape[1]
     counts = (op.children,) * width if isinstance(op.children, int) else op.children
+    if at.tips and tree.in_place:
+        return _lengthened(settings, op, tree, at, logits, by)
     if op.how == "best":
         ranked = best(logits, max(counts, default=0)) if any(counts) else logits[:, :, :0].long()
         scores = _scores(tree, at, logits, ranked) if scored else None
@@ -74,6 +77,25 @@ def grow(
         law_index=(*shared_by_all(tree.law_index), *index),
         distinct=op.how != "draw" if max(counts) > 1 else tree.distinct,
     )
+
+
+def _lengthened(
+    settings: SamplingSettings, op: Grow, tree: Tree, at: Nodes, logits: Tensor, by: Tensor | None
+) -> Tree:
+    """A chain with one more node at the tip of each request: ranked, or drawn from `[B, 1, V]`."""
+    place = per_request(at.indices, tree.tokens) + 1
+    live = torch.ones_like(place, dtype=torch.bool)
+    if op.how == "best":
+        return continue_chains(tree, place[:, 0], best(logits, 1)[:, :, 0], live, 1)
+    assert by is not None, "the verifier lets no draw without uniforms through"
+    new = law(logits, settings)
+    longer = continue_chains(tree, place[:, 0], draw(new, by[:, :1]), live, 1)
+    laws = new.new_zeros(len(new), longer.size, new.shape[2])
+    if tree.laws is not None:
+        laws[:, : tree.laws.shape[1]] = tree.laws
+    laws.scatter_(1, place[:, :, None].expand_as(new), new)
+    index = per_request(longer.law_index, tree.tokens).scatter(1, place, place)
+    return replace(longer, laws=laws, law_index=index)
 
 
 def _firsts(ranked: Tensor, counts: tuple[int, ...]) -> Tensor:
@@ -157,4 +179,5 @@ def _shaped(tree: Tree, at: Nodes, places: list[int]) -> Tree:
         depths=torch.cat([known, depth_of.gather(1, below + 1) + 1], 1),
         levels=tree.levels + 1,
         branches=not (tree.is_chain and at_tip and len(places) == 1),
+        in_place=False,
     )

@@ -46,12 +46,15 @@ def below(tree: Tree, rows: Rows) -> tuple[Tree, Rows]:
     places = per_request(rows.indices, tree.tokens)[:, 1:]
     width = places.shape[1]
     live = live_mask(tree).gather(1, places)
+    index = per_request(tree.law_index, tree.tokens).gather(1, places)
+    drawn = tree.laws is not None and bool((index >= 0).any())
     inner = Tree(
         tokens=tree.tokens.gather(1, places),
         parents=tuple(range(ROOT, width - 1)),
         depths=tuple(range(1, width + 1)),
         live=live,
-        law_index=(-1,) * width,
+        laws=tree.laws if drawn else None,
+        law_index=index if drawn else (-1,) * width,
         levels=width,
     )
     return inner, Rows(rows.logits, tuple(range(ROOT, width)))
@@ -185,6 +188,7 @@ def continue_chains(tree: Tree, kept: Tensor, tokens: Tensor, live: Tensor, more
         newest=tuple(range(tree.size, size)),
         levels=size,
         branches=False,
+        in_place=True,
         widest=1,
         numbers=torch.where(stays, functional.pad(numbers, (0, more)), fresh),
         most=tree.highest + size,

@@ -141,6 +141,8 @@ class _Walk:
 
     def _grow(self, op: Grow, step: Step) -> str | None:
         tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
+        if self.chains.holds(tree):
+            return self.chains.grow(op, step)
         tip = self.tips.is_tip(at)
         if tip:
             reason = self.tips.grow(op, step)
@@ -152,8 +154,8 @@ class _Walk:
                 return "a tree that was merged from what was looked up does not grow"
             if op.how != "best":
                 return "below nodes that were looked up, or carried on, children are ranked"
-        if self.runs.pruned or self.chains.holds(tree):
-            return "a tree that was pruned, or that holds a judged path, does not grow"
+        if self.runs.pruned:
+            return "a tree that was pruned does not grow"
         if op.how != "best":
             counts = child_counts(op.children, at)
             if at.indices is None and not tip:

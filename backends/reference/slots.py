@@ -58,15 +58,16 @@ class NodeSlots:
         """What was run in this round, for good or as scratch, which the round writes over."""
         return self.scratch if scratch else self.ran
 
-    def place_own(self, nodes: Tensor, highest: int, layers: Layers) -> None:
+    def place_own(self, nodes: Tensor, highest: int, layers: Layers, scratch: bool = False) -> None:
         """Note that each request runs nodes `[B, W]` of its own, none of which it has run.
 
         Args:
             nodes: their numbers.
             highest: the highest number that a node of the tree may have.
             layers: the whole stack.
+            scratch: see `passes`.
         """
-        self.ran.setdefault(layers, set())
+        self.passes(scratch).setdefault(layers, set())
         slots = torch.arange(self.taken, self.taken + nodes.shape[1], device=nodes.device)
         self.own = self.table(highest + 1, nodes).scatter(1, nodes, slots.expand_as(nodes))
         self.taken += nodes.shape[1]

@@ -38,6 +38,8 @@ class Tree:
         newest: nodes the last op added; the root alone at first.
         levels: no node is deeper.
         branches: some node may have two children, where shapes differ by request.
+        in_place: it is a chain whose live nodes stand at the places of their depths, where shapes
+            differ by request.
         widest: no node has more children.
         scores: path scores `[B, N]`, see `specplan.backends.reference.growing`; None where no
             round of the plan asks for them.
@@ -58,6 +60,7 @@ class Tree:
     newest: tuple[int, ...] = (ROOT,)
     levels: int = 0
     branches: bool = True
+    in_place: bool = False
     widest: int = 0
     scores: Tensor | None = None
     numbers: Indices | None = None

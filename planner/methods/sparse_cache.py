@@ -11,7 +11,7 @@ problem's `methods` name this one.
 
 Keys of a view stay turned by the positions that they have in the text; MagicDec's and TriForce's
 copies are as much. A view is made anew after every round, which is priced; TriForce retrieves once
-for a text. TriForce's hierarchy, in which a draft model drafts for the view, is not offered.
+for a text. Its hierarchy, in which a draft model drafts for the view, is the method `triforce`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ REASONS = {
     "expand_rerank": "state @h",
     "growing_tree": "keep may only be",
     "early_exit_confident": "kind may only be",
-    "sparse_cache_hierarchy": "a chain of several lengths",
+    "sparse_cache_hierarchy": "lacks what was kept of the chain before",
     "prompt_chunks": "it runs one row group only",
 }
 
