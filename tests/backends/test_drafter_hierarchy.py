@@ -92,3 +92,17 @@ def test_drafters_with_the_targets_law_are_accepted_whole(
         )
         executable = ReferenceBackend().compile(plan, models)
         assert generate(executable, [request]).rounds == 3
+
+
+def test_tips_that_no_cache_can_run_and_races_below_them_are_refused(tmp_path: Path) -> None:
+    text = print_plan(hierarchy(tmp_path, 2, 2, 12, 0.8))
+    unrun = "\n".join(line for line in text.split("\n") if "%last" not in line)
+    raced = text.replace("how=draw", "how=shared")
+    reasons = {
+        unrun: "@draft_kv lacks what was kept of the chain before",
+        raced: "differs by request",
+    }
+    for changed, reason in reasons.items():
+        assert changed != text
+        found = refusals(parse_plan(changed), CAPABILITIES)
+        assert any(reason in str(refusal) for refusal in found), (reason, found)

@@ -37,7 +37,7 @@ REASONS = {
         "how many ancestors they have is not known before it runs; pick of=all best="),
     "growth after pruning": (
         {"  %a = accept %c": "  %d = grow %c at=%c rows=%l\n  %a = accept %c"},
-        "a tree that was pruned, or that holds a judged path, does not grow"),
+        "a tree that was pruned does not grow"),
     "part of a pruned tree": (
         {"  %l = forward target %c cache=@kv pending=1": "  %l = forward target %c cache=@kv "
          "pending=1\n  %x = pick %c of=all best=2\n  forward draft %x cache=@dkv gives=[]"},

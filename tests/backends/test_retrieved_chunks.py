@@ -11,10 +11,13 @@ from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.session import ReferenceSession
 from specplan.backends.static.holds import STATIC
+from specplan.cost_models.demands import OpDemand, round_demands
+from specplan.cost_models.refreshing import refresh_width
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.parser import parse_plan
-from specplan.ir.plan import Plan
+from specplan.ir.plan import CacheState, Plan
+from specplan.ir.values import State
 from specplan.ir.verify import verify_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models import load_model
@@ -130,6 +133,22 @@ def test_no_query_is_kept_where_nobody_asks(pair_folder: Path) -> None:
     for plan, asked in ((chain(12, 4), True), (plain(), False)):
         session = ReferenceBackend().compile(plan, models).start(requests(1, 4))
         assert (session.batch.caches["kv"].store.queries is not None) == asked
+
+
+@pytest.mark.parametrize("policy", ["retrieved(chunk=4)", "sink_recent(sink=2)"])
+def test_a_refresh_tells_its_policy_and_its_size_as_prices_ask_for_them(
+    policy: str, pair_folder: Path
+) -> None:
+    plan = small_plan(True, f"policy={policy} budget=12")
+    view, step = plan.state(State("part")), round_demands(plan, plan.rounds[0]).steps[-1]
+    assert isinstance(view, CacheState) and isinstance(step, OpDemand)
+    session = ReferenceBackend().compile(plan, load_pair(pair_folder)).start(requests(4, 8))
+    session.prefill()
+    seen: list[tuple[str, int]] = []
+    session.step("decode", lambda op, model, b, width, context, s: seen.append((op, width)))
+    longest = max(session.batch.caches["kv"].lengths)
+    assert seen[-1] == (step.name, refresh_width(view, longest))
+    assert step.name == f"refresh:{policy.partition('(')[0]}"
 
 
 BROKEN = {
