@@ -29,6 +29,9 @@ class ChainStages:
         self._below: dict[int, NodesType] = {}
         """By the identity of nodes that hang below a tip, that tip."""
         self._rows: dict[int, int] = {}
+        """By the identity of rows of a tip and of what hangs below it, that of the tip."""
+        self._own: dict[int, int] = {}
+        """The same of rows of a tip alone."""
         self._paths: dict[int, Lineage | None] = {}
         self._reached: dict[State | None, tuple[int, int]] = {}
         """The last node of the chain that a cache ran: its stage, and which that grew there."""
@@ -68,7 +71,7 @@ class ChainStages:
             return "from the tip of a chain that holds a judged path one child grows, and no other"
         if op.how not in ("best", "draw"):
             return "how deep the tip of a chain that holds a judged path is differs by request"
-        if self._rows.get(id(rows)) != id(at):
+        if self._own.get(id(rows)) != id(at):
             return "the row of the tip itself is read"
         return None
 
@@ -99,9 +102,11 @@ class ChainStages:
             last = 0 if nodes.lineage is None else nodes.lineage.nodes
         self._reached[op.cache] = (len(self._lengths), last - self._first)
         self._ways.setdefault(op.cache, op.write)
-        tip = nodes if self.is_tip(nodes) else self._below.get(id(nodes))
-        if tip is not None:
-            self._rows.update({id(given): id(tip) for given in gives})
+        below = self._below.get(id(nodes))
+        if below is not None:
+            self._rows.update({id(given): id(below) for given in gives})
+        elif self.is_tip(nodes):
+            self._own.update({id(given): id(nodes) for given in gives})
 
     def _above(self, tip: NodesType) -> tuple[int, int]:
         """The node above a tip: its stage, and which it is of those that grew there."""

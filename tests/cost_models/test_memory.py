@@ -36,7 +36,8 @@ transformers = pytest.importorskip("transformers")
 
 from specplan.backends.reference.backend import ReferenceBackend  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
-from specplan.measure.probes import plain_plan, probe_of_width, probes  # noqa: E402
+from specplan.measure.probes import budget_probes, plain_plan, probe_of_width, probes  # noqa: E402
+from specplan.planner.proposer import Proposer  # noqa: E402
 from specplan.runtime.models import CausalModel, load_model  # noqa: E402
 from tests.cost_models.allocations import (  # noqa: E402
     peak_of_rounds,
@@ -51,8 +52,9 @@ Models = tuple[dict[str, CausalModel], dict[str, ModelShape]]
 
 
 def probe(name: str, greedy: bool = True) -> Plan:
-    found = {one.name: one.plan for one in probes(("draft",), greedy, 1000)}
-    return found[name]
+    parts = [Proposer("target", budget=64, retrieved=True)]
+    every = (*probes(("draft",), greedy, 1000), *budget_probes(parts, greedy))
+    return {one.name: one.plan for one in every}[name]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,7 @@ def reference() -> Models:
         ("lookup 10", True, 8, 40),
         ("lookup 10", False, 4, 10),
         ("windows of 8", False, 4, 10),
+        ("chain 1 with 64 retrieved tokens", True, 3, 150),
     ],
 )
 def test_reference_models_allocate_what_was_predicted(
@@ -91,7 +94,9 @@ def test_reference_models_allocate_what_was_predicted(
     parts = {part.name: part.bytes for part in memory.parts}
     predicted_weights = sum(size for part, size in parts.items() if part.startswith("weights"))
     predicted_caches = parts["positions and texts"]
-    predicted_caches += sum(size for part, size in parts.items() if part.startswith("cache"))
+    predicted_caches += sum(
+        size for part, size in parts.items() if part.startswith(("cache", "queries"))
+    )
     assert predicted_weights == pytest.approx(weights, rel=1e-3)
     assert predicted_caches == pytest.approx(caches, rel=0.01)
     assert memory.total == pytest.approx(weights + peak, rel=0.02)
