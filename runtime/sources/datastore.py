@@ -158,7 +158,7 @@ class Datastore(Source):
         """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""
         width = max(reach, 2 * self.packing.tokens)
         columns = lengths[:, None] - 1 - np.arange(width)
-        taken = texts[np.arange(len(texts))[:, None], np.maximum(columns, 0)]
+        taken: Tokens = texts[np.arange(len(texts))[:, None], np.maximum(columns, 0)]
         taken[columns < 0] = self.packing.vocabulary
         return taken
 

@@ -75,10 +75,11 @@ def emit(
 
 
 def _bundle(source: Bundle | ProblemLike) -> Bundle | None:
-    held = isinstance(source, str | Path) and (
-        Path(source).is_dir() or Path(source).name == MANIFEST
-    )
-    return open_bundle(source) if held or isinstance(source, Bundle) else None
+    if isinstance(source, Bundle):
+        return open_bundle(source)
+    if isinstance(source, str | Path) and (Path(source).is_dir() or Path(source).name == MANIFEST):
+        return open_bundle(source)
+    return None
 
 
 def _searched(
