@@ -37,8 +37,8 @@ from specplan.runtime.generate import generate  # noqa: E402
 from tests.backends.compiled_plans import drawn_tree, requests_of  # noqa: E402
 from tests.backends.kernels.cases import attention_case, rotation_case  # noqa: E402
 from tests.backends.pairs import load_pair, plain, save_pair  # noqa: E402
-from tests.backends.source_plans import source_plans  # noqa: E402
 from tests.cli.test_program import specplan_here  # noqa: E402
+from tests.ir.plans_on_disk import plan_of  # noqa: E402
 
 NEEDED = {
     "tree_attention_fp16_d64_m16n64s3_contiguous",
@@ -263,7 +263,7 @@ def test_a_gpu_that_is_not_there_is_said(bundle: Bundle) -> None:
 
 def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
     for plan, dtype, message in (
-        (source_plans(greedy=True)["ngram"], "float16", "cannot run `state @past`"),
+        (plan_of("self_draft_view"), "float16", "cannot run `state @part`"),
         (plain(), "float64", r"launch none of our kernels \(heads of target: 64 in float64\)"),
     ):
         odd = write_bundle(
