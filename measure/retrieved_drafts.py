@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specplan.measure.own_drafts import TeacherText
-from specplan.runtime.kv_cache import CacheWriter, KVCache
+from specplan.runtime.kv_cache import CacheWriter, KVCache, summed_by_head
 from specplan.runtime.retrieval import retrieve
 
 TOGETHER = 8
@@ -100,5 +100,4 @@ class _AskingWriter(CacheWriter):
         """See `CacheWriter.note`; keeps those of all tokens."""
         if layer_idx == len(self.cache.asked):
             heads = self.cache.keys[layer_idx].shape[1]
-            grouped = queries[0].unflatten(0, (heads, -1)).sum(1)
-            self.cache.asked.append(grouped.transpose(0, 1))
+            self.cache.asked.append(summed_by_head(queries, heads)[0].transpose(0, 1))

@@ -183,7 +183,7 @@ class CacheWriter:
         held = self.cache.queries[layer_idx]
         column = self.latest.clamp(min=0)[:, None, None, None]
         asked = queries.gather(2, column.expand(-1, queries.shape[1], 1, queries.shape[3]))
-        asked = asked.view(held.shape[0], held.shape[1], -1, held.shape[2]).sum(2)
+        asked = summed_by_head(asked, held.shape[1])[:, :, 0]
         self.cache.queries[layer_idx] = torch.where(self.latest[:, None, None] >= 0, asked, held)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -193,6 +193,12 @@ class CacheWriter:
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         """Length and offset of the keys; part of the interface of `transformers` caches."""
         return self.used, 0
+
+
+def summed_by_head(queries: Tensor, kv_heads: int) -> Tensor:
+    """Queries `[B, H, T, head_dim]`, added for each key/value head: `[B, H_kv, T, head_dim]`."""
+    grouped: Tensor = queries.unflatten(1, (kv_heads, -1))
+    return grouped.sum(2)
 
 
 def contiguous_start(slots: Tensor) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor
 from specplan.backends.reference.caches import CacheUse, Kept, TrackUse
 from specplan.backends.reference.carrying import first_value
 from specplan.backends.reference.values import Held
+from specplan.cost_models.refreshing import chunk_of
 from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
 from specplan.ir.tables import BUILTIN
 from specplan.ir.values import State
@@ -180,14 +181,14 @@ def _kept(state: CacheState) -> Kept | None:
     """What a cache keeps of the text; None for all of it."""
     if state.budget is None or state.policy is None:
         return None
+    if state.retrieves:
+        chunk = chunk_of(state)
+        return Kept(state.budget, chunk, 1, retrieved=chunk)
     declared = BUILTIN.find("policy", state.policy.name)
     assert declared is not None
-    arguments = declared.arguments(state.policy)
-    if state.retrieves:
-        chunk = int(arguments["chunk"])
-        return Kept(state.budget, chunk, 1, retrieved=chunk)
+    sink = int(declared.arguments(state.policy)["sink"])
     chunk = 1 if state.view is not None else min(MOST_CHUNK, state.budget)
-    return Kept(state.budget, min(int(arguments["sink"]), state.budget), chunk)
+    return Kept(state.budget, min(sink, state.budget), chunk)
 
 
 def _is_view(state: StateDeclaration) -> bool:

@@ -4,35 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from specplan.backends.reference import carrying, scalars, stopping
 from specplan.backends.reference.values import Nodes, Path, Rows, Scope, Tree, held_as, nodes_as
-from specplan.ir.ops import Compute, Load, Measure, Place, Refresh, Relabel, Reroot, Store, When
+from specplan.ir.ops import Compute, Load, Measure, Op, Place, Refresh, Relabel, Reroot, Store, When
 from specplan.ir.values import Value
 
 if TYPE_CHECKING:
     from specplan.backends.reference.session import ReferenceSession
 
 
-def place(session: ReferenceSession, op: Place, scope: Scope) -> None:
+class Running(Protocol):
+    """A run of a round: by the interpreter, or as a graph. Values are held as each of them does."""
+
+    def run(self, ops: tuple[Op, ...], scope: Any) -> None:
+        """Run ops in order."""
+        ...
+
+    def apart(self, tree: Tree) -> Tree:
+        """The tree with numbers of its own."""
+        ...
+
+    def worked(self, nodes: int, variant: str = "") -> None:
+        """Tell whoever times ops how many nodes one works on, and of which kind it is."""
+        ...
+
+
+def place(run: Running, op: Place, scope: dict[Value, Any]) -> None:
     """Constant tokens below nodes."""
     tree = held_as(scope, op.tree, Tree)
     placed = carrying.place(op, tree, nodes_as(scope, op.at))
-    session.worked(max(1, placed.size))
+    run.worked(max(1, placed.size))
     scope[op.results[0]] = placed
 
 
-def relabel(session: ReferenceSession, op: Relabel, scope: Scope) -> None:
+def relabel(run: Running, op: Relabel, scope: dict[Value, Any]) -> None:
     """New tokens."""
     tree = held_as(scope, op.tree, Tree)
     rows = None if op.rows is None else held_as(scope, op.rows, Rows)
     other = None if op.other is None else held_as(scope, op.other, Tree)
-    session.worked(max(1, tree.size))
-    scope[op.results[0]] = session.apart(carrying.relabel(op, tree, rows, other))
+    run.worked(max(1, tree.size))
+    scope[op.results[0]] = run.apart(carrying.relabel(op, tree, rows, other))
 
 
 def reroot(session: ReferenceSession, op: Reroot, scope: Scope) -> None:
@@ -92,14 +108,14 @@ def compute(session: ReferenceSession, op: Compute, scope: Scope) -> None:
     )
 
 
-def when(session: ReferenceSession, op: When, scope: Scope) -> None:
+def when(run: Running, op: When, scope: dict[Value, Any]) -> None:
     """Ops without effects, run for all requests; those whose flag holds take what they give."""
     inner = dict(scope)
-    session.run(op.body.ops, inner)
+    run.run(op.body.ops, inner)
     flag = held_as(scope, op.flag, Tensor)
     for name, entered, kept in zip(op.results, op.body.yields, op.otherwise, strict=True):
         chosen = carrying.either(flag, inner[entered], scope[kept])
-        scope[name] = session.apart(chosen) if isinstance(chosen, Tree) else chosen
+        scope[name] = run.apart(chosen) if isinstance(chosen, Tree) else chosen
 
 
 CARRIED: dict[type, Callable[[Any, Any, Scope], None]] = {

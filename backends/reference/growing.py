@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.reference.lengthening import continue_chains
+from specplan.backends.reference.lengthening import continue_chains, laws_with
 from specplan.backends.reference.values import Nodes, Rows, Tree, per_request, shared_by_all
 from specplan.ir.ops import Grow
 from specplan.ir.types import ROOT
@@ -90,10 +90,7 @@ def _lengthened(
     assert by is not None, "the verifier lets no draw without uniforms through"
     new = law(logits, settings)
     longer = continue_chains(tree, place[:, 0], draw(new, by[:, :1]), live, 1)
-    laws = new.new_zeros(len(new), longer.size, new.shape[2])
-    if tree.laws is not None:
-        laws[:, : tree.laws.shape[1]] = tree.laws
-    laws.scatter_(1, place[:, :, None].expand_as(new), new)
+    laws = laws_with(tree, longer.size, place, new)
     index = per_request(longer.law_index, tree.tokens).scatter(1, place, place)
     return replace(longer, laws=laws, law_index=index)
 

@@ -119,12 +119,17 @@ def adopt(settings: SamplingSettings, tree: Tree, path: Path, rows: Rows) -> Tre
     bonus = torch.tensor([tokens[-1:] for tokens in path.tokens], device=device)
     longer = continue_chains(tree, kept, bonus, torch.ones_like(bonus, dtype=torch.bool), 1)
     new = law(rows.logits, settings)
-    laws = new.new_zeros(len(new), longer.size, new.shape[2])
+    places = first[:, None] + torch.arange(new.shape[1], device=device)
+    laws = laws_with(tree, longer.size, places, new)
+    return replace(longer, laws=laws, law_index=tuple(range(longer.size)))
+
+
+def laws_with(tree: Tree, size: int, places: Tensor, new: Tensor) -> Tensor:
+    """The laws of a chain by place, `[B, size, V]`, with new ones `[B, W, V]` at `[B, W]`."""
+    laws = new.new_zeros(len(new), size, new.shape[2])
     if tree.laws is not None:
         laws[:, : tree.laws.shape[1]] = tree.laws
-    places = first[:, None] + torch.arange(new.shape[1], device=device)
-    laws.scatter_(1, places[:, :, None].expand_as(new), new)
-    return replace(longer, laws=laws, law_index=tuple(range(longer.size)))
+    return laws.scatter_(1, places[:, :, None].expand_as(new), new)
 
 
 def tips(tree: Tree) -> Tensor:

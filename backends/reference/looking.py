@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
@@ -120,9 +120,7 @@ def update(batch: Asking, op: Update, tree: Tree, rows: Rows | None) -> None:
     use = batch.sources[op.source]
     active = [row for row in range(len(batch.starts)) if not batch.done[row] or batch.emitted(row)]
     if rows is not None:
-        taught = taught_rows(batch.text, batch.starts, tree, rows, use.width)
-        for row in active:
-            teach_rows(use, row, *(part[row] for part in taught))
+        teach_rows(use, active, taught_rows(batch.text, batch.starts, tree, rows, use.width))
     elif tree.size:
         for row, runs in enumerate(_runs(batch, tree, op.last or 1)):
             if row in active:
@@ -157,10 +155,13 @@ def taught_rows(
     return tokens, live, likeliest
 
 
-def teach_rows(use: SourceUse, row: int, tokens: Tensor, live: Tensor, likeliest: Tensor) -> None:
-    """Teach a source what `taught_rows` gave for one request."""
-    judged = live.cpu().numpy()
-    use.learn_rows(row, tokens.cpu().numpy()[judged], likeliest.cpu().numpy()[judged])
+def teach_rows(
+    use: SourceUse, active: Iterable[int], taught: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    """Teach a source what `taught_rows` gave, of the requests that took part."""
+    tokens, live, likeliest = (part.cpu().numpy() for part in taught)
+    for row in active:
+        use.learn_rows(row, tokens[row][live[row]], likeliest[row][live[row]])
 
 
 def _runs(batch: Asking, tree: Tree, last: int) -> list[list[Tokens]]:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import carrying
+from specplan.backends.reference import carried_ops, carrying
+from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.values import (
-    Rows,
     Tree,
     held_as,
     live_mask,
-    nodes_as,
     shared_by_all,
 )
 from specplan.backends.static.interface import value_parts
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def first_parts(
-    states: Iterable[StateDeclaration], batch: int, target: CausalModel
+    batch: Batch, states: Iterable[StateDeclaration], target: CausalModel
 ) -> dict[str, tuple[Tensor, ...]]:
-    """What value states hold before the first round, by name, as `RoundTensors` has it."""
+    """What a new batch's value states hold, by name, as `RoundTensors` has it."""
     found: dict[str, tuple[Tensor, ...]] = {}
     for state in states:
         if isinstance(state, ValueState):
-            held = carrying.first_value(state, batch, target.device)
+            held = batch.values[state.name]
             if isinstance(held, Tree):
                 shape = (*held.tokens.shape, target.vocab_size)
                 laws = held.tokens.new_zeros(shape, dtype=target.logits_dtype)
@@ -75,37 +74,10 @@ def store(run: RoundRun, op: Store, scope: Scope) -> None:
         known.copy_(new)
 
 
-def place(run: RoundRun, op: Place, scope: Scope) -> None:
-    """Constant tokens below nodes."""
-    tree = held_as(scope, op.tree, Tree)
-    scope[op.results[0]] = carrying.place(op, tree, nodes_as(scope, op.at))
-
-
-def relabel(run: RoundRun, op: Relabel, scope: Scope) -> None:
-    """New tokens."""
-    tree = held_as(scope, op.tree, Tree)
-    rows = None if op.rows is None else held_as(scope, op.rows, Rows)
-    other = None if op.other is None else held_as(scope, op.other, Tree)
-    scope[op.results[0]] = run.apart(carrying.relabel(op, tree, rows, other))
-
-
 def reroot(run: RoundRun, op: Reroot, scope: Scope) -> None:
     """What is left below the emitted path."""
     tree, path = held_as(scope, op.tree, Tree), held_as(scope, op.path, Path)
     scope[op.results[0]] = run.apart(carrying.reroot(tree, path.tokens, path.count, op.nodes))
-
-
-def when(run: RoundRun, op: When, scope: Scope) -> None:
-    """Ops without effects, run for all requests; those whose flag holds take what they give."""
-    inner = dict(scope)
-    run.run(op.body.ops, inner)
-    flag = held_as(scope, op.flag, Tensor)
-    for name, entered, kept in zip(op.results, op.body.yields, op.otherwise, strict=True):
-        one, other = inner[entered], scope[kept]
-        assert isinstance(one, Tree | Tensor) and isinstance(other, Tree | Tensor)
-        chosen = carrying.either(flag, one, other)
-        assert isinstance(chosen, Tree | Tensor)
-        scope[name] = run.apart(chosen) if isinstance(chosen, Tree) else chosen
 
 
 def _empty(run: RoundRun, name: str) -> Tree | Tensor:
@@ -121,9 +93,9 @@ def _empty(run: RoundRun, name: str) -> Tree | Tensor:
 CARRIED: dict[type, Callable[[Any, Any, Scope], None]] = {
     Load: load,
     Store: store,
-    Place: place,
-    Relabel: relabel,
+    Place: carried_ops.place,
+    Relabel: carried_ops.relabel,
     Reroot: reroot,
-    When: when,
+    When: carried_ops.when,
 }
 """By op; called with the run, the op and the values so far, to which results are added."""

@@ -77,7 +77,7 @@ class StaticExecutable:
         states, vocabulary = self.lowered.states, self.models["target"].vocab_size
         sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
         batch = Batch(filled, self.models, states, sources, self.speculative, bucket.text)
-        values = first_parts(states, bucket.batch, self.models["target"])
+        values = first_parts(batch, states, self.models["target"])
         return StaticSession(batch, len(requests), self, bucket, values)
 
     def forget(self) -> None:

@@ -14,43 +14,46 @@ from specplan.ir.printer import print_op
 from specplan.ir.values import State, Value
 
 
-def hosted_ops(item: Round) -> tuple[Op, ...]:
-    """Roots, lookups, named nodes of what was looked up, and what sources are taught of all that.
+def host_ops(item: Round) -> tuple[tuple[Op, ...], tuple[Update, ...]]:
+    """What the host does around the call, each in program order.
 
-    In program order; nothing of it stands in a loop or under a condition. None where nothing is
-    looked up or taught.
+    Returns:
+        What runs first: roots, lookups, named nodes of what was looked up, and what sources are
+        taught of all that, none of it in a loop or under a condition; nothing where nothing is
+        looked up or taught. And what sources are taught of judged rows and drafted runs, once the
+        round has run.
     """
     known: set[Value] = set()
-    found: list[Op] = []
+    before: list[Op] = []
+    after: list[Update] = []
     for op in _straight(item.ops):
         if _reads(op) <= known and _runs_there(op):
-            found.append(op)
+            before.append(op)
             known.update(op.results)
-    return tuple(found) if any(isinstance(op, Lookup | Update) for op in found) else ()
-
-
-def taught_after(item: Round) -> tuple[Update, ...]:
-    """What sources are taught of judged rows and drafted runs, once the round has run."""
-    before = set(map(id, hosted_ops(item)))
-    every = (op for op in _straight(item.ops) if isinstance(op, Update))
-    return tuple(op for op in every if id(op) not in before)
+        elif isinstance(op, Update):
+            after.append(op)
+    if not any(isinstance(op, Lookup | Update) for op in before):
+        before = []
+    return tuple(before), tuple(after)
 
 
 def host_refusals(plan: Plan, backend: str) -> Iterator[Refusal]:
     """Lookups and updates that cannot stand before or after a round's one call."""
     for item in plan.rounds:
-        after = taught_after(item)
-        around = {id(op) for op in (*hosted_ops(item), *after)}
+        before, after = (set(map(id, ops)) for ops in host_ops(item))
         taught: set[State] = set()
         for op in walk(item.ops):
+            if not isinstance(op, Lookup | Update):
+                continue
             reason = None
-            if isinstance(op, Lookup | Update) and id(op) not in around:
+            if id(op) not in before | after:
                 reason = "what a model drafted is not looked up, and nothing is taught in a loop"
             elif isinstance(op, Lookup) and op.source in taught:
                 reason = "drafts and rows are learned when the round has run: look up before"
             if reason:
                 yield Refusal(backend, print_op(op), reason)
-            taught.update([op.source] if op in after else ())
+            if id(op) in after:
+                taught.add(op.source)
 
 
 def _straight(ops: tuple[Op, ...]) -> Iterator[Op]:

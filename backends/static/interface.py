@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from specplan.backends.static.hosted import hosted_ops, taught_after
+from specplan.backends.static.hosted import host_ops
 from specplan.ir.infer import infer_round
 from specplan.ir.ops import Compute, Op, Repeat, Uniform, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, ValueState, walk
@@ -226,12 +226,12 @@ class HostInputs:
                 uniforms.append((op, drawn, times))
                 drawn += op.count * times
         formulas = dict.fromkeys(op.formula for op in walk(item.ops) if isinstance(op, Compute))
-        taught = tuple(_taught(plan, item, vocabulary))
-        return cls(tuple(uniforms), hosted_ops(item), taught, tuple(formulas))
+        before, after = host_ops(item)
+        taught = tuple(_taught(plan, item, after, vocabulary))
+        return cls(tuple(uniforms), before, taught, tuple(formulas))
 
 
-def _taught(plan: Plan, item: Round, vocabulary: int) -> Iterator[Taught]:
-    after = taught_after(item)
+def _taught(plan: Plan, item: Round, after: Sequence[Update], vocabulary: int) -> Iterator[Taught]:
     types = infer_round(plan, item).types if after else {}
     for op in after:
         tree, state = types[op.tree], plan.state(op.source)

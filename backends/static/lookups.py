@@ -34,7 +34,7 @@ def run_hosted(texts: Texts, ops: Sequence[Op], scored: bool) -> list[looking.Co
 
     Args:
         texts: on the CPU.
-        ops: as `specplan.backends.static.hosted.hosted_ops` has them.
+        ops: as `specplan.backends.static.hosted.host_ops` has them first.
         scored: some op of the plan asks for path scores.
 
     Returns:
@@ -88,7 +88,6 @@ def teach(texts: Texts, taught: Sequence[Taught], told: Tensor) -> None:
         count = one.nodes + 1
         tokens, live, likeliest = numbers.split([count, count, count * one.width], 1)
         likeliest = likeliest.unflatten(1, (count, one.width))
-        for row, done in enumerate(texts.done):
-            if not done:
-                use = texts.sources[one.op.source]
-                looking.teach_rows(use, row, tokens[row], live[row] > 0, likeliest[row])
+        active = [row for row, done in enumerate(texts.done) if not done]
+        use = texts.sources[one.op.source]
+        looking.teach_rows(use, active, (tokens, live > 0, likeliest))

@@ -121,6 +121,9 @@ class RoundRun:
         self.families += 1
         return numbered_from(tree, self.families - 1)
 
+    def worked(self, nodes: int, variant: str = "") -> None:
+        """Nobody is told: a graph is timed as a whole."""
+
     def run(self, ops: tuple[Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
         for op in ops:
