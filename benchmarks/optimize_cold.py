@@ -5,7 +5,8 @@
 Llama-3.1-70B with Llama-3.1-8B, Llama-3.2-1B and an EAGLE-3 head, from their config.json alone, on
 a named device, at 8 batch sizes and 4 lengths of prompts. Acceptance is given. Every run is a fresh
 process, `specplan optimize` as it is typed; a first one, with `--json`, is not timed, so that files
-may lie in the system's cache.
+may lie in the system's cache, and their bytecode beside them, as where a package is installed
+(whatever PYTHONDONTWRITEBYTECODE says here: else every run would compile every module).
 Wall-clock and processor seconds are those of the whole process, from its start to its end.
 """
 
@@ -94,8 +95,9 @@ def write_problem(work: Path) -> Path:
 def run(problem: Path, *more: str) -> tuple[float, float, str]:
     """Wall-clock and processor seconds of one process, and what it printed."""
     command = [sys.executable, "-m", "specplan.cli", "optimize", str(problem), *more]
+    given = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     used, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=given)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         sys.exit(done.stderr)

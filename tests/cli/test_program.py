@@ -12,6 +12,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from specplan.cli import main
 from specplan.ir import errors
@@ -66,6 +68,13 @@ def test_help(command: tuple[str, ...], no_torch: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
     assert command == () or "--json" in done.stdout
+
+
+@pytest.mark.parametrize("name", [None, "nothing"])
+def test_the_program_has_all_commands_or_the_one_that_is_asked_for(name: str | None) -> None:
+    whole, alone = (get_command(main.program(asked)) for asked in (name, "optimize"))
+    assert isinstance(whole, TyperGroup) and isinstance(alone, TyperGroup)
+    assert list(alone.commands) == ["optimize"] and {*COMMANDS, "optimize"} < set(whole.commands)
 
 
 def test_help_loads_no_torch() -> None:
@@ -178,10 +187,10 @@ def test_exit_code_of_every_error(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail() -> None:
+    def fail(asked: str | None) -> None:
         raise error
 
-    monkeypatch.setattr(main, "app", fail)
+    monkeypatch.setattr(main, "program", fail)
     monkeypatch.delenv("SPECPLAN_DEBUG", raising=False)
     with pytest.raises(SystemExit) as end:
         main.run()
@@ -195,10 +204,10 @@ def test_exit_code_of_every_error(
 def test_debug_shows_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
+    def fail(asked: str | None) -> None:
         raise errors.UsageError("wrong")
 
-    monkeypatch.setattr(main, "app", fail)
+    monkeypatch.setattr(main, "program", fail)
     monkeypatch.setenv("SPECPLAN_DEBUG", "1")
     with pytest.raises(SystemExit):
         main.run()

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from specplan.backends.registry import backends_by_rule
-from specplan.cli.main import app
+from specplan.cli.main import program
 from specplan.ir.acceptance import RULE_ENTRIES, list_rules
 from specplan.ir.errors import UsageError
 from specplan.ir.rule_words import read_losses, rules_page
@@ -27,7 +27,7 @@ def test_the_page_is_that_of_the_code_and_of_the_results(repository: Path) -> No
         f"run: specplan methods --rules --markdown --measured {LOSSES} > docs/rules.md"
     )
     asked = ["methods", "--rules", "--markdown", "--measured", str(repository / LOSSES)]
-    assert CliRunner().invoke(app, asked).stdout == page
+    assert CliRunner().invoke(program(), asked).stdout == page
 
 
 def test_every_lossy_rule_was_measured_and_the_page_says_what(repository: Path) -> None:
@@ -55,7 +55,7 @@ def test_every_rule_says_what_a_reader_needs() -> None:
 
 
 def test_methods_and_rules_are_listed_together() -> None:
-    document = json.loads(CliRunner().invoke(app, ["methods", "--json"]).stdout)
+    document = json.loads(CliRunner().invoke(program(), ["methods", "--json"]).stdout)
     assert list(document) == ["methods", "rules"]
     rules = {rule["name"]: rule for rule in document["rules"]}
     assert len(rules) >= 14
@@ -65,7 +65,7 @@ def test_methods_and_rules_are_listed_together() -> None:
     assert rules["token"]["needs"] == ["target rows", "draft laws", "uniforms"]
     assert rules["greedy"]["keeps_the_law"] == "at temperature 0"
     assert rules["typical"]["parameters"] == {"epsilon": 0.09, "delta": 0.3}
-    alone = json.loads(CliRunner().invoke(app, ["methods", "--rules", "--json"]).stdout)
+    alone = json.loads(CliRunner().invoke(program(), ["methods", "--rules", "--json"]).stdout)
     assert alone == {"rules": document["rules"]}
-    text = CliRunner().invoke(app, ["methods"]).stdout
+    text = CliRunner().invoke(program(), ["methods"]).stdout
     assert all(f" {name} " in text or f"{name} " in text for name in ("k_seq", "draft_model"))

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import traceback
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -17,16 +18,28 @@ USAGE = 2
 INTERNAL = 70
 INTERRUPTED = 130
 
-app = typer.Typer(
-    name="specplan",
-    help="Find, run and measure the fastest decoding plan for a model, a device and a workload.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    epilog="Exit codes: 0 ok, 1 regression or limit missed, 2 usage or bad config, 3 infeasible, "
-    "4 missing capability, 5 nothing to compare, 70 internal error.",
-)
+_COMMANDS = {
+    "optimize": "optimize.optimize",
+    "tune": "tune.tune",
+    "compile": "compiling.compile_",
+    "lower": "compiling.lower",
+    "run": "run.run",
+    "bench": "bench.bench",
+    "check": "check.check",
+    "explain": "explain.explain",
+    "report": "report.report",
+    "emit": "emit.emit",
+    "profile": "profile.profile",
+    "import": "importing.importing",
+    "datastore": "datastore.datastore",
+    "kernels": "kernels.kernels",
+    "methods": "methods.methods",
+    "engines": "engines.engines",
+    "laws": "laws.laws",
+    "devices": "devices.devices",
+    "schema": "schema.schema",
+}
+"""Where each command is: a module here, and its function or its group of commands."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -37,7 +50,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _global_options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show a traceback on errors (or set SPECPLAN_DEBUG=1).")
@@ -53,13 +65,42 @@ def _global_options(
         os.environ["SPECPLAN_DEBUG"] = "1"
 
 
+def program(asked: str | None = None) -> typer.Typer:
+    """The program with one command, which needs not load the others; with all of them by default.
+
+    Args:
+        asked: the command's name; all commands are there where none has it.
+    """
+    app = typer.Typer(
+        name="specplan",
+        help="Find, run and measure the fastest decoding plan for a model, a device and a "
+        "workload.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        epilog="Exit codes: 0 ok, 1 regression or limit missed, 2 usage or bad config, "
+        "3 infeasible, 4 missing capability, 5 nothing to compare, 70 internal error.",
+    )
+    app.callback()(_global_options)
+    for name in (asked,) if asked in _COMMANDS else _COMMANDS:
+        module, _, attribute = _COMMANDS[name].partition(".")
+        command = getattr(import_module(f"specplan.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
 def run() -> None:
     """Run the program on `sys.argv` and exit; the entry point of the `specplan` script."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched at run time
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the bars are our own
     gc.set_threshold(20_000)  # importing and planning build much that stays
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # not to look for any
     try:
-        app()
+        program(next((word for word in sys.argv[1:] if not word.startswith("-")), None))()
     except KeyboardInterrupt:
         _fail("interrupted", INTERRUPTED)
     except SpecplanError as error:
@@ -97,49 +138,3 @@ def _fail(message: str, exit_code: int) -> None:
         traceback.print_exc()
     print(f"specplan: {message}", file=sys.stderr)
     sys.exit(exit_code)
-
-
-def _add_commands() -> None:
-    from specplan.cli import (
-        bench,
-        check,
-        compiling,
-        datastore,
-        devices,
-        emit,
-        engines,
-        explain,
-        importing,
-        kernels,
-        laws,
-        methods,
-        optimize,
-        profile,
-        report,
-        run,
-        schema,
-        tune,
-    )
-
-    app.command("optimize")(optimize.optimize)
-    app.command("tune")(tune.tune)
-    app.command("compile")(compiling.compile_)
-    app.command("lower")(compiling.lower)
-    app.command("run")(run.run)
-    app.command("bench")(bench.bench)
-    app.add_typer(check.check, name="check")
-    app.command("explain")(explain.explain)
-    app.command("report")(report.report)
-    app.command("emit")(emit.emit)
-    app.add_typer(profile.profile, name="profile")
-    app.add_typer(importing.importing, name="import")
-    app.add_typer(datastore.datastore, name="datastore")
-    app.add_typer(kernels.kernels, name="kernels")
-    app.command("methods")(methods.methods)
-    app.command("engines")(engines.engines)
-    app.command("laws")(laws.laws)
-    app.command("devices")(devices.devices)
-    app.command("schema")(schema.schema)
-
-
-_add_commands()
