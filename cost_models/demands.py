@@ -16,6 +16,7 @@ from specplan.cost_models.round_types import round_types
 from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
+from specplan.ir.left_out import left_out
 from specplan.ir.ops import Accept, Commit, Forward, Lookup, Op, Refresh, Repeat, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, walk
 from specplan.ir.types import NodesType, TreeType
@@ -41,6 +42,8 @@ class ForwardDemand:
         own_states: the features that it reads are its own model's, not another's.
         conditional: it may be left out.
         lane: what runs beside other lanes; None for the round's own order.
+        skips: blocks that it leaves out; where a source says which, a set of as many, since blocks
+            of a model cost alike.
     """
 
     op: Forward
@@ -55,16 +58,12 @@ class ForwardDemand:
     own_states: bool
     conditional: bool
     lane: str | None
+    skips: Skips
 
     @property
     def width(self) -> int:
         """Most query tokens per request."""
         return self.tokens + self.pending
-
-    @property
-    def skips(self) -> Skips:
-        """Blocks that it leaves out."""
-        return Skips.read(self.op.skip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +187,13 @@ class _Reader:
         cache = str(op.cache or "")
         spans: tuple[Span, ...] = tuple((s.start, s.stop) for s in op.layers) or (None,)
         pending = op.pending if isinstance(op.pending, int) else max(op.pending)
-        before = self.drafted.get((cache, spans, op.write))
+        way = "trial" if op.trial else op.write  # a trial runs anew what was drafted
+        before = self.drafted.get((cache, spans, way))
         first = before is None
         catches_up = root or (pending > 0 and first)
         least = drafted + (1 if catches_up else 0)
         most = drafted + max(pending, 1) if catches_up and first else least
-        self.drafted[cache, spans, op.write] = (before or 0) + drafted
+        self.drafted[cache, spans, way] = (before or 0) + drafted
         return ForwardDemand(
             op=op,
             model=op.model,
@@ -207,6 +207,7 @@ class _Reader:
             own_states=self.own_states(op),
             conditional=step.conditional,
             lane=step.lane,
+            skips=left_out(self.plan, op),
         )
 
     def own_states(self, op: Forward) -> bool:

@@ -14,7 +14,8 @@ class Forward(BaseOp):
     """A model runs on nodes of one or several trees and gives one row per node.
 
     `pending` is the number of text tokens, root included, that it may catch up (one number per
-    operand, or one for all); `layers` are spans of the stack, `skip` the blocks left out;
+    operand, or one for all); `layers` are spans of the stack, `skip` the blocks left out, by name
+    or the best set that a source has found so far, with `trial` the set that it tries now;
     `features` feeds hidden states of a track, shifted by `shift` nodes; `keep` records them;
     `gives=[]` computes state only; `write=scratch` drops what it wrote when the round ends.
     """
@@ -26,7 +27,8 @@ class Forward(BaseOp):
     cache: State | None = None
     pending: int | tuple[int, ...] = 0
     layers: tuple[Span, ...] = ()
-    skip: tuple[str, ...] = ()
+    skip: tuple[str, ...] | State = ()
+    trial: bool = False
     features: State | None = None
     shift: int = 0
     keep: State | None = None
@@ -142,7 +144,7 @@ class Store(BaseOp):
 
 @dataclass(frozen=True, kw_only=True)
 class Update(BaseOp):
-    """Teach a source: all judged rows, or the last tokens of each leaf."""
+    """Teach a source: all judged rows, the last tokens of each leaf, or how its trial went."""
 
     keyword = "update"
     positional = ("source", "tree")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from specplan.ir import rules_flow, rules_law, rules_residency, rules_state, rules_tables
+from specplan.ir import (
+    rules_blocks,
+    rules_flow,
+    rules_law,
+    rules_residency,
+    rules_state,
+    rules_tables,
+)
 from specplan.ir.errors import UsageError
 from specplan.ir.infer import InferenceError, RoundTypes, infer_round
 from specplan.ir.ops import Op
@@ -22,6 +29,7 @@ _TYPED: tuple[tuple[str, _TypedRule], ...] = (
     ("progress", lambda plan, item, types, tables: rules_flow.progress(types)),
     ("residency", lambda plan, item, types, tables: rules_residency.resident(types)),
     ("starvation", lambda plan, item, types, tables: rules_residency.starvation(plan, types)),
+    ("blocks", lambda plan, item, types, tables: rules_blocks.blocks(plan, item, types, tables)),
     ("features", lambda plan, item, types, tables: rules_tables.features(plan, types)),
     ("capacity", lambda plan, item, types, tables: rules_flow.capacity(plan, types)),
     ("lanes", lambda plan, item, types, tables: rules_flow.lanes(types)),

@@ -18,10 +18,11 @@ from specplan.passes.values import FreshNames, segment_of, with_body, with_round
 def capture(plan: Plan) -> Plan:
     """Ops up to the next host source or host control -> `segment capture=true { ... }`.
 
-    The host looks up what follows drafted tokens, and whatever is declared `at=host`; what follows
-    the text alone is an input of the round. A loop that may stop early asks the host after every
-    trip unless it says `control=masked` or `device`: its body is a unit of its own. Runs of ops
-    without a forward or an acceptance are not worth recording.
+    The host looks up what follows drafted tokens, and whatever is declared `at=host`, the blocks
+    that a pass leaves out among it; what follows the text alone is an input of the round. A loop
+    that may stop early asks the host after every trip unless it says `control=masked` or `device`:
+    its body is a unit of its own. Runs of ops without a forward or an acceptance are not worth
+    recording.
     """
     return with_rounds(plan, lambda item: _round(plan, item))
 
@@ -34,7 +35,7 @@ def _round(plan: Plan, item: Round) -> Round:
 
 
 def _asks(plan: Plan, item: Round) -> set[int]:
-    """Identities of the lookups and updates that wait for the host."""
+    """Identities of the lookups, updates and forwards that wait for the host."""
     found: set[int] = set()
     for step in infer_round(plan, item).steps:
         op = step.op
@@ -42,13 +43,15 @@ def _asks(plan: Plan, item: Round) -> set[int]:
             tree = step.reads[op.tree]
             if isinstance(tree, TreeType) and tree.nodes:
                 found.add(id(op))
-        elif isinstance(op, Lookup | Update) and _at_host(plan, op.source):
+        elif _at_host(plan, op):
             found.add(id(op))
     return found
 
 
-def _at_host(plan: Plan, name: State) -> bool:
-    source = plan.state(name)
+def _at_host(plan: Plan, op: Op) -> bool:
+    """Whether an op asks a source on the host, or teaches it."""
+    name = op.source if isinstance(op, Lookup | Update) else getattr(op, "skip", None)
+    source = plan.state(name) if isinstance(name, State) else None
     return isinstance(source, SourceState) and source.at == "host"
 
 

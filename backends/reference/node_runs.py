@@ -28,11 +28,11 @@ class NodeRuns:
         self._choices: defaultdict[State | None, set[int]] = defaultdict(set)
         self._above: dict[int, NodesType] = {}
         self._spent: set[State | None] = set()
-        self._skipped: dict[State | None, tuple[str, ...]] = {}
+        self._skipped: dict[State | None, tuple[object, bool]] = {}
 
     def begun(self, op: Forward) -> bool:
         """Whether an earlier forward has run on these layers of the cache."""
-        return (op.cache, op.layers, op.write) in self._begun
+        return _key(op) in self._begun
 
     def grow(self, new: Iterable[int], at: NodesType) -> None:
         """Note that new nodes hang somewhere below `at`."""
@@ -61,12 +61,12 @@ class NodeRuns:
             return "its nodes are not known before it runs"
         drafted = set(could) - {ROOT}
         mixed = own or (shaped and drafted) or bool(op.layers and self._choices[op.cache])
-        reason = self._scratch(op) if op.write == "scratch" else None
+        reason = self._scratch(op, whole) if op.write == "scratch" else None
         if reason is None and mixed:
             reason = self._own_nodes(op, drafted, whole)
         if reason is not None:
             return reason
-        key = op.cache, op.layers, op.write
+        key = _key(op)
         if drafted & self._perhaps[key]:
             return f"node {min(drafted & self._perhaps[key])} has run in this round already"
         if not whole and (own or shaped or self._choices[op.cache]):
@@ -81,13 +81,19 @@ class NodeRuns:
             self._surely[key] |= drafted
         return None
 
-    def _scratch(self, op: Forward) -> str | None:
-        """Why a pass cannot write as scratch where the text's own keys and values go."""
+    def _scratch(self, op: Forward, whole: bool) -> str | None:
+        """Why a pass cannot write as scratch where the text's own keys and values go.
+
+        One over a whole tree reads nothing that others of the round wrote as scratch.
+        """
         if op.features is not None or op.keep is not None:
             return "hidden states of passes that write as scratch are not kept"
         if any(cache == op.cache and write == "exact" for cache, _, write in self._begun):
             return f"@{op.cache} holds nodes of this round for good: scratch would write over them"
-        if self._skipped.setdefault(op.cache, op.skip) != op.skip:
+        ours = op.skip, op.trial
+        if op.trial and whole:
+            self._skipped[op.cache] = ours
+        if self._skipped.setdefault(op.cache, ours) != ours:
             return f"passes that write to @{op.cache} as scratch leave out the same blocks"
         return None
 
@@ -110,5 +116,10 @@ class NodeRuns:
         if at is None or id(at) in self._choices[op.cache]:
             return at is not None
         could = at.among if at.indices is None else at.indices
-        ran = self._surely[op.cache, op.layers, op.write] | beside | {ROOT}
+        ran = self._surely[_key(op)] | beside | {ROOT}
         return could is not None and set(could) <= ran
+
+
+def _key(op: Forward) -> _Key:
+    """Passes of one kind run no node twice; a trial runs those of the draft again."""
+    return op.cache, op.layers, "trial" if op.trial else op.write

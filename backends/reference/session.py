@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -19,13 +18,16 @@ from specplan.backends.reference import (
     lengthening,
     looking,
     stopping,
+    trials,
 )
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.carried_ops import CARRIED
 from specplan.backends.reference.carrying import numbered_from
 from specplan.backends.reference.forward import run_forward
+from specplan.backends.reference.observed import Observed
 from specplan.backends.reference.one_pass import pending_of, stretch_of
 from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
+from specplan.ir.left_out import left_out
 from specplan.ir.lifetimes import last_reads
 from specplan.ir.ops import (
     Accept,
@@ -54,16 +56,6 @@ from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import sources_of_batch
 from specplan.runtime.uniforms import numbers_of
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What an op says of itself to an observer."""
-
-    variant: str = ""
-    model: str | None = None
-    width: int = 1
-    context: int = 0
 
 
 class ReferenceSession:
@@ -168,6 +160,8 @@ class ReferenceSession:
         _OPS[type(op)](self, op, scope)
         seconds = perf_counter() - start
         seen = self.observed
+        if not seen.ran:
+            return
         name = f"{op.keyword}:{seen.variant}" if seen.variant else op.keyword
         observer(name, seen.model, self.batch.size, seen.width, seen.context, seconds)
 
@@ -195,7 +189,8 @@ class ReferenceSession:
         """Teach a source."""
         self.observed = Observed(looking.kind(self.batch, op.source))
         rows = None if op.rows is None else held_as(scope, op.rows, Rows)
-        looking.update(self.batch, op, held_as(scope, op.tree, Tree), rows)
+        teach = trials.learn if self.batch.sources[op.source].learns_trials else looking.update
+        teach(self.batch, op, held_as(scope, op.tree, Tree), rows)
 
     def graft(self, op: Graft, scope: Scope) -> None:
         """Trees joined at the root."""
@@ -220,13 +215,17 @@ class ReferenceSession:
 
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes."""
-        pending = pending_of(op)
+        pending, skips = pending_of(op), trials.left_out(self.batch, op)
+        if skips is None:
+            self.observed = Observed(ran=False)
+            scope[op.results[0]] = Rows(self.batch.text[:, :0, None], ())
+            return
         cache = self.batch.caches[op.cache or State("")]
-        stretch = stretch_of(op, cache.num_layers, self.batch.tracks)
+        stretch = stretch_of(op, cache.num_layers, self.batch.tracks, skips)
         trees = [nodes_as(scope, name) for name in op.nodes]
         rows, call = run_forward(self.batch, cache, trees, pending, stretch)
         span = stretch.layers if op.layers else None
-        variant = forward_variant(span, stretch.logits, stretch.skips.words)
+        variant = forward_variant(span, stretch.logits, left_out(self.plan, op).words)
         self.observed = Observed(variant, op.model, call.tokens.shape[1], call.mask.shape[2])
         scope.update(zip(op.results, rows, strict=True))
 

@@ -62,7 +62,8 @@ class MeasuredDevice:
                 about: Any = ("forward", row.model, row.dtype, row.layers, skips, row.logits)
                 outer = self._points.setdefault(about, {}).setdefault(row.batch, {})
                 outer.setdefault(row.context, {})[row.tokens] = anchor
-                if skips.attentions and skips.mlps:
+                known = self._emptied.get((row.model, row.dtype), NO_SKIPS)
+                if skips.attentions and skips.mlps and len(skips) > len(known):
                     self._emptied[row.model, row.dtype] = skips
             case PrefillRow():
                 about = ("prefill", row.model, row.dtype)
@@ -87,11 +88,12 @@ class MeasuredDevice:
 
         The rows hold passes with logits at every query token, or without any: `logit_rows` only
         says which of the two, and where the latter were not measured the former stand for them.
-        A pass without some blocks lies between four measured ones: with all blocks, without many
-        attentions, without many MLPs, and without both; blocks of one kind count alike, and no
-        more of them than were left out there.
+        A pass without a set of blocks that was not measured itself lies between four measured ones:
+        with all blocks, without many attentions, without many MLPs, and without both; blocks of one
+        kind count alike, and no more of them than were left out there.
         """
-        if not skips:
+        own = ("forward", shape.digest, shape.dtype, layers, skips, True)
+        if not skips or own in self._points:
             return self._pass(shape, batch, tokens, context, logit_rows, layers, skips)
         time = Seconds.exact(0.0)
         for corner, weight in self._corners(shape, layers, skips):

@@ -64,6 +64,20 @@ def test_other_sets_lie_between() -> None:
     assert seconds(Skips.of([5])) == seconds(Skips.of([9])), "blocks of one kind count alike"
 
 
+def test_a_set_that_was_measured_is_told_by_its_own_rows() -> None:
+    """Others lie between the largest sets, whichever row comes last."""
+    found, own = table(), Skips.of(range(1, 16), range(1, 11))
+    found.add(
+        ForwardRow(
+            3.0, 3.0, 3.0, 5, model=LLAMA.digest, dtype=LLAMA.dtype, batch=1, tokens=1, context=0,
+            skip=own.words,
+        )
+    )  # fmt: skip
+    for skips, expected in ((own, 3.0), (Skips.of([5]), 31.5), (Skips.of(INNER, INNER), 2.0)):
+        time = MeasuredDevice(found).forward_seconds(LLAMA, 1, 1, 0, 1, None, skips)
+        assert time.median == pytest.approx(expected)
+
+
 def test_no_more_than_was_left_out() -> None:
     assert seconds(Skips.of(range(32), range(32))) == pytest.approx(2.0)
 
