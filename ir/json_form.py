@@ -133,13 +133,18 @@ def _decode_atom(data: Any) -> Atom:
             keys = [_matching(WORD, key) for key, _ in arguments]
             if len(set(keys)) != len(keys):
                 raise CoercionError(f"{name} is given an argument twice")
-            given = tuple((str(key), _decode(value)) for key, value in arguments)
+            given = tuple((str(key), _argument(value)) for key, value in arguments)
             return Entry(_matching(WORD, name), given) if given else _matching(WORD, name)
         case bool():
             return data
         case int() | float():
             return _number(data)
     return _matching(WORD, data)
+
+
+def _argument(data: Any) -> Atom:
+    """An argument of an entry: no op and no statement."""
+    return tuple(map(_argument, data)) if isinstance(data, list) else _decode_atom(data)
 
 
 def _matching(pattern: re.Pattern[str], data: Any) -> str:

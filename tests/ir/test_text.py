@@ -181,6 +181,8 @@ def test_json_of_another_version_or_shape_is_refused() -> None:
         {"rounds": [{"is": "Model", "name": "a"}]}, {"rounds": [{"op": "rot"}]},
         {"states": [{"declare": "box", "name": {"state": "a"}}]},
         {"states": [{"declare": "cache", "name": {"value": "a"}, "model": "b"}]},
+        {"states": [{"declare": "source", "name": {"state": "a"}, "kind":
+                     {"entry": "log", "arguments": [["capacity", {"op": "root"}]]}}]},
         {"assumptions": {"is": "Schedule", "otherwise": "a"}},
         {"assumptions": {"is": "Assumptions", "temperature": float("inf")}},
     ):  # fmt: skip
