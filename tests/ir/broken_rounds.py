@@ -67,6 +67,11 @@ ROUNDS = {
         "model target": "model target\nassume lossless=false"}, "lanes", "forward target %f"),
 }  # fmt: skip
 
+_DRAWN = {
+    "  %a = accept %c target=%l\n  %e = emit %a\n  commit @kv %e\n  update": "  %v = uniform 5 "
+    "stream=accept\n  %a = accept %c target=%l rule=recursive by=%v\n  %e = emit %a\n"
+    "  commit @kv %e\n  update",
+}  # fmt: skip
 CACHES = {
     "text_never_caught_up": Broken(
         "autoregressive", {" pending=1": ""}, "residency", "forward target %t"),
@@ -140,6 +145,9 @@ CACHES = {
         "searched_blocks", {"  %a = accept %c target=%l\n  %e = emit %a\n  commit @kv %e\n  update "
         "@skips %c rows=%m\n": "  update @skips %c rows=%m\n  %a = accept %c target=%l\n"
         "  %e = emit %a\n  commit @kv %e\n"}, "blocks", "update @skips"),
+    "blocks_learned_from_others": Broken(
+        "searched_blocks", _DRAWN, "reproducible", "plan",
+        _DRAWN | {"model target": "model target\nassume reproducible=false"}),
     "more_blocks_than_there_are": Broken(
         "searched_blocks", {"mlp=13": "mlp=31"}, "state", "plan", {"mlp=13": "mlp=30"}),
     "trial_of_blocks_written_for_good": Broken(
