@@ -120,11 +120,7 @@ def _reason(op: Op, capabilities: Capabilities) -> str | None:
     for keyword, field in capabilities.single:
         if keyword == op.keyword and len(getattr(op, field)) > 1:
             return f"{field} may hold one item only"
-    if (
-        isinstance(op, Forward)
-        and isinstance(op.skip, State)
-        and "source" not in capabilities.states
-    ):
+    if isinstance(op, Forward) and isinstance(op.skip, State) and capabilities.whole_rounds:
         return "what it leaves out changes as it runs: name the blocks, skip=[attn.1, mlp.1]"
     region = region_of(op)
     if region is not None and region.until is not None and not capabilities.stops:
