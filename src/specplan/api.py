@@ -217,9 +217,11 @@ def explain(bundle: Bundle | Path | str) -> str:
     """
     from specplan.backends.bundle import Bundle, load_bundle
     from specplan.planner.explain_words import explain_words
+    from specplan.reported import reading_report
 
     opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
-    return "\n".join(explain_words(opened.report["explanation"]))
+    with reading_report(opened):
+        return "\n".join(explain_words(opened.report["explanation"]))
 
 
 def problem_schema() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from specplan.ir.folders import check_destination, staged
 from specplan.ir.printer import print_plan
 from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
 from specplan.progress import Progress, silent
+from specplan.reported import reading_report
 
 if TYPE_CHECKING:
     from specplan.backends.kernels.fitting import Heads
@@ -189,13 +190,15 @@ def buckets_of(bundle: Bundle) -> Buckets:
     workload = problem_of(bundle).workload
     output = workload.output_tokens or 128
     longest = max(workload.lengths, default=128) + output
-    estimated = bundle.report.get("explanation", {}).get("chosen", {}).get("by_batch", ())
-    loads = [
-        BatchLoad(
-            entry["batch"],
-            round(entry["prompt_tokens"]) + output if workload.lengths else longest,
-            entry["seconds_per_round"]["mean"],
-        )
-        for entry in estimated
-    ] or [BatchLoad(batch, longest, float(batch)) for batch in workload.batch_sizes]
+    with reading_report(bundle):
+        estimated = bundle.report.get("explanation", {}).get("chosen", {}).get("by_batch", ())
+        told = [
+            BatchLoad(
+                entry["batch"],
+                round(entry["prompt_tokens"]) + output if workload.lengths else longest,
+                entry["seconds_per_round"]["mean"],
+            )
+            for entry in estimated
+        ]
+    loads = told or [BatchLoad(batch, longest, float(batch)) for batch in workload.batch_sizes]
     return bucket(loads, len(bundle.plan.rounds) * COMPILE_SECONDS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specplan.cost_models.forecast import Forecast
 from specplan.ir.parser import parse_plan
 from specplan.planner import PLAIN
+from specplan.reported import reading_report
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
@@ -41,13 +43,23 @@ def contestants(
 
     Returns:
         `autoregressive` first, then the chosen plan, then the others.
+
+    Raises:
+        UsageError: the report is damaged.
     """
-    candidates = bundle.report["candidates"]
-    chosen = candidates[bundle.report["chosen"]]
-    found = {PLAIN: _entry(candidates[bundle.report["plain"]], batch)}
+    with reading_report(bundle):
+        return _contestants(bundle.report, batch, kinds)
+
+
+def _contestants(
+    report: Mapping[str, Any], batch: int, kinds: bool
+) -> dict[str, tuple[Plan, Forecast | None]]:
+    candidates = report["candidates"]
+    chosen = candidates[report["chosen"]]
+    found = {PLAIN: _entry(candidates[report["plain"]], batch)}
     found[_name(chosen)] = _entry(chosen, batch)
     if kinds:
-        for summary in bundle.report["explanation"]["runners_up"]:
+        for summary in report["explanation"]["runners_up"]:
             (candidate,) = (c for c in candidates if _same(c, summary))
             if candidate["family"] != chosen["family"] and not candidate.get("unsupported"):
                 found[_name(candidate)] = _entry(candidate, batch)
@@ -56,7 +68,8 @@ def contestants(
 
 def chosen_name(bundle: Bundle) -> str:
     """What `contestants` calls the chosen plan."""
-    return _name(bundle.report["candidates"][bundle.report["chosen"]])
+    with reading_report(bundle):
+        return _name(bundle.report["candidates"][bundle.report["chosen"]])
 
 
 def _name(candidate: dict[str, Any]) -> str:

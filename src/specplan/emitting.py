@@ -24,6 +24,7 @@ from specplan.planner.comparing import speedup
 from specplan.planner.search import SearchResult, search
 from specplan.problems import as_problem
 from specplan.progress import Progress, silent
+from specplan.reported import reading_report
 
 if TYPE_CHECKING:
     from specplan.planner.candidates import Candidate
@@ -133,10 +134,11 @@ def _choice(result: SearchResult, candidate: Candidate) -> Choice:
 
 def _told(bundle: Bundle) -> Choice:
     """A bundle's plan with what its report says of it."""
-    report = bundle.report
-    entry = report["candidates"][report["chosen"]]
-    gain = Interval(**report["explanation"]["speedup"])
-    return Choice(bundle.plan, entry["method"], entry["words"], gain, _loads(entry["estimates"]))
+    with reading_report(bundle):
+        report = bundle.report
+        entry = report["candidates"][report["chosen"]]
+        gain, loads = Interval(**report["explanation"]["speedup"]), _loads(entry["estimates"])
+        return Choice(bundle.plan, entry["method"], entry["words"], gain, loads)
 
 
 def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:

@@ -64,16 +64,19 @@ def explain(
             remedy="Ask for one of them.",
         )
     from specplan.cli.planned import planned
+    from specplan.reported import reading_report
 
     plan, report = planned(path)
-    if json:
-        print_json(report if candidates else report["explanation"])
-    elif mermaid or dot:
+    if mermaid or dot:
         from specplan.ir.picture import to_dot, to_mermaid
 
         print(to_mermaid(plan) if mermaid else to_dot(plan), end="")
-    else:
-        _print_words(plan, report["explanation"])
+        return
+    with reading_report(path):
+        if json:
+            print_json(report if candidates else report["explanation"])
+        else:
+            _print_words(plan, report["explanation"])
 
 
 def _print_words(plan: Plan, explanation: Mapping[str, Any]) -> None:

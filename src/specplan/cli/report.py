@@ -33,10 +33,12 @@ def report(
     """Write a report of a decision: one file that needs no network."""
     from specplan.cli.planned import planned
     from specplan.report import write_report
+    from specplan.reported import reading_report
 
     plan, data = planned(source)
     measured = None if bench is None else _measured(bench)
-    write_report(out, plan, data, source=str(source), bench=measured)
+    with reading_report(source):
+        write_report(out, plan, data, source=str(source), bench=measured)
     if json:
         print_json({"report": str(out)})
     else:
