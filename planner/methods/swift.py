@@ -6,7 +6,8 @@ first tokens of a request are decoded, one set is on trial: before the drafted c
 one pass over it tells how often the best tokens without these blocks are those that the text goes
 on with. The best set so far drafts (source `skip_sets`); sets carry over from request to request,
 so that what one drafts depends on the earlier ones. Two rounds, `search` and `decode`, take turns
-by the tokens that were emitted. A set that is known already costs no trials: `layer_skip`.
+by the tokens that were emitted. Trials are priced as if the search never ended; once it has, they
+run nothing. A set that is known already costs no trials: `layer_skip`.
 
 The paper leaves out 45 % of the blocks, and ends drafts by confidence after up to 25 tokens; here
 their length is fixed, and settings are told apart by running them.
