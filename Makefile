@@ -15,6 +15,7 @@ ARGS ?=
 # Interpreters to try, in this order; PYTHON=/path/to/python make ... takes that one.
 PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3.14 python3)
 
+SOURCES := ir cost_models passes planner runtime backends measure src
 QUICKSTART := .work/quickstart
 LINT_SITE := build/lint
 # Static checkers cannot follow the package map of an editable install: they read a real one, and
@@ -47,6 +48,7 @@ $(STAMP): pyproject.toml
 	  "$$found" -m venv $(VENV); \
 	fi
 	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[$(EXTRAS)]'
+	@$(BIN)/python -m compileall -q $(SOURCES)  # pip compiles what it copies, and this stays here
 	@touch $@
 
 quickstart: $(STAMP) ## Optimise, run and benchmark the reference models
