@@ -7,6 +7,8 @@ from datetime import date
 from statistics import fmean
 from typing import Any
 
+from specplan.planner import PLAIN
+
 CLOSE = 0.15
 """A prediction within this part of the measured time counts as right."""
 
@@ -30,6 +32,38 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "worst_regret": max(regrets),
         "worst_tuned_regret": max(tuned, default=None),
     }
+
+
+def joined(
+    known: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Columns of an earlier run with the cells of methods that ran later.
+
+    Speeds stay over plain decoding of the run that they are of, as measured and as predicted; picks
+    stay those of the earlier run, and `joined` names the methods that they were made without.
+    """
+    later = {_load(column): column for column in found}
+    return [
+        _joined(column, later[_load(column)]) if _load(column) in later else dict(column)
+        for column in known
+    ]
+
+
+def _joined(column: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    (plain,) = (cell for cell in later["cells"] if cell["method"] == PLAIN)
+    seconds = plain["predicted_seconds_per_token"]
+    new = {
+        cell["method"]: cell | {"predicted_ratio": seconds / cell["predicted_seconds_per_token"]}
+        for cell in later["cells"]
+        if cell is not plain
+    }
+    kept = [cell for cell in column["cells"] if cell["method"] not in new]
+    cells = sorted([*kept, *new.values()], key=lambda cell: str(cell["method"]))
+    return {**column, "cells": cells, "joined": sorted({*column.get("joined", ()), *new})}
+
+
+def _load(column: Mapping[str, Any]) -> tuple[Any, ...]:
+    return column["task"], column["temperature"], column["batch"]
 
 
 def table(column: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """How fast is every method, how fast was it predicted to be, and was the right one chosen?
 
-    python benchmarks/methods.py --work DIR [--methods NAME ...] [--json]
+    python benchmarks/methods.py --work DIR [--methods NAME ...] [--join RESULT] [--json]
 
 A column is a task, a temperature and a batch size on the reference pair. In each, the best-priced
 plan of every method that runs continues the same held-out prompts as plain decoding, turn by turn,
@@ -10,6 +10,9 @@ decoding. Then the planner's pick meets all plans near the fastest on prompts th
 seen, as in `regret.py`: it loses what the best of them saves there. The pick is that of
 `specplan optimize`; with `--tune MINUTES` that of `specplan tune`, which runs the likely plans on
 the prompts that acceptance is measured on, meets them too.
+
+With `--join` the cells of a few methods are put into the columns of an earlier result, whose picks
+were made without them.
 
 Cells and finals are files in DIR and are not run again for the same plans and versions; so is
 everything else that is measured.
@@ -28,7 +31,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from method_tables import summary, table
+from method_tables import joined, summary, table
 from reference_problem import corpus, dealt_problem
 from regret import TASKS, TEMPERATURES, one_load, priced_for, tell, tuned_for
 
@@ -252,15 +255,17 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int, choices=BATCHES, default=BATCHES)
     parser.add_argument("--tune", type=float, default=0.0, help="minutes per task and temperature")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--join", type=Path, help="a result whose columns these cells join")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    known = read_json(options.join)["columns"] if options.join else []
     options.work = options.work.resolve()
     options.work.mkdir(parents=True, exist_ok=True)
     found = []
     for column in columns(options):
         found.append(column)
         print(table(column), file=sys.stderr, flush=True)
-    result = summary(found)
+    result = summary(joined(known, found) if known else found)
     if options.json:
         print(json.dumps(result))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ interval of 90 % stands beside it, all plans near the fastest met the pick again
 _TUNED = """Below it, what is picked after {minutes:g} minutes of `specplan tune` per task and
 temperature, where that was run.
 """
+_LATER = "Measured later, beside plain decoding of that run, and not known to the picks: {names}."
 
 
 def methods_page(
@@ -122,10 +123,16 @@ def measured_table(measured: Mapping[str, Any], unmeasured: Sequence[str] = ()) 
     about = {"torch": columns[0]["versions"]["torch"], "hardware": columns[0]["hardware"]}
     tuned = _TUNED.format(minutes=max(minutes)) if minutes else ""
     words = _MEASURED.format(date=measured["date"], tuned=tuned, **about)
+    later = sorted({name for column in columns for name in column.get("joined", ())})
+    if later:
+        words = f"{words.rstrip()}\n{_LATER.format(names=_listed(later))}\n\n"
     if unmeasured:
-        left = ", ".join(f"`{name}`" for name in unmeasured)
-        words = f"{words.rstrip()}\nNot measured yet: {left}.\n\n"
+        words = f"{words.rstrip()}\nNot measured yet: {_listed(unmeasured)}.\n\n"
     return words + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _cell(column: Mapping[str, Mapping[str, Any]], name: str) -> str:
@@ -133,7 +140,10 @@ def _cell(column: Mapping[str, Mapping[str, Any]], name: str) -> str:
     if name not in column:
         return "-"
     found, plain = column[name], column[PLAIN]
-    predicted = plain["predicted_seconds_per_token"] / found["predicted_seconds_per_token"]
+    predicted = found.get(  # of one that joined, over plain decoding of its own run
+        "predicted_ratio",
+        plain["predicted_seconds_per_token"] / found["predicted_seconds_per_token"],
+    )
     return f"{found['tokens_per_round']:.2f}, {found['ratio']:.2f} x ({predicted:.2f})"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,25 @@ def test_tables_read_files_of_before(scripts: dict[str, ModuleType]) -> None:
         "  1.50 x transformers' prompt_lookup",
         "  1.25 x transformers' draft_model, 2 outputs differ",
     ]
+
+
+def test_cells_of_later_runs_join_columns(scripts: dict[str, ModuleType]) -> None:
+    """Each over plain decoding of its own run; columns that were not run again stay as they are."""
+
+    def column(batch: int, plain: float, **seconds: float) -> dict[str, Any]:
+        every = {"autoregressive": plain, **seconds}
+        cells = [
+            {"method": name, "predicted_seconds_per_token": time, "seconds_per_token": time}
+            for name, time in every.items()
+        ]
+        return {"task": "code", "temperature": 0.0, "batch": batch, "cells": cells, "regret": 0.1}
+
+    known = [column(1, 4.0, rest=2.0, jacobi=8.0), column(4, 1.0, rest=1.0)]
+    once, other = scripts["method_tables"].joined(known, [column(1, 3.0, jacobi=6.0, swift=2.0)])
+    assert other == known[1]
+    told = {cell["method"]: cell.get("predicted_ratio") for cell in once["cells"]}
+    assert told == {"autoregressive": None, "jacobi": 0.5, "rest": None, "swift": 1.5}
+    assert once["cells"][0]["seconds_per_token"] == 4.0 and once["regret"] == 0.1
+    assert once["joined"] == ["jacobi", "swift"]
+    (twice,) = scripts["method_tables"].joined([once], [column(1, 5.0, triforce=5.0)])
+    assert twice["joined"] == ["jacobi", "swift", "triforce"] and len(twice["cells"]) == 5

@@ -193,6 +193,12 @@ def test_results_stand_on_the_page(tmp_path: Path) -> None:
     assert "Not measured yet: `rest`.\n" in whole
     assert "| the pick | `draft_model`, 1.2 % (-0.5 % to 3.0 %) | `draft_model`, 0.0 % |" in page
     assert "a processor; torch 2.13; 2026-11-22" in page
+    later = chain | {"method": "rest", "predicted_seconds_per_token": 0.01, "predicted_ratio": 1.5}
+    more = column | {"cells": [*column["cells"], later], "joined": ["rest"]}
+    path.write_text(json.dumps({"date": "2026-11-22", "columns": [more]}))
+    page = methods_page([], {}, read_results(path))
+    assert "| `rest` | 2.50, 1.75 x (1.50) |" in page
+    assert "not known to the picks: `rest`.\n" in page
     path.write_text("{}")
     with pytest.raises(UsageError, match="results of methods"):
         read_results(path)
