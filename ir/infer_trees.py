@@ -142,8 +142,7 @@ def prune(op: Prune, tree: TreeType, to: NodesType) -> TreeType:
 
 def reroot(op: Reroot, tree: TreeType) -> TreeType:
     """What survives below the emitted path."""
-    nodes = op.nodes if op.nodes is not None else tree.nodes
-    check_tree_size(nodes)
+    nodes = tree.nodes if op.nodes is None else min(op.nodes, tree.nodes)
     chain = nodes <= 1 or (_placed_chains(tree) if op.take == "placed" else tree.is_chain)
     return replace(
         tree, nodes=nodes, depth=nodes if chain else min(tree.depth, nodes),

@@ -76,6 +76,8 @@ def _trials(types: RoundTypes) -> Iterator[Finding]:
                 continue
             assert isinstance(trial.op, Forward)
             if isinstance(op, Update) and op.source == trial.op.skip:
+                if id(held) in taught or step.trips > 1:
+                    yield op, "its tokens count once: one update, outside of loops"
                 taught.add(id(held))
             else:
                 yield op, f"rows of a trial teach @{trial.op.skip} and serve nothing else"

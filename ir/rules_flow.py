@@ -112,6 +112,8 @@ def capacity(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
             yield op, f"@{op.state} holds chains, and %{op.value} may branch"
         elif room.parents and not room.is_chain and tree.parents != room.parents:
             yield op, f"@{op.state} holds trees of one shape, and %{op.value} has another"
+        elif room.drawn and not tree.laws <= room.laws:
+            yield op, f"@{op.state} holds nodes of how=draw alone, and %{op.value} has others"
         elif tree.probes:
             yield op, f"%{op.value} still holds probes; relabel or prune them first"
 

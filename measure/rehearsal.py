@@ -43,7 +43,7 @@ def rehearse(executable: Executable, requests: Sequence[Request]) -> list[Places
                 executable.plan,
                 batch=len(left),
                 context=max(session.lengths[row] for row in left),
-                emitted=max(sum(count for count, _ in ran[row]) for row in left),
+                emitted=max(sum(count for count, _ in row) for row in ran),
                 current=name,
             )
             step = session.step(name)

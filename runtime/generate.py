@@ -203,7 +203,7 @@ def _run(
             executable.plan,
             batch=len(active),
             context=max(session.lengths[row.index] for row in active),
-            emitted=max(len(row.tokens) for row in active),
+            emitted=max(len(row.tokens) for row in rows),
             current=current,
         )
         names[current] = names.get(current, 0) + 1

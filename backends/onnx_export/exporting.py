@@ -215,13 +215,14 @@ def _simplify(model: Any) -> None:
 
 
 def _drop_unchanged(graph: Any) -> None:
-    """Leave out outputs that are inputs: the round does not write them."""
-    given = {id(value) for value in graph.inputs}
+    """Leave out outputs that are their own inputs: the round does not write them."""
+    given = {value.name: value for value in graph.inputs}
 
     def unchanged(value: Any) -> bool:
+        own = given.get(value.name.removesuffix(AFTER))
         while value.producer() is not None and value.producer().op_type == "Identity":
             value = value.producer().inputs[0]
-        return id(value) in given
+        return own is not None and value is own
 
     kept = [value for value in graph.outputs if not unchanged(value)]
     graph.outputs.clear()

@@ -12,6 +12,7 @@ from torch import Tensor
 from specplan.backends.reference import carrying, scalars, stopping
 from specplan.backends.reference.values import Nodes, Path, Rows, Scope, Tree, held_as, nodes_as
 from specplan.ir.ops import Compute, Load, Measure, Op, Place, Refresh, Relabel, Reroot, Store, When
+from specplan.ir.plan import ValueState
 from specplan.ir.values import Value
 
 if TYPE_CHECKING:
@@ -72,10 +73,14 @@ def load(session: ReferenceSession, op: Load, scope: Scope) -> None:
 
 
 def store(session: ReferenceSession, op: Store, scope: Scope) -> None:
-    """Leave something for the next round."""
+    """Leave something for the next round; nodes of a state without laws are given ones there."""
     held, known = scope[op.value], session.batch.values[op.state]
     if isinstance(held, Tree) and isinstance(known, Tree):
         held = carrying.filled_to(held, known)
+        state = session.plan.state(op.state)
+        assert isinstance(state, ValueState)
+        if state.kind.get("law") != "drawn":
+            held = carrying.as_given(held)
     session.batch.values[op.state] = held
 
 

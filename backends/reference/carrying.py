@@ -124,15 +124,12 @@ def relabel(op: Relabel, tree: Tree, rows: Rows | None, other: Tree | None) -> T
         tokens, live = other.tokens[:, mapped], live_mask(other)[:, mapped]
     else:
         tokens = torch.full_like(tree.tokens, op.token or 0)
-    return replace(
-        tree,
-        tokens=tokens,
-        live=live,
-        laws=None,
-        law_index=(-1,) * tree.size,
-        scores=None,
-        distinct=False,
-    )
+    return replace(as_given(tree), tokens=tokens, live=live, scores=None)
+
+
+def as_given(tree: Tree) -> Tree:
+    """The tree whose nodes count as given: nothing is known of how they were drawn."""
+    return replace(tree, laws=None, law_index=(-1,) * tree.size, distinct=False)
 
 
 def reroot(tree: Tree, emitted: Tensor, counts: Tensor, nodes: int | None = None) -> Tree:

@@ -33,7 +33,8 @@ def run_forward(
     holds_root = any(nodes.holds_root for nodes in trees)
     with_root = holds_root or layers not in cache.passes(stretch.scratch)
     if with_root:
-        batch.catch_up(cache, max(pending, 1))
+        most = max(pending, 1)  # a small cache has no room for more than it takes in at once
+        batch.catch_up(cache, most if cache.kept is None else min(most, cache.kept.chunk + 1))
     call = prepare_pass(
         Texts(batch.text, batch.length_tensor()),
         torch.tensor(cache.lengths, device=batch.device),

@@ -7,7 +7,7 @@ from specplan.ir.infer import Step
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.plan import Plan, SourceState
 from specplan.ir.scope import nodes_of
-from specplan.ir.types import TreeType
+from specplan.ir.types import ROOT, RowsType, TreeType
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.registry import SOURCES
 
@@ -19,7 +19,8 @@ def lookup_reason(plan: Plan, op: Lookup, step: Step, chains: ChainStages) -> st
     tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
     assert isinstance(tree, TreeType)
     counts = op.children if isinstance(op.children, tuple) else (op.children,)
-    merged = op.nodes is not None and op.nodes < sum(counts) * op.length
+    wanted = counts if isinstance(op.children, tuple) else counts * at.width
+    merged = op.nodes is not None and op.nodes < sum(wanted) * op.length
     tip = chains.is_tip(at) or (tree.is_chain and at.indices == tree.leaves)
     if op.source == TEXT_STATE:
         if not tip:
@@ -50,6 +51,9 @@ def update_reason(plan: Plan, op: Update, step: Step) -> str | None:
     """Why a source cannot be taught so, or None."""
     source, tree = plan.state(op.source), step.reads[op.tree]
     assert isinstance(source, SourceState) and isinstance(tree, TreeType)
+    rows, wanted = None if op.rows is None else step.reads[op.rows], {ROOT, *range(tree.nodes)}
+    if isinstance(rows, RowsType) and rows.indices is not None and not wanted <= {*rows.indices}:
+        return "a source learns rows of the root and of all nodes of the tree"
     learns = SOURCES[source.kind.name].learns
     taught = "rows" if op.rows is not None else "runs" if tree.nodes else "text"
     if taught == "rows" and "trials" in learns:

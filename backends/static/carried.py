@@ -65,7 +65,7 @@ def store(run: RoundRun, op: Store, scope: Scope) -> None:
     if isinstance(held, Tree) and isinstance(shape, Tree):
         held = carrying.filled_to(held, shape)
         left = [held.tokens, live_mask(held)]
-        if held.laws is not None:
+        if held.laws is not None and len(run.given.values[op.state]) > len(left):
             index = torch.tensor(shared_by_all(held.law_index), device=held.tokens.device)
             left.append(held.laws[:, index.clamp(min=0)])
     else:

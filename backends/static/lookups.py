@@ -10,8 +10,9 @@ from torch import Tensor
 
 from specplan.backends.reference import choosing, looking
 from specplan.backends.reference.values import Scope, Tree, held_as, nodes_as
+from specplan.backends.static.hosted import handed_out
 from specplan.backends.static.interface import Taught
-from specplan.ir.ops import Lookup, Op, Pick, Root, Update
+from specplan.ir.ops import Lookup, Op, Pick, Root, Segment, Update
 from specplan.runtime.sources.use import SourceUse
 
 
@@ -48,6 +49,9 @@ def run_hosted(texts: Texts, ops: Sequence[Op], scored: bool) -> list[looking.Co
                 scope[op.results[0]] = Tree(texts.text[:, :0])
             case Pick():
                 scope[op.results[0]] = choosing.pick(op, held_as(scope, op.tree, Tree), None)
+            case Segment():
+                known = {out: scope[own] for out, own in handed_out(op) if own in scope}
+                scope.update(known)
             case Update():
                 looking.update(texts, op, held_as(scope, op.tree, Tree), None)
             case Lookup():
@@ -81,7 +85,7 @@ def teach(texts: Texts, taught: Sequence[Taught], told: Tensor) -> None:
     parts = told[: len(texts.starts)].split([one.told for one in taught], 1)
     for one, numbers in zip(taught, parts, strict=True):
         if not one.width:
-            tokens, live = numbers.split(one.nodes, 1)
+            tokens, live = numbers.split([one.nodes, one.nodes], 1)
             tree = Tree(tokens, one.parents, live=live > 0)
             looking.update(texts, one.op, tree, None)
             continue

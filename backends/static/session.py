@@ -189,13 +189,14 @@ class StaticSession:
         batch, caches = self.batch, list(self.batch.caches.values())
         ends = len(told[0]) - sum(one.told for one in inputs.taught)
         width = ends - 2 - len(caches)
+        for row, failed in enumerate(line[width + 1] // 2 for line in told):
+            if failed:
+                where = f'"{inputs.formulas[failed - 1]}"'
+                raise UsageError(f"the formula has no value for request {row}", where=where)
         if inputs.taught:
             learned = torch.tensor([line[ends:] for line in told])
             teach(self._texts(), inputs.taught, learned)
         for row, (count, done, *resident) in enumerate(line[width:ends] for line in told):
-            if done > 1:
-                where = f'"{inputs.formulas[done // 2 - 1]}"'
-                raise UsageError(f"the formula has no value for request {row}", where=where)
             batch.lengths[row] += count
             batch.done[row] = bool(done)
             for cache, length in zip(caches, resident, strict=True):

@@ -234,6 +234,7 @@ class RoundRun:
     def emit(self, op: Emit, scope: Scope) -> None:
         """Append to the texts."""
         self.emitted, self.done = judging.emit(self.given, held_as(scope, op.path, Path))
+        self.active = self.active & ~self.done
         scope[op.results[0]] = self.emitted
 
     def commit(self, op: Commit, scope: Scope) -> None:

@@ -192,13 +192,12 @@ def buckets_of(bundle: Bundle) -> Buckets:
     longest = max(workload.lengths, default=128) + output
     with reading_report(bundle):
         estimated = bundle.report.get("explanation", {}).get("chosen", {}).get("by_batch", ())
-        told = [
+        loads = [
             BatchLoad(
-                entry["batch"],
+                int(entry["batch"]),
                 round(entry["prompt_tokens"]) + output if workload.lengths else longest,
-                entry["seconds_per_round"]["mean"],
+                float(entry["seconds_per_round"]["mean"]),
             )
             for entry in estimated
-        ]
-    loads = told or [BatchLoad(batch, longest, float(batch)) for batch in workload.batch_sizes]
-    return bucket(loads, len(bundle.plan.rounds) * COMPILE_SECONDS)
+        ] or [BatchLoad(batch, longest, float(batch)) for batch in workload.batch_sizes]
+        return bucket(loads, len(bundle.plan.rounds) * COMPILE_SECONDS)

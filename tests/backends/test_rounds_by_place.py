@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.cost_models.pricing import Unpriced
 from specplan.cost_models.stretches import read_drafted, read_stretches, stretch_rounds
 from specplan.ir.plan import Plan
+from specplan.ir.schedule import select_round
 from specplan.measure.rehearsal import profile_rows, rehearse
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
@@ -89,6 +91,30 @@ def test_blocks_and_then_plain_decoding(
         assert texts(again) == texts(found)
         names = [sorted(generation.rounds_by_name.values()) for generation in found]
         assert [sorted(generation.rounds_by_name.values()) for generation in again] == names
+
+
+def test_rounds_never_go_back_when_the_foremost_request_ends(
+    repeating: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a request of the batch has emitted counts, also once it wants no more."""
+    told: list[tuple[str, int, int]] = []
+
+    def noted(plan: Plan, **load: Any) -> str:
+        chosen = select_round(plan, **load)
+        told.append((chosen, load["emitted"], load["batch"]))
+        return chosen
+
+    monkeypatch.setattr("specplan.runtime.generate.select_round", noted)
+    plan = METHOD.plan(all_facts(tmp_path, 0.0), JacobiOptions(4, 2 * FIRST))
+    asked = [
+        replace(request, max_new_tokens=40 if row else 2 * FIRST, stop_tokens=())
+        for row, request in enumerate(requests_of())
+    ]
+    generate(ReferenceBackend().compile(plan, load_pair(repeating)), asked)
+    names, emitted = [name for name, _, _ in told], [count for _, count, _ in told]
+    assert "blocks" in names and "plain" in names
+    assert names == sorted(names) and emitted == sorted(emitted)
+    assert any(batch < len(asked) for name, _, batch in told if name == "plain")
 
 
 def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
 from specplan.ir.verify import verify_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
@@ -89,6 +90,28 @@ def test_output_is_that_of_plain_decoding(
     expected = in_batches(plain(), models, requests, 7)
     assert in_batches(plan, models, requests, 1) == expected
     assert in_batches(plan, models, requests, 4) == expected
+
+
+def test_views_that_a_schedule_has_left_behind_catch_up_in_small_steps(
+    pair_folder: Path, requests: list[Request]
+) -> None:
+    """However much text a pass may take: a view has room for few tokens beyond its budget."""
+    text = print_plan(small_plan(True, kept(8))).replace("pending=1 write", "pending=9 write")
+    text = text.replace("  refresh @part\n", "")
+    name = text[text.index("round ") :].split()[1]
+    text += """round plain {
+  %t = root
+  %l = forward target %t cache=@kv pending=1
+  %a = accept %t target=%l
+  %e = emit %a
+  commit @kv %e
+}
+"""
+    guards = f'  when "emitted < 4" {name}\n  when "emitted < 14" plain\n  otherwise {name}\n'
+    plan = parse_plan(f"{text}schedule {{\n{guards}}}\n")
+    assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
+    models = load_pair(pair_folder)
+    assert in_batches(plan, models, requests, 4) == in_batches(plain(), models, requests, 7)
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -170,8 +193,6 @@ REFUSED = {
 
 @pytest.mark.parametrize(("old", "new", "reason"), REFUSED.values(), ids=REFUSED)
 def test_other_small_caches_are_refused(old: str, new: str, reason: str) -> None:
-    from specplan.ir.printer import print_plan
-
     text = print_plan(small_plan(False, kept(9)))
     assert old in text
     found = refusals(parse_plan(text.replace(old, new)), CAPABILITIES)

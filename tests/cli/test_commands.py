@@ -359,3 +359,7 @@ def test_a_report_of_a_bundle(bundle: Path, tmp_path: Path, ending: str) -> None
     plan = str(bundle / "plan.json")  # no result of a bench run
     wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", plan)
     assert wrong.returncode == 2
+    lines = tmp_path / "bench.json"
+    lines.write_text('{"lines": [{}]}')
+    wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", str(lines))
+    assert wrong.returncode == 2 and "this is no result of a bench run" in wrong.stderr

@@ -82,6 +82,19 @@ def test_a_report_that_lacks_everything_is_named(copied: Path, reader: str) -> N
     assert str(path) in str(caught.value) and "run `specplan optimize` again" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "damage", [{"batch": "x"}, *({"seconds_per_round": {"mean": bad}} for bad in ("x", 0))]
+)
+def test_loads_that_are_no_numbers_are_named(copied: Path, damage: dict[str, Any]) -> None:
+    path = copied / "report.json"
+    told = json.loads(path.read_text())
+    told["explanation"]["chosen"]["by_batch"][0] |= damage
+    path.write_text(json.dumps(told))
+    sum_anew(copied, path)
+    with pytest.raises(UsageError, match="the bundle's report cannot be read"):
+        READERS["compile"](copied)
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_any_damage_is_borne_or_named(copied: Path, reader: str) -> None:
     path, draws = copied / "report.json", random.Random(reader)

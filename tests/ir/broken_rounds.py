@@ -130,6 +130,9 @@ CACHES = {
         "skipped_layers", {"attn.9]": "attn.9] trial=true"}, "blocks", "trial=true"),
     "trial_that_teaches_nothing": Broken(
         "searched_blocks", {"  update @skips %c rows=%m\n": ""}, "blocks", "%m = forward"),
+    "trial_that_teaches_twice": Broken(
+        "searched_blocks", {"  update @skips %c rows=%m\n": "  update @skips %c rows=%m\n" * 2},
+        "blocks", "update @skips"),
     "trial_of_some_nodes": Broken(
         "searched_blocks", {"%m = forward target %c": "%k = pick %c of=all\n  %m = forward target "
         "%k"}, "blocks", ""),

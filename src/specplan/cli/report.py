@@ -52,9 +52,12 @@ def _measured(path: Path) -> dict[str, Any]:
         UsageError: the file holds something else.
     """
     from specplan.ir.files import read_json
+    from specplan.report.content import MEASURED
 
     found = read_json(path, "bench result")
-    if not isinstance(found, dict) or "lines" not in found:
+    lines = found.get("lines") if isinstance(found, dict) else None
+    whole = (isinstance(line, dict) and line.keys() >= MEASURED for line in lines or ())
+    if not isinstance(found, dict) or not isinstance(lines, list) or not all(whole):
         raise UsageError(
             "this is no result of a bench run",
             where=str(path),

@@ -117,6 +117,12 @@ def _time(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+MEASURED = frozenset(
+    ("name", "tokens_per_second", "low", "high", "against_baseline", "predicted", "error")
+)
+"""What is read of each line that `specplan bench --json` printed."""
+
+
 def _contender(line: Mapping[str, Any]) -> dict[str, Any]:
     """One row of what `specplan bench` measured."""
     return {
