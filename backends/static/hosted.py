@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specplan.ir.capabilities import Refusal
-from specplan.ir.infer import Step, infer_round
+from specplan.ir.infer import infer_round
 from specplan.ir.ops import Lookup, Op, Pick, Root, Segment, Update
 from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.printer import print_op
@@ -49,7 +49,7 @@ def host_refusals(plan: Plan, backend: str) -> Iterator[Refusal]:
     """Lookups and updates that cannot stand before or after a round's one call."""
     for item in plan.rounds:
         before, after = (set(map(id, ops)) for ops in host_ops(item))
-        unknown = {id(step.op) for step in infer_round(plan, item).steps if _asks_of_data(step)}
+        unknown = _of_data(plan, item)
         taught: set[State] = set()
         for op in walk(item.ops):
             if not isinstance(op, Lookup | Update):
@@ -80,11 +80,13 @@ def handed_out(op: Segment) -> Iterator[tuple[Value, Value]]:
     return zip(op.results, op.body.yields, strict=True)
 
 
-def _asks_of_data(step: Step) -> bool:
-    """Whether a lookup is below nodes that data chooses."""
-    if not isinstance(step.op, Lookup):
-        return False
-    return nodes_of(step.reads, step.op.at, "at").indices is None
+def _of_data(plan: Plan, item: Round) -> set[int]:
+    """Identities of the lookups below nodes that data chooses."""
+    if not any(isinstance(op, Lookup) for op in walk(item.ops)):
+        return set()
+    steps = infer_round(plan, item).steps
+    lookups = ((step.op, step.reads) for step in steps if isinstance(step.op, Lookup))
+    return {id(op) for op, reads in lookups if nodes_of(reads, op.at, "at").indices is None}
 
 
 def _runs_there(op: Op, known: set[Value]) -> bool:
