@@ -49,6 +49,7 @@ def place(op: Place, tree: TreeType, at: NodesType) -> TreeType:
         grown = replace(
             tree, nodes=size, depth=max(op.upto, tree.depth), newest=None, newest_count=op.upto,
             parents=tuple(range(-1, size - 1)) if chain else None, ragged=True, chain=chain,
+            lineage=None, dropped_draws=tree.dropped_draws or tree.drawn,
         )  # fmt: skip
     new = tuple(range(tree.nodes, grown.nodes))
     return replace(
@@ -78,7 +79,8 @@ def relabel(
     covered = at is None or (at.indices is not None and set(tree.placed) <= set(at.indices))
     return replace(
         tree, laws=tree.laws | {"given"}, probes=tree.probes and not covered, lineage=None,
-        dropped_draws=tree.dropped_draws or (tree.drawn and at is not None),
+        dropped_draws=tree.dropped_draws or (tree.drawn and at is not None)
+        or (other is not None and other.drawn),
     )  # fmt: skip
 
 
@@ -100,7 +102,8 @@ def graft(op: Graft, trees: tuple[TreeType, ...]) -> TreeType:
             parents += [ROOT if p == ROOT else p + offset for p in tree.parents]
         else:
             parents = None
-    merged_draws = op.same == "merge" and any("shared" in tree.laws for tree in trees)
+    races = sum("shared" in tree.laws for tree in trees)
+    merged_draws = races > 1 or (op.same == "merge" and races > 0)
     laws = frozenset[str]().union(*(tree.laws for tree in trees))
     if sum(tree.drawn for tree in trees) > 1:
         laws |= {"joined"}

@@ -8,22 +8,34 @@ from itertools import pairwise
 
 from specplan.ir.infer import RoundTypes
 from specplan.ir.infer_states import loaded_type
-from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Op, Store, Uniform, Update
-from specplan.ir.plan import Plan
+from specplan.ir.ops import (
+    Accept,
+    Commit,
+    Emit,
+    Forward,
+    Grow,
+    Measure,
+    Op,
+    Store,
+    Uniform,
+    Update,
+)
+from specplan.ir.plan import Plan, walk_plan
 from specplan.ir.scope import states
 from specplan.ir.tables import Tables
-from specplan.ir.types import ROOT, PathType, RowsType, TreeType
-from specplan.ir.values import State
+from specplan.ir.types import ROOT, PathType, RowsType, TreeType, UniformsType
+from specplan.ir.values import State, Value
 
 Finding = tuple[Op | None, str]
 
 
-def streams(types: RoundTypes, tables: Tables) -> Iterator[Finding]:
+def streams(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
     """No number of a stream is read twice in a round, and none is used twice but by races."""
     spans: dict[tuple[str, str], list[tuple[int, int, Op]]] = {}
     used: dict[int, bool] = {}
     by_position: set[int] = set()
-    read_again = False
+    measured: set[int] = set()
+    read_again = any(isinstance(op, Uniform) and op.key == "position" for op in walk_plan(plan))
     for step in types.steps:
         op = step.op
         if isinstance(op, Uniform):
@@ -31,13 +43,21 @@ def streams(types: RoundTypes, tables: Tables) -> Iterator[Finding]:
             spans.setdefault((op.stream, op.key), []).append((start, start + op.count, op))
             if op.key == "position":
                 by_position.add(id(step.gives[0]))
+                if start:
+                    yield op, "numbers keyed by position begin at the root's own, outside of loops"
+        elif isinstance(op, Measure) and isinstance(op.operand, Value):
+            held = step.reads.get(op.operand)
+            if isinstance(held, UniformsType):  # what is told of them must not meet what they draw
+                if id(held) in used and id(held) not in measured:
+                    yield op, f"the numbers %{op.operand} are used twice"
+                used[id(held)] = False
+                measured.add(id(held))
         elif isinstance(op, Grow | Accept) and op.by is not None:
             given = id(step.reads[op.by])  # each uniform op gives an object of its own
             races = _races(op, tables)
             if given in used and not (races and used[given]):
                 yield op, f"the numbers %{op.by} are used twice"
             used[given] = races and used.get(given, True)
-            read_again = read_again or given in by_position
             if not races and (given in by_position or (read_again and isinstance(op, Accept))):
                 yield op, "later rounds read numbers keyed by position again; only races may"
     for (stream, _), taken in spans.items():
@@ -51,6 +71,8 @@ def _races(op: Grow | Accept, tables: Tables) -> bool:
     """Whether the op draws by races that others may run too, one number per depth."""
     if isinstance(op, Grow):
         return op.how == "shared"
+    if op.at is not None:  # its numbers are counted from that node
+        return False
     rule = tables.find("rule", op.rule.name)
     return rule is not None and rule.shares_uniforms
 

@@ -24,7 +24,7 @@ from specplan.ir.tables import BUILTIN, Tables
 _TypedRule = Callable[[Plan, Round, RoundTypes, Tables], Iterable[rules_state.Finding]]
 _TYPED: tuple[tuple[str, _TypedRule], ...] = (
     ("type", lambda plan, item, types, tables: rules_tables.measured(types, tables)),
-    ("stream", lambda plan, item, types, tables: rules_flow.streams(types, tables)),
+    ("stream", lambda plan, item, types, tables: rules_flow.streams(plan, types, tables)),
     ("emit", lambda plan, item, types, tables: rules_flow.emits(types)),
     ("progress", lambda plan, item, types, tables: rules_flow.progress(types)),
     ("residency", lambda plan, item, types, tables: rules_residency.resident(types)),

@@ -40,7 +40,8 @@ def place(run: Running, op: Place, scope: dict[Value, Any]) -> None:
     tree = held_as(scope, op.tree, Tree)
     placed = carrying.place(op, tree, nodes_as(scope, op.at))
     run.worked(max(1, placed.size))
-    scope[op.results[0]] = placed
+    # nodes that fill a chain up have not run, whatever ran in their places
+    scope[op.results[0]] = placed if op.upto is None else run.apart(placed)
 
 
 def relabel(run: Running, op: Relabel, scope: dict[Value, Any]) -> None:

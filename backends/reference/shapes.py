@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from specplan.backends.reference.carried_shapes import carried_reason, conditions, joined_reason
 from specplan.backends.reference.chain_shapes import ChainStages
+from specplan.backends.reference.drawn_siblings import DrawnSiblings
 from specplan.backends.reference.node_runs import NodeRuns
 from specplan.backends.reference.source_shapes import lookup_reason, update_reason
 from specplan.backends.reference.stop_shapes import EndedLoops
@@ -23,6 +24,7 @@ from specplan.ir.ops import (
     Forward,
     Graft,
     Grow,
+    Load,
     Lookup,
     Pick,
     Place,
@@ -70,14 +72,13 @@ class _Walk:
         self.rows: dict[int, NodesType] = {}
         """By the identity of rows whose nodes data chooses, those nodes."""
         self.kept: defaultdict[State, set[int]] = defaultdict(set)
-        self.drawn: set[tuple[int, int]] = set()
+        self.drawn = DrawnSiblings()
         """Nodes that have drawn children: their tree's number and their own."""
         self.joined: Lineage | None = None
         self.certain: set[Lineage] = set()
         """Trees that were looked up below the root."""
         self.unscored = False
         """Some of the trees that were joined have no scores."""
-        self.kinds: set[str] = set()
         self.chains = ChainStages()
         self.tips = CarriedTips()
 
@@ -89,6 +90,8 @@ class _Walk:
                 if lineage is not None and self._follow(lineage) is None:
                     return "drafted trees must extend one another"
         match step.op:
+            case Load():
+                return self.drawn.loaded(step.gives[0])
             case Graft() as op:
                 return self._graft(op, step)
             case (Grow() | Lookup() | Place()) as op if self._is_joined(step.reads[op.tree]):
@@ -162,12 +165,9 @@ class _Walk:
                 return "children of nodes that scores choose are ranked, not drawn"
             family = (self._follow(at.lineage) or 0) if at.lineage else 0
             parents = {(family, node) for node in at.indices or at.among or ()}
-            if not all(counts) or parents & self.drawn:
-                return "children of a node are drawn in one grow, at least one of them"
-            self.drawn |= parents
-            self.kinds |= {op.how} if max(counts) > 1 else set()
-            if len(self.kinds) > 1:
-                return "children of a tree are drawn in one way"
+            reason = self.drawn.grown(op.how, counts, parents)
+            if reason is not None:
+                return reason
         (grown,) = step.gives
         if isinstance(tree, TreeType) and isinstance(grown, TreeType):
             first = (self._follow(grown.lineage) or 0) << 12 if grown.lineage else 0

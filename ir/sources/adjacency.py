@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from specplan.ir.declaration import Declaration
+from specplan.ir.values import Range
 
 ENTRY = Declaration(
     table="source",
     name="adjacency",
     parameters=(("width", 8),),
+    ranges=(("width", Range(1, 1024)),),
     source="Luo et al. 2024, arXiv 2408.08696",
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from specplan.ir.declaration import Declaration
+from specplan.ir.values import Range
 
 ENTRY = Declaration(
     table="source",
     name="trie",
     parameters=(("capacity", 65536),),
+    ranges=(("capacity", Range(1, 1_000_000_000)),),
     source="Zhao et al. 2023, arXiv 2312.12728",
 )
