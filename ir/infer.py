@@ -160,7 +160,7 @@ class _Walk:
         return carried
 
     def when(self, op: When, scope: dict[Value, Type]) -> tuple[Type, ...]:
-        expect(scope, op.flag, FlagType, "when")
+        flag = expect(scope, op.flag, FlagType, "when")
         if len(op.otherwise) != len(op.body.yields):
             raise RuleError(
                 "arity", f"{len(op.otherwise)} values otherwise, {len(op.body.yields)} yielded"
@@ -173,7 +173,7 @@ class _Walk:
         for name, other in zip(op.body.yields, op.otherwise, strict=True):
             entered, kept = look(inner, name, "yield"), look(scope, other, "otherwise")
             either = join(entered, kept)
-            if isinstance(either, TreeType) and _chose_draws(entered, kept, scope):
+            if isinstance(either, TreeType) and (flag.drawn or _chose_draws(entered, kept, scope)):
                 either = replace(either, dropped_draws=True)
             joined.append(_identified(either))
         return tuple(joined)
@@ -183,7 +183,7 @@ def _identified(item: Type) -> Type:
     """A tree with an identity of its own, which extends the one it had."""
     if not isinstance(item, TreeType):
         return item
-    return replace(item, lineage=Lineage(item.lineage, item.nodes, item.parents))
+    return replace(item, lineage=Lineage(item.lineage, item.nodes, item.parents, item.drawn))
 
 
 def _cut_short(item: Type) -> Type:

@@ -45,6 +45,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import expect, look, nodes_of
 from specplan.ir.types import (
     FlagType,
+    NodesType,
     NumberType,
     PathType,
     RowsType,
@@ -76,9 +77,8 @@ def infer_op(
             trees.check_rows(over, rows, op.rows)
             result = replace(rows, exact=False)
         case Measure():
-            if isinstance(op.operand, Value):
-                look(scope, op.operand, "measure")
-            result = NumberType()
+            held = look(scope, op.operand, "measure") if isinstance(op.operand, Value) else None
+            result = NumberType(_tells_of_draws(held))
         case Compute():
             result = _compute(op, scope)
         case Uniform():
@@ -159,7 +159,19 @@ def _compute(op: Compute, scope: dict[Value, Type]) -> Type:
     if read != given:
         named = ", ".join(sorted(read ^ given))
         raise RuleError("formula", f"operands are what the formula reads; {named} is not both")
+    drawn = False
     for _, name in op.operands:
-        if not isinstance(look(scope, name, "compute"), NumberType | FlagType):
+        held = look(scope, name, "compute")
+        if not isinstance(held, NumberType | FlagType):
             raise RuleError("type", f"compute %{name} is not a number")
-    return FlagType() if is_condition(op.formula) else NumberType()
+        drawn = drawn or held.drawn
+    return FlagType(drawn) if is_condition(op.formula) else NumberType(drawn)
+
+
+def _tells_of_draws(held: Type | None) -> bool:
+    """Whether what is measured depends on tokens that were drawn in the round."""
+    if isinstance(held, TreeType):
+        return held.drawn
+    if isinstance(held, NodesType | RowsType | PathType):
+        return held.lineage is not None and held.lineage.drawn
+    return False

@@ -9,6 +9,7 @@ from specplan.ir.infer_models import alters_stack, is_reduced
 from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Accept, Adopt, Emit, Forward, Grow, Op
 from specplan.ir.plan import Plan, walk_plan
+from specplan.ir.rules_draws import kept_draws
 from specplan.ir.scope import nodes_of
 from specplan.ir.tables import Tables
 from specplan.ir.types import PathType, TreeType, Type, UniformsType
@@ -29,6 +30,8 @@ def lossless(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]
                 yield op, what + _SAY_SO
             if isinstance(op, Emit) and not path.exact:
                 yield op, "the judging rows are not the target's exact ones" + _SAY_SO
+    for kept, what in kept_draws(plan, types):
+        yield kept, what + _SAY_SO
     target = [op for op in walk_plan(plan) if isinstance(op, Forward) and op.model == "target"]
     fed = {op.features for op in target if op.features is not None and op.write == "exact"}
     for op in dict.fromkeys(step.op for step in types.steps):

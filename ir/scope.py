@@ -117,6 +117,8 @@ def join(first: Type, second: Type) -> Type:
             raise RuleError("type", "uniforms are drawn outside the region")
         case PathType(), PathType():
             raise RuleError("type", "a path is judged outside the region")
+        case (NumberType(), NumberType()) | (FlagType(), FlagType()):
+            return first if first.drawn else second
         case _ if type(first) is type(second):
             return first
     raise RuleError("type", f"{WORDS[type(first)]} otherwise {WORDS[type(second)]}")

@@ -16,9 +16,16 @@ ROOT = -1
 class Lineage:
     """Identity and shape of a tree; the tree that it extends, node for node, stands `above` it."""
 
-    __slots__ = ("above", "height", "nodes", "parents")
+    __slots__ = ("above", "drawn", "height", "nodes", "parents")
 
-    def __init__(self, above: Lineage | None, nodes: int, parents: tuple[int, ...] | None) -> None:
+    def __init__(
+        self,
+        above: Lineage | None,
+        nodes: int,
+        parents: tuple[int, ...] | None,
+        drawn: bool = False,
+    ) -> None:
+        self.drawn = drawn
         self.above = above
         self.nodes = nodes
         self.parents = parents
@@ -148,12 +155,16 @@ class RowsType:
 
 @dataclass(frozen=True, slots=True)
 class NumberType:
-    """One number per request."""
+    """One number per request; a `drawn` one tells of nodes that were drawn in the round."""
+
+    drawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FlagType:
-    """One truth value per request."""
+    """One truth value per request; a `drawn` one tells of nodes that were drawn in the round."""
+
+    drawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

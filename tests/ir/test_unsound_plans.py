@@ -31,6 +31,8 @@ def written(
     return f"{HEAD}{states}round r {{\n{body}{end}}}\n"
 
 
+OTHER = "  %w = uniform 1 stream=d2\n  %h = grow %t at=%t rows=%q how=draw by=%w\n"
+KEPT = "state @x = value tree(nodes=1, depth=1, law=drawn)\n" + DRAFT
 BY_PLACE = """  %t = root
   %q = forward draft %t cache=@dkv pending=5
   %u = uniform 6 stream=s key=position{}
@@ -72,6 +74,55 @@ BROKEN = {
             "  %c = graft %g %d\n",
         ),
     ),
+    "a source has learned drawn nodes and is asked": (
+        "lossless",
+        written(
+            DRAFT + "state @s = source phrases(order=2, width=1, capacity=1)\n",
+            DRAWN + "  update @s %d last=2\n"
+            "  %g = lookup @s %t2 at=%t2 match=[1, 1] children=1 length=1\n  %c = graft %g %d\n",
+        ),
+    ),
+    "a flag tells of drawn nodes": (
+        "lossless",
+        written(
+            DRAFT,
+            DRAWN + "  %f = pick %d of=newest\n  %q1 = forward draft %f cache=@dkv pending=1\n"
+            '  %n = measure %q1 entropy\n  %fl = compute "n < 2.0" n=%n\n'
+            "  %x = place %t2 at=%t2 tokens=[14]\n  %y = place %t2 at=%t2 tokens=[5]\n"
+            "  %g = when %fl otherwise=[%y] {\n    yield %x\n  }\n  %c = graft %g %d\n",
+        ),
+    ),
+    "one of two draws is chosen and kept": (
+        "lossless",
+        written(
+            KEPT,
+            "  %c = load @x\n" + DRAWN
+            + OTHER + NUMBER.format("u") + "  %s = when %fl otherwise=[%h] {\n    yield %d\n  }\n",
+            "  store @x %s\n",
+        ),
+    ),
+    "drawn nodes are judged and kept": (
+        "lossless",
+        written(KEPT, "  %o = load @x\n" + DRAWN + "  %c = graft %o %d\n", "  store @x %d\n"),
+    ),
+    "a copy of kept nodes is judged": (
+        "lossless",
+        written(
+            KEPT,
+            DRAWN + "  %p = place %t2 at=%t2 tokens=[0]\n  %c = relabel %p other=%d\n",
+            "  store @x %d\n",
+            rule="deterministic",
+        ),
+    ),
+    "what is left of nodes that were copied": (
+        "lossless",
+        written(
+            KEPT,
+            DRAWN + "  %p = place %t2 at=%t2 tokens=[0]\n  %c = relabel %p other=%d\n",
+            "  %r = reroot %d %e nodes=1\n  store @x %r\n",
+            rule="deterministic",
+        ),
+    ),
     "races with one number are siblings": (
         "lossless",
         written(
@@ -99,6 +150,12 @@ BROKEN = {
     ),
 }  # fmt: skip
 SOUND = {
+    "drawn nodes are kept for the next round": written(
+        KEPT, "  %c = load @x\n" + DRAWN, "  store @x %d\n"
+    ),
+    "what is left of drawn nodes is kept": written(
+        KEPT, "  %c = load @x\n" + DRAWN, "  %r = reroot %d %e nodes=1\n  store @x %r\n"
+    ),
     "numbers by position begin at the root": written(
         DRAFT, BY_PLACE.format(""), uniform="", rule="gumbel"
     ).replace("by=%v", "by=%u"),
