@@ -9,7 +9,7 @@ from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import Accept, Graft, Lookup, Op, Relabel, Reroot, Store, Update
 from specplan.ir.plan import Plan
 from specplan.ir.types import Lineage, TreeType, Type
-from specplan.ir.values import State
+from specplan.ir.values import State, Value
 
 Finding = tuple[Op | None, str]
 
@@ -56,7 +56,7 @@ def _told(types: RoundTypes) -> tuple[list[Lineage], list[Lineage]]:
     return told, copied
 
 
-def _read(step: Step) -> list[str]:
+def _read(step: Step) -> list[Value]:
     match step.op:
         case Accept() | Update() as op:
             return [op.tree]

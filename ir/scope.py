@@ -117,7 +117,9 @@ def join(first: Type, second: Type) -> Type:
             raise RuleError("type", "uniforms are drawn outside the region")
         case PathType(), PathType():
             raise RuleError("type", "a path is judged outside the region")
-        case (NumberType(), NumberType()) | (FlagType(), FlagType()):
+        case NumberType(), NumberType():
+            return first if first.drawn else second
+        case FlagType(), FlagType():
             return first if first.drawn else second
         case _ if type(first) is type(second):
             return first
