@@ -38,7 +38,31 @@ BY_PLACE = """  %t = root
   %u = uniform 6 stream=s key=position{}
   %c = grow %t at=%t rows=%q how=shared by=%u
 """
+STAGES = """  %t0 = root
+  %z = uniform 4 stream=z
+  %c = repeat 2 (%t = %t0) {
+    %tip = pick %t of=leaves
+    %g = repeat 1 (%s = %t) {
+      %f = pick %s of=leaves
+      %q = forward draft %f cache=@dkv pending=2
+      %u = uniform 1 stream=d
+      %h = grow %s at=%f rows=%q how=draw by=%u
+      yield %h
+    }
+    %last = pick %g of=leaves
+    forward draft %last cache=@dkv gives=[]
+    %n = pick %g of=from at=%tip
+    %m = forward draft %n cache=@d2 pending=4
+    %i = accept %g target=%m at=%tip rule=gumbel by=%z
+    %o = adopt %g %i rows=%m
+    yield %o
+  }
+"""
 BROKEN = {
+    "one number serves several stages": (
+        "stream",
+        written(DRAFT + "state @d2 = cache draft\n", STAGES, "  commit @d2 %e\n"),
+    ),
     "constants fill up a drawn chain": (
         "lossless",
         written(
