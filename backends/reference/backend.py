@@ -11,7 +11,7 @@ from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.infer_models import stack_ends
 from specplan.ir.left_out import block_counts, left_out
-from specplan.ir.ops import Forward, Place, Relabel
+from specplan.ir.ops import Forward, Grow, Place, Relabel
 from specplan.ir.plan import CacheState, Plan, SourceState, ValueState, walk_plan
 from specplan.ir.values import State
 from specplan.ir.verify import check_plan
@@ -65,6 +65,7 @@ class ReferenceBackend:
         _check_stacks(plan, models)
         _check_skips(plan, models)
         _check_tokens(plan, models["target"].vocab_size)
+        _check_children(plan, models["target"].vocab_size)
         _check_windows(plan, models)
         return ReferenceExecutable(plan, models)
 
@@ -210,6 +211,23 @@ def _check_tokens(plan: Plan, vocabulary: int) -> None:
     if max(named, default=-1) >= vocabulary:
         raise UsageError(
             f"the plan names token {max(named)}, and the vocabulary has {vocabulary}",
+            where=f"plan {plan.name}",
+            remedy="Give the checkpoint that the plan was made for.",
+        )
+
+
+def _check_children(plan: Plan, vocabulary: int) -> None:
+    """No node has more children of different tokens than there are tokens.
+
+    Raises:
+        UsageError: says how many.
+    """
+    ranked = (op for op in walk_plan(plan) if isinstance(op, Grow) and op.how in ("best", "shared"))
+    counts = (op.children if isinstance(op.children, tuple) else (op.children,) for op in ranked)
+    most = max((max(each, default=0) for each in counts), default=0)
+    if most > vocabulary:
+        raise UsageError(
+            f"the plan grows {most} different children, and the vocabulary has {vocabulary} tokens",
             where=f"plan {plan.name}",
             remedy="Give the checkpoint that the plan was made for.",
         )

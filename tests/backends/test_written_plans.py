@@ -13,6 +13,7 @@ from specplan.backends.reference.values import Tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
 from specplan.ir.capabilities import refusals
+from specplan.ir.errors import UsageError
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.verify import verify_plan
@@ -204,6 +205,24 @@ def test_what_no_backend_can_run_is_refused(name: str) -> None:
     plan = parse_plan(text)
     assert not verify_plan(plan)
     assert any(reason in str(one) for one in refusals(plan, CAPABILITIES))
+
+
+@pytest.mark.parametrize("how", ["best", "shared by=%u"])
+def test_no_node_has_more_children_than_there_are_tokens(
+    how: str, models: dict[str, CausalModel]
+) -> None:
+    grown = "  %u = uniform 1 stream=d\n  %c = grow %t at=%t rows=%q children={} how={}\n"
+    for count in (VOCABULARY, VOCABULARY + 1):
+        judged = JUDGED.replace("uniform 9", f"uniform {count + 1}")
+        plan = parse_plan(written(CACHE, DRAFT + grown.format(count, how), judged))
+        assert not verify_plan(plan)
+        if count > VOCABULARY:
+            with pytest.raises(
+                UsageError, match="18 different children, and the vocabulary has 17"
+            ):
+                ReferenceBackend().compile(plan, models)
+        else:
+            ReferenceBackend().compile(plan, models)
 
 
 def test_graphs_look_nothing_up_below_nodes_that_data_chooses() -> None:
