@@ -187,13 +187,12 @@ class _Reader:
         cache = str(op.cache or "")
         spans: tuple[Span, ...] = tuple((s.start, s.stop) for s in op.layers) or (None,)
         pending = op.pending if isinstance(op.pending, int) else max(op.pending)
-        way = "trial" if op.trial else op.write  # a trial runs anew what was drafted
-        before = self.drafted.get((cache, spans, way))
+        before = self.drafted.get((cache, spans, op.way))
         first = before is None
         catches_up = root or (pending > 0 and first)
         least = drafted + (1 if catches_up else 0)
         most = drafted + max(pending, 1) if catches_up and first else least
-        self.drafted[cache, spans, way] = (before or 0) + drafted
+        self.drafted[cache, spans, op.way] = (before or 0) + drafted
         return ForwardDemand(
             op=op,
             model=op.model,

@@ -33,7 +33,7 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
     tree = TreeType(
         nodes=nodes, depth=depth, parents=parents if chain or parents else None, newest=None,
         newest_count=nodes, ragged=True, chain=chain,
-        laws=frozenset({"draw" if kind.get("law") == "drawn" else "given"}),
+        laws=frozenset({"draw" if state.keeps_laws else "given"}),
     )  # fmt: skip
     if kind.get("law", "point") not in ("point", "drawn"):
         raise RuleError("state", f"@{name}: law is point or drawn")

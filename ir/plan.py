@@ -115,6 +115,11 @@ class ValueState:
     name: State
     kind: Entry
 
+    @property
+    def keeps_laws(self) -> bool:
+        """Whether its nodes are drawn ones, which it keeps with the laws they were drawn from."""
+        return self.kind.get("law") == "drawn"
+
 
 StateDeclaration: TypeAlias = CacheState | TrackState | SourceState | ValueState
 

@@ -37,6 +37,11 @@ class Forward(BaseOp):
     write: Literal["exact", "scratch"] = "exact"
     only: Literal["keys_values"] | None = None
 
+    @property
+    def way(self) -> str:
+        """Passes of one way run no node twice in a round; a trial runs anew what was drafted."""
+        return "trial" if self.trial else self.write
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mix(BaseOp):

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from specplan.ir.infer import infer_round
 from specplan.ir.lifetimes import read_by
-from specplan.ir.ops import Accept, Forward, Lookup, Op, Repeat, Segment, Update, When
+from specplan.ir.ops import Accept, Forward, Lookup, Op, Repeat, Segment, When
 from specplan.ir.plan import Plan, Round, SourceState, walk
-from specplan.ir.scope import region_of
+from specplan.ir.scope import region_of, states
 from specplan.ir.types import TreeType
-from specplan.ir.values import TEXT_STATE, State, Value
+from specplan.ir.values import TEXT_STATE, Value
 from specplan.passes.values import FreshNames, segment_of, with_body, with_rounds
 
 
@@ -50,9 +50,8 @@ def _asks(plan: Plan, item: Round) -> set[int]:
 
 def _at_host(plan: Plan, op: Op) -> bool:
     """Whether an op asks a source on the host, or teaches it."""
-    name = op.source if isinstance(op, Lookup | Update) else getattr(op, "skip", None)
-    source = plan.state(name) if isinstance(name, State) else None
-    return isinstance(source, SourceState) and source.at == "host"
+    touched = map(plan.state, states(op))
+    return any(isinstance(state, SourceState) and state.at == "host" for state in touched)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -159,11 +159,8 @@ def _check_stacks(plan: Plan, models: Mapping[str, CausalModel]) -> None:
         for name, end in stack_ends(plan, item).items():
             layers = models[name].num_layers
             if end not in (0, layers):
-                raise UsageError(
-                    f"the plan ends the stack of {name} at layer {end}, and it has {layers} layers",
-                    where=f"plan {plan.name}",
-                    remedy="Give the checkpoint that the plan was made for.",
-                )
+                what = f"the plan ends the stack of {name} at layer {end}"
+                raise _of_another(plan, f"{what}, and it has {layers} layers")
 
 
 def _check_skips(plan: Plan, models: Mapping[str, CausalModel]) -> None:
@@ -177,19 +174,11 @@ def _check_skips(plan: Plan, models: Mapping[str, CausalModel]) -> None:
             height, layers = left_out(plan, op).height, models[op.model].num_layers
             source = plan.state(op.skip) if isinstance(op.skip, State) else None
             if isinstance(source, SourceState) and block_counts(source.kind)[0] != layers:
-                raise UsageError(
-                    f"@{source.name} searches a stack of {block_counts(source.kind)[0]} layers, "
-                    f"and {op.model} has {layers}",
-                    where=f"plan {plan.name}",
-                    remedy="Give the checkpoint that the plan was made for.",
-                )
+                what = f"@{source.name} searches a stack of {block_counts(source.kind)[0]} layers"
+                raise _of_another(plan, f"{what}, and {op.model} has {layers}")
             if height > layers:
-                raise UsageError(
-                    f"the plan leaves out a block of layer {height - 1} of {op.model}, "
-                    f"and it has {layers} layers",
-                    where=f"plan {plan.name}",
-                    remedy="Give the checkpoint that the plan was made for.",
-                )
+                what = f"the plan leaves out a block of layer {height - 1} of {op.model}"
+                raise _of_another(plan, f"{what}, and it has {layers} layers")
 
 
 def _check_tokens(plan: Plan, vocabulary: int) -> None:
@@ -209,11 +198,8 @@ def _check_tokens(plan: Plan, vocabulary: int) -> None:
         elif isinstance(op, Relabel) and op.token is not None:
             named.append(op.token)
     if max(named, default=-1) >= vocabulary:
-        raise UsageError(
-            f"the plan names token {max(named)}, and the vocabulary has {vocabulary}",
-            where=f"plan {plan.name}",
-            remedy="Give the checkpoint that the plan was made for.",
-        )
+        what = f"the plan names token {max(named)}, and the vocabulary has {vocabulary}"
+        raise _of_another(plan, what)
 
 
 def _check_children(plan: Plan, vocabulary: int) -> None:
@@ -226,11 +212,14 @@ def _check_children(plan: Plan, vocabulary: int) -> None:
     counts = (op.children if isinstance(op.children, tuple) else (op.children,) for op in ranked)
     most = max((max(each, default=0) for each in counts), default=0)
     if most > vocabulary:
-        raise UsageError(
-            f"the plan grows {most} different children, and the vocabulary has {vocabulary} tokens",
-            where=f"plan {plan.name}",
-            remedy="Give the checkpoint that the plan was made for.",
-        )
+        what = f"the plan grows {most} different children"
+        raise _of_another(plan, f"{what}, and the vocabulary has {vocabulary} tokens")
+
+
+def _of_another(plan: Plan, what: str) -> UsageError:
+    """The error of a checkpoint that is not the one of the plan."""
+    remedy = "Give the checkpoint that the plan was made for."
+    return UsageError(what, where=f"plan {plan.name}", remedy=remedy)
 
 
 def _check_windows(plan: Plan, models: Mapping[str, CausalModel]) -> None:

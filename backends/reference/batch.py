@@ -137,11 +137,8 @@ class Batch:
         tokens = self.text.gather(1, positions.clamp(max=self.text.shape[1] - 1)) * live
         last = int(own[live].max()) + 1
         mask = torch.arange(last, device=self.device) <= own[:, :, None]
-        none = torch.zeros(self.size, 1, dtype=torch.int64, device=self.device)
         latest = live.sum(1) - 1
-        model = cache.model
-        hidden = model.hidden(tokens, positions, slots, mask, cache.store, latest=latest)
-        model.logits(hidden, none)
+        cache.model.hidden(tokens, positions, slots, mask, cache.store, latest=latest)
         cache.lengths = [
             max(done, min(done + width, goal))
             for done, goal in zip(cache.lengths, goals, strict=True)

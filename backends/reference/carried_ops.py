@@ -80,7 +80,7 @@ def store(session: ReferenceSession, op: Store, scope: Scope) -> None:
         held = carrying.filled_to(held, known)
         state = session.plan.state(op.state)
         assert isinstance(state, ValueState)
-        if state.kind.get("law") != "drawn":
+        if not state.keeps_laws:
             held = carrying.as_given(held)
     session.batch.values[op.state] = held
 

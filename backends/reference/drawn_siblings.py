@@ -20,7 +20,7 @@ class DrawnSiblings:
         Args:
             how: as `grow` has it.
             counts: children of each node.
-            parents: the nodes, by family and number.
+            parents: the nodes: their tree's number and their own.
         """
         if not all(counts) or parents & self._parents:
             return "children of a node are drawn in one grow, at least one of them"

@@ -121,5 +121,4 @@ class NodeRuns:
 
 
 def _key(op: Forward) -> _Key:
-    """Passes of one kind run no node twice; a trial runs those of the draft again."""
-    return op.cache, op.layers, "trial" if op.trial else op.write
+    return op.cache, op.layers, op.way

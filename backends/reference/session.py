@@ -215,7 +215,8 @@ class ReferenceSession:
 
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes."""
-        pending, skips = pending_of(op), trials.left_out(self.batch, op)
+        pending, declared = pending_of(op), left_out(self.plan, op)
+        skips = trials.found_so_far(self.batch, op, declared)
         if skips is None:
             self.observed = Observed(ran=False)
             scope[op.results[0]] = Rows(self.batch.text[:, :0, None], ())
@@ -225,7 +226,7 @@ class ReferenceSession:
         trees = [nodes_as(scope, name) for name in op.nodes]
         rows, call = run_forward(self.batch, cache, trees, pending, stretch)
         span = stretch.layers if op.layers else None
-        variant = forward_variant(span, stretch.logits, left_out(self.plan, op).words)
+        variant = forward_variant(span, stretch.logits, declared.words)
         self.observed = Observed(variant, op.model, call.tokens.shape[1], call.mask.shape[2])
         scope.update(zip(op.results, rows, strict=True))
 

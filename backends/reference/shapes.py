@@ -73,7 +73,6 @@ class _Walk:
         """By the identity of rows whose nodes data chooses, those nodes."""
         self.kept: defaultdict[State, set[int]] = defaultdict(set)
         self.drawn = DrawnSiblings()
-        """Nodes that have drawn children: their tree's number and their own."""
         self.joined: Lineage | None = None
         self.certain: set[Lineage] = set()
         """Trees that were looked up below the root."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specplan.backends.reference.chain_shapes import ChainStages
 from specplan.ir.infer import Step
+from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.plan import Plan, SourceState
 from specplan.ir.scope import nodes_of
@@ -19,8 +20,8 @@ def lookup_reason(plan: Plan, op: Lookup, step: Step, chains: ChainStages) -> st
     tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
     assert isinstance(tree, TreeType)
     counts = op.children if isinstance(op.children, tuple) else (op.children,)
-    wanted = counts if isinstance(op.children, tuple) else counts * at.width
-    merged = op.nodes is not None and op.nodes < sum(wanted) * op.length
+    most = sum(child_counts(op.children, at)) * op.length
+    merged = op.nodes is not None and op.nodes < most
     tip = chains.is_tip(at) or (tree.is_chain and at.indices == tree.leaves)
     if op.source == TEXT_STATE:
         if not tip:

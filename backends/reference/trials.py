@@ -11,10 +11,13 @@ from specplan.ir.values import State
 from specplan.runtime.sampling import best
 
 
-def left_out(batch: Batch, op: Forward) -> Skips | None:
-    """Blocks that a forward leaves out; None of a trial that teaches nothing, and need not run."""
+def found_so_far(batch: Batch, op: Forward, declared: Skips) -> Skips | None:
+    """Blocks that a forward leaves out now, other than `declared` where a source says which.
+
+    None of a trial that teaches nothing, and need not run.
+    """
     if not isinstance(op.skip, State):
-        return Skips.read(op.skip)
+        return declared
     use = batch.sources[op.skip]
     return None if op.trial and not use.is_searching else use.left_out(op.trial)
 

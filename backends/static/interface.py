@@ -99,7 +99,7 @@ def value_parts(state: ValueState) -> tuple[str, ...]:
     """What each tensor of a value state holds."""
     if state.kind.name != "tree":
         return ("value",)
-    laws = ("laws",) if state.kind.get("law") == "drawn" else ()
+    laws = ("laws",) if state.keeps_laws else ()
     return ("tokens", "live", *laws)
 
 

@@ -360,6 +360,7 @@ def test_a_report_of_a_bundle(bundle: Path, tmp_path: Path, ending: str) -> None
     wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", plan)
     assert wrong.returncode == 2
     lines = tmp_path / "bench.json"
-    lines.write_text('{"lines": [{}]}')
-    wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", str(lines))
-    assert wrong.returncode == 2 and "this is no result of a bench run" in wrong.stderr
+    for damaged in ('{"lines": [{}]}', '{"lines": 5}'):
+        lines.write_text(damaged)
+        wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", str(lines))
+        assert wrong.returncode == 2 and "this is no result of a bench run" in wrong.stderr

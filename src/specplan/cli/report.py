@@ -56,11 +56,12 @@ def _measured(path: Path) -> dict[str, Any]:
 
     found = read_json(path, "bench result")
     lines = found.get("lines") if isinstance(found, dict) else None
-    whole = (isinstance(line, dict) and line.keys() >= MEASURED for line in lines or ())
-    if not isinstance(found, dict) or not isinstance(lines, list) or not all(whole):
+    if not isinstance(lines, list) or not all(
+        isinstance(line, dict) and line.keys() >= MEASURED for line in lines
+    ):
         raise UsageError(
             "this is no result of a bench run",
             where=str(path),
             remedy="Write it with `specplan bench DIR --json`.",
         )
-    return found
+    return dict(found)
