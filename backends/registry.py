@@ -13,6 +13,8 @@ from specplan.ir.errors import UsageError
 if TYPE_CHECKING:
     from specplan.backends.static.packages import RoundBackend
 
+INTERPRETER = "reference"
+"""The backend that runs plans op by op, and all that the others leave to it."""
 _HOMES = {
     "inductor": ("specplan.backends.inductor.backend", "InductorBackend"),
     "onnxruntime": ("specplan.backends.onnxruntime.backend", "OnnxRuntimeBackend"),

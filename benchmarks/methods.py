@@ -35,8 +35,8 @@ from method_tables import joined, summary, table
 from reference_problem import corpus, dealt_problem
 from regret import TASKS, TEMPERATURES, one_load, priced_for, tell, tuned_for
 
-from specplan import api
 from specplan.cost_models.forecast import Forecast
+from specplan.gathering import gather
 from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.measure.bench import Comparison, Line, compare
 from specplan.measure.machine import versions
@@ -219,7 +219,7 @@ def columns(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Every column that is asked for; what an earlier run stored is read from its files."""
     for temperature, task in product(asked.temperatures, asked.tasks):
         path = column_problem(asked.work, task, temperature, asked.seed, asked.methods)
-        priced, tuned = search(api.gather(load_problem(path), tell, tuned=False)), None
+        priced, tuned = search(gather(load_problem(path), tell, tuned=False)), None
         if asked.tune:
             tuned = tune(path, minutes=asked.tune, progress=tell).result.search
         bench = Workbench(load_problem(path))

@@ -29,7 +29,7 @@ from typing import Any
 from contests import Contender, contest, duel
 from reference_problem import dealt_problem
 
-from specplan import api
+from specplan.gathering import gather
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.measure.contenders import plan_timer
 from specplan.measure.workbench import BENCH, PROFILE, TokenPrompt, Workbench, groups_of
@@ -113,7 +113,7 @@ def measure(asked: argparse.Namespace) -> list[dict[str, Any]]:
         if asked.tune:
             found = tune(problem, minutes=asked.tune, progress=tell).result.search
         else:
-            found = search(api.gather(problem, tell, tuned=False))
+            found = search(gather(problem, tell, tuned=False))
         bench = Workbench(problem)
         for cell, batch in enumerate(asked.batches):
             if (task, temperature, batch) in known:

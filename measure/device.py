@@ -22,8 +22,8 @@ from specplan.cost_models.timing.measured_table import (
     Provenance,
 )
 from specplan.ir.capabilities import refusals
-from specplan.ir.errors import MissingCapabilityError
 from specplan.measure.cliffs import Cliff, find_cliffs
+from specplan.measure.compiled import time_compiled
 from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.overlap import lane_overlap, runs_at_once
 from specplan.measure.probes import (
@@ -92,6 +92,7 @@ def measure_device(
     passes: int = PASSES,
     batches: Sequence[int] = (),
     contexts: Sequence[int] = (),
+    compilers: Sequence[str] = (),
 ) -> MeasuredDevice:
     """Measure what the problem's candidates need and is not measured yet.
 
@@ -102,20 +103,15 @@ def measure_device(
         passes: over the grid, at least; more than an earlier run made go on with that one's.
         batches: batch sizes to measure at beside the problem's.
         contexts: contexts in tokens to measure at beside the problem's.
+        compilers: backends whose compiled rounds are timed beside the interpreter's.
 
     Returns:
         The device; its table, with the fitted form and what lanes that run at once save, is stored
         under the problem's `profiles`.
 
     Raises:
-        MissingCapabilityError: the backend cannot time ops one by one.
+        MissingCapabilityError: one of `compilers` cannot run here, or does not compile a round.
     """
-    if bench.backend.capabilities.whole_rounds:
-        raise MissingCapabilityError(
-            "a round is one call there, and its ops cannot be timed",
-            where=f"backend {bench.problem.backend}",
-            remedy="Plan with `backend: reference`; `specplan compile DIR` compiles the bundle.",
-        )
     every = _every_probe(bench, facts)
     whole = cells(facts, batches, contexts)
     short = budget_cells(bench, facts, whole)
@@ -137,6 +133,8 @@ def measure_device(
         table.lane_overlap = lane_overlap(bench, facts, beside[-1], table, whole[0])
         table.save(path)
     progress("seconds per op", 1, 1)
+    for name in compilers:
+        time_compiled(bench, facts, table, path, name, whole, progress)
     return MeasuredDevice(table)
 
 

@@ -17,6 +17,7 @@ from specplan.cost_models.pricing import Unpriced
 from specplan.cost_models.stretches import read_drafted
 from specplan.planner.as_data import interval_data, seconds_data
 from specplan.planner.break_even import break_evens
+from specplan.planner.by_backend import backends_data
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import best_by_score, speedup
 from specplan.planner.explain_assumptions import assumptions, judged
@@ -43,6 +44,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         `plain_only`, `plain_refused`; `runner_up`, the second best plan, and `best_single`, the
         best of one round where a schedule was chosen, each with the chosen plan's `gain` over it
         (None where there is none); `confidence`, how sure the choice is and what to measure next;
+        `backends`, where there were several to choose among, the best plan on each;
         `load`, under the objective goodput, with the loads at which the plan that drafts is better;
         `loads`, the best plan of each load alone where there are several, those `left_out` because
         they fit with no plan, and the `pareto` front of speed per user against speed per device;
@@ -58,6 +60,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         "runner_up": runner_up_data(result),
         "best_single": best_single_data(result),
         "confidence": confidence_data(result),
+        "backends": backends_data(result),
         "load": load_data(result, _drafting(result, rival)),
         "loads": loads_data(result),
         "pareto": pareto_data(result),

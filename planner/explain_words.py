@@ -49,6 +49,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield verdict_words(explanation)
+    yield from _backends(explanation)
     yield from runner_up_words(explanation)
     yield from confidence_words(explanation)
     yield from load_words(explanation)
@@ -93,6 +94,20 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
         f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated at "
         f"{_times(rival['speedup'])} its speed."
     )
+
+
+def _backends(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """What was found on each of several backends."""
+    told = []
+    for one in explanation.get("backends", ()):
+        if one["refusal"]:
+            told.append(f"{one['backend']}: no plan ({one['refusal']})")
+        elif one["chosen"]:
+            told.insert(0, f"it is for {one['backend']}")
+        else:
+            told.append(f"{_times(one['gain'])} as fast as {_named(one)} on {one['backend']}")
+    if told:
+        yield f"Of {len(told)} backends {'; '.join(told)}."
 
 
 def _of_plain(explanation: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:

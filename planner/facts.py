@@ -181,7 +181,8 @@ def gather_facts(
 
     Args:
         problem: from `load_problem`.
-        device: what prices ops; needed when the problem says "measured", else loaded by name.
+        device: what prices ops; needed when the problem says "measured", else loaded by name. One
+            on which rounds of the problem's backend were timed is priced as that compiles them.
         profiles: measured acceptance profiles by proposer; those that the problem names are read
             from their files and win.
         capabilities: of the problem's backend; None to plan for no backend of this package. Where
@@ -202,6 +203,10 @@ def gather_facts(
                 remedy="Run `specplan profile device` with this problem first, or name a device.",
             )
         device = load_device(problem.device)
+    if isinstance(capabilities, Capabilities) and capabilities.whole_rounds:
+        from specplan.cost_models.timing.compiled import compiled_by
+
+        device = compiled_by(device, capabilities.backend)
     found = dict(profiles or {})
     for proposer, path in problem.acceptance.items():
         with Origin().key(f"acceptance.{proposer}"):

@@ -60,7 +60,8 @@ def store_plans(facts: ProblemFacts, plans: MeasuredPlans) -> Path:
 def _machine(facts: ProblemFacts) -> Provenance | str:
     if facts.device.kind != "measured":
         return facts.device.name
+    from specplan.cost_models.timing.compiled import CompiledDevice
     from specplan.cost_models.timing.measured import MeasuredDevice
 
-    assert isinstance(facts.device, MeasuredDevice), "its kind says so"
+    assert isinstance(facts.device, MeasuredDevice | CompiledDevice), "its kind says so"
     return facts.device.provenance

@@ -186,6 +186,12 @@ class Problem(Strict):
         "the plan is not run here, and none is refused. The name of an engine, with or without "
         "@VERSION: the plan is served by it, and only plans that it can express are chosen.",
     )
+    backends: tuple[str, ...] = Field(
+        default=(),
+        description="Several backends or engines to choose among, each as `backend` has it; "
+        "instead of backend. A plan is searched for on each, and the best of all is taken; an "
+        "earlier one where a later one is no gain.",
+    )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Path] = Field(
         default_factory=dict,
@@ -212,6 +218,11 @@ class Problem(Strict):
     seed: NonNegative = Field(
         default=0, description="Seed of everything drawn at random while measuring."
     )
+
+    @property
+    def all_backends(self) -> tuple[str, ...]:
+        """What the plan may be for: `backends`, or `backend` alone."""
+        return self.backends or (self.backend,)
 
 
 def device_is_path(device: str) -> bool:

@@ -6,19 +6,18 @@ problem file to the files that it names.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from specplan.cost_models.timing.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
 from specplan.ir.plan import MODULE_PREFIX
+from specplan.planner.backend_checks import check_backends
 from specplan.planner.folder_checks import check_folders
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
-from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
+from specplan.planner.problem import Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
 from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import measured_here, proposers
@@ -35,27 +34,6 @@ RESERVED_NAMES = frozenset(OPS) | {
 """Words of the plan language, which a draft cannot bear as its name."""
 
 
-@cache
-def known_backends() -> tuple[str, ...]:
-    """Names of the compile targets, found by what they state and without importing one."""
-    stated = [
-        path for top in _folders_of_backends() for path in Path(top).glob("*/capabilities.py")
-    ]
-    return tuple(sorted(path.parent.name for path in stated))
-
-
-@cache
-def known_engines() -> tuple[str, ...]:
-    """Names of the engines that plans are projected onto, found by their tables."""
-    tables = [path for top in _folders_of_backends() for path in Path(top).glob("engines/*.yaml")]
-    return tuple(sorted(path.stem for path in tables))
-
-
-def _folders_of_backends() -> list[str]:
-    spec = importlib.util.find_spec("specplan.backends")
-    return list((spec.submodule_search_locations if spec else None) or [])
-
-
 def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa: B008
     """Refuse a problem that names what does not exist or asks for what cannot be.
 
@@ -69,7 +47,8 @@ def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa:
     """
     _check_draft_names(problem, origin)
     _check_methods_and_sources(problem, origin)
-    _check_device_and_backend(problem, origin)
+    _check_device(problem, origin)
+    check_backends(problem, origin, runs_models=needs_running(problem))
     _check_workload(problem, origin)
     _check_request_rate(problem, origin)
     _check_acceptance(problem, origin)
@@ -160,7 +139,7 @@ def _check_method_can_draft(
         )
 
 
-def _check_device_and_backend(problem: Problem, origin: Origin) -> None:
+def _check_device(problem: Problem, origin: Origin) -> None:
     device = problem.device
     if device_is_path(device):
         if not Path(device).is_file():
@@ -173,21 +152,6 @@ def _check_device_and_backend(problem: Problem, origin: Origin) -> None:
     elif device != "measured" and not is_device_name(device):
         raise origin.usage(
             "device", f'unknown device "{device}"', nearest(device, ["measured", *list_devices()])
-        )
-    runs_here = problem.backend in known_backends()
-    engine = problem.backend.partition("@")[0]
-    if not runs_here and problem.backend != NO_BACKEND and engine not in known_engines():
-        raise origin.usage(
-            "backend",
-            f'unknown backend "{problem.backend}"',
-            nearest(problem.backend, (*known_backends(), *known_engines(), NO_BACKEND)),
-        )
-    if not runs_here and needs_running(problem):
-        raise origin.usage(
-            "backend",
-            "measuring the device or acceptance runs models, and there is no backend to run them",
-            "Name a device and give ready acceptance profiles, or name a backend that runs here: "
-            f"{', '.join(known_backends())}.",
         )
 
 

@@ -37,6 +37,21 @@ REPORT_VERSION = 1
 
 
 @dataclass(frozen=True)
+class OnBackend:
+    """What was found on one of several backends.
+
+    Attributes:
+        backend: its name.
+        chosen: the best plan there; None where there is none.
+        refusal: why there is none; empty where there is one.
+    """
+
+    backend: str
+    chosen: Candidate | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """What the search found.
 
@@ -46,6 +61,7 @@ class SearchResult:
         chosen: the best of them.
         plain: autoregressive decoding, whether chosen, beaten or refused by a limit.
         left_out: loads, as batch and prompt length, that do not fit on the device with any plan.
+        backends: where there were several to choose among, what was found on each.
     """
 
     facts: ProblemFacts
@@ -53,6 +69,7 @@ class SearchResult:
     chosen: Candidate
     plain: Candidate
     left_out: tuple[tuple[int, int], ...] = ()
+    backends: tuple[OnBackend, ...] = ()
 
     @cached_property
     def best_of_each(self) -> tuple[Candidate | None, ...]:

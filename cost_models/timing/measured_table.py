@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mode
+from types import MappingProxyType
 from typing import Any
 
 from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.timing.compiled_runs import CompiledRun
 from specplan.cost_models.timing.fitted import FittedForm, fit_form
 from specplan.cost_models.timing.measured_rows import (
     SECTIONS,
@@ -76,6 +78,7 @@ class MeasuredTable:
         fits: the analytic form fitted to the rows, by (digest of the model, dtype).
         refined: rows measured in between because the grid's own showed a cliff.
         lane_overlap: see `specplan.cost_models.timing.device.Device`; None where not measured.
+        compiled: rounds that backends ran as one call, by the backend's name.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class MeasuredTable:
         fits: Iterable[FittedForm] = (),
         refined: int = 0,
         lane_overlap: float | None = None,
+        compiled: Mapping[str, tuple[CompiledRun, ...]] = MappingProxyType({}),
     ) -> None:
         self.name = name
         self.provenance = provenance
@@ -93,6 +97,7 @@ class MeasuredTable:
         self.fits = {(fit.model, fit.dtype): fit for fit in fits}
         self.refined = refined
         self.lane_overlap = lane_overlap
+        self.compiled = dict(compiled)
         for row in rows:
             self.add(row)
 
@@ -175,6 +180,9 @@ class MeasuredTable:
             "fits": [asdict(self.fits[about]) for about in sorted(self.fits)],
             "refined": self.refined,
             "lane_overlap": self.lane_overlap,
+            "compiled": {
+                name: [asdict(run) for run in runs] for name, runs in self.compiled.items()
+            },
             **sections,
         }
         write_json_atomic(path, document)
@@ -209,7 +217,11 @@ class MeasuredTable:
         overlap = document.get("lane_overlap")
         if overlap is not None and not 0.0 <= float(overlap) <= 1.0:
             raise ValueError(f"lane_overlap {overlap} is not between 0 and 1")
-        return cls(document["name"], provenance, rows, fits, refined, overlap)
+        compiled = {
+            name: tuple(map(CompiledRun.read, entries))
+            for name, entries in document.get("compiled", {}).items()
+        }
+        return cls(document["name"], provenance, rows, fits, refined, overlap, compiled)
 
 
 def _plain(error: Exception) -> str:

@@ -6,8 +6,7 @@ raises `MissingCapabilityError`, whose remedy is the command that installs it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.timing.measured import MeasuredDevice
     from specplan.decoder import OnText, Prompt, Settings
     from specplan.measure.bench import Comparison
-    from specplan.measure.workbench import Workbench
-    from specplan.planner.facts import ProblemFacts
     from specplan.planner.method import Method
-    from specplan.planner.problem import Problem
     from specplan.problems import ProblemLike
     from specplan.result import Result
     from specplan.runtime.generate import Generation
@@ -53,7 +49,7 @@ def optimize(
         InfeasibleError: no plan keeps the limits.
         MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
     """
-    from specplan.planner.search import search
+    from specplan.gathering import find
     from specplan.problems import as_problem
     from specplan.result import Result
 
@@ -62,8 +58,7 @@ def optimize(
         from specplan.bundling import check_out
 
         check_out(checked, out, copy_weights=copy_weights)
-    facts = gather(checked, progress)
-    found = Result(search(facts, lambda done, total: progress("pricing candidates", done, total)))
+    found = Result(find(checked, progress))
     if out is None:
         return found
     from specplan.bundling import write_result
@@ -81,6 +76,8 @@ def profile_device(
 ) -> MeasuredDevice:
     """Measure on this machine what the problem's candidates are priced by; goes on where it was.
 
+    Of backends that compile rounds, some rounds are timed beside the interpreter's.
+
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.
         passes: over the grid, at least; None for the usual number.
@@ -92,7 +89,11 @@ def profile_device(
         UsageError: the problem is broken, naming its key.
         MissingCapabilityError: running models needs an extra.
     """
-    bench, facts = _bench(problem)
+    from specplan.gathering import open_bench
+    from specplan.problems import as_problem, compilers_of
+
+    checked = as_problem(problem)
+    bench, facts = open_bench(checked)
     from specplan.measure.device import PASSES, measure_device
 
     return measure_device(
@@ -102,6 +103,7 @@ def profile_device(
         passes=passes or PASSES,
         batches=batches,
         contexts=contexts,
+        compilers=compilers_of(checked),
     )
 
 
@@ -125,7 +127,10 @@ def profile_acceptance(
         UsageError: the problem is broken, naming its key.
         MissingCapabilityError: running models needs an extra.
     """
-    bench, facts = _bench(problem)
+    from specplan.gathering import open_bench
+    from specplan.problems import as_problem
+
+    bench, facts = open_bench(as_problem(problem))
     from specplan.measure.acceptance import measure_acceptance
     from specplan.measure.precision import PRECISION
 
@@ -247,53 +252,3 @@ def list_devices() -> tuple[Device, ...]:
     from specplan.cost_models.timing.device import list_devices, load_device
 
     return tuple(load_device(name) for name in list_devices())
-
-
-def _bench(problem: ProblemLike) -> tuple[Workbench, ProblemFacts]:
-    """What measuring needs; the device in these facts only fills a place."""
-    from specplan.planner import measured_here
-    from specplan.problems import as_problem
-
-    checked = measured_here(as_problem(problem))
-    from specplan.runtime import require_torch
-
-    require_torch()
-    from specplan.cost_models.timing.device import load_device
-    from specplan.measure.workbench import Workbench
-    from specplan.planner.facts import gather_facts
-
-    return Workbench(checked), gather_facts(checked, device=load_device("cpu-generic"))
-
-
-def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> ProblemFacts:
-    """Everything that planning needs to know, measured where the problem leaves it open.
-
-    Args:
-        problem: a checked problem.
-        progress: told of everything that takes long.
-        tuned: read the plans that `specplan tune` measured on this machine too.
-
-    Raises:
-        UsageError: something that the problem names, or a stored measurement, is broken.
-    """
-    from specplan.planner.facts import gather_facts
-    from specplan.planner.known_plans import known_plans
-    from specplan.planner.problem_checks import needs_running
-    from specplan.problems import capabilities_of
-
-    device: Device | None = None
-    profiles: Mapping[str, AcceptanceProfile] = {}
-    if needs_running(problem):
-        bench, known = _bench(problem)
-        from specplan.measure.device import measure_device
-        from specplan.measure.proposers import measure_proposers
-
-        if problem.device == "measured":
-            device = measure_device(bench, known, progress=progress)
-        if problem.workload.prompts is not None:
-            known = replace(known, capabilities=capabilities_of(problem))
-            profiles = measure_proposers(bench, known, device, progress)
-    facts = gather_facts(
-        problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)
-    )
-    return replace(facts, measured=known_plans(facts)) if tuned else facts

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle
 from specplan.backends.manifest import MANIFEST, MODELS
+from specplan.backends.registry import INTERPRETER
 from specplan.ir.errors import UsageError
 from specplan.ir.folders import check_destination
-from specplan.problems import check_runs, portable
+from specplan.problems import check_runs, compilers_of, portable
 
 if TYPE_CHECKING:
     from specplan.planner.problem import Problem
@@ -111,7 +112,7 @@ def write_result(
         problem=data,
         report={**report, **more},
         models=models,
-        backend=problem.backend,
+        backend=INTERPRETER if compilers_of(problem) else problem.backend,
         versions=versions(),
         copy_weights=copy_weights,
     )

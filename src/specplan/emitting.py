@@ -87,7 +87,7 @@ def _searched(
     table: Table, problem: Problem, bundle: Bundle | None, folder: Path, progress: Progress
 ) -> Projection:
     """The best plan as the problem has it, and the best that the engine can express."""
-    from specplan.api import gather
+    from specplan.gathering import gather
 
     def pricing(done: int, total: int) -> None:
         progress("pricing candidates", done, total)

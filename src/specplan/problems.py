@@ -71,6 +71,28 @@ def capabilities_of(problem: Problem) -> Judge | None:
     return backend_capabilities(problem.backend)
 
 
+def each_backend(problem: Problem) -> tuple[Problem, ...]:
+    """The problem for each backend that it may choose among, in its order."""
+    return tuple(
+        problem.model_copy(update={"backend": name, "backends": ()})
+        for name in problem.all_backends
+    )
+
+
+def compilers_of(problem: Problem) -> tuple[str, ...]:
+    """Those of the problem's backends that compile rounds."""
+    from specplan.backends.registry import round_backends
+
+    return tuple(name for name in problem.all_backends if name in round_backends())
+
+
+def interpreted(problem: Problem) -> Problem:
+    """The problem as the interpreter runs its plans."""
+    from specplan.backends.registry import INTERPRETER
+
+    return problem.model_copy(update={"backend": INTERPRETER, "backends": ()})
+
+
 def check_runs(problem: Problem) -> None:
     """Refuse to write a bundle of a plan that is not run here.
 
@@ -79,10 +101,26 @@ def check_runs(problem: Problem) -> None:
     """
     from specplan.backends.engines.registry import is_engine
 
-    if problem.backend == NO_BACKEND or is_engine(problem.backend):
+    if any(name == NO_BACKEND or is_engine(name) for name in problem.all_backends):
         raise UsageError(
             "a bundle holds a plan that runs, and this problem is only planned for",
             where="backend",
             remedy="Name a backend, or write no bundle and take the printed plan; `specplan emit` "
             "writes the files of an engine.",
+        )
+
+
+def check_interpreted(problem: Problem) -> None:
+    """Refuse what is done by the interpreter alone, for a problem of compiled rounds.
+
+    Raises:
+        UsageError: the problem names a backend that compiles rounds.
+    """
+    compilers = compilers_of(problem)
+    if compilers:
+        raise UsageError(
+            f"plans are tuned by the interpreter, and {compilers[0]} compiles rounds",
+            where="backends" if problem.backends else "backend",
+            remedy="Tune with `backend: reference`; `specplan compile DIR` then compiles the "
+            "bundle by whatever is fastest.",
         )

@@ -110,13 +110,14 @@ def tune(
     """
     if not minutes > 0.0:
         raise UsageError("a tuning needs time", where="minutes", remedy="Give more than 0.")
-    from specplan.api import gather
     from specplan.bundling import check_out, write_result
+    from specplan.gathering import gather
     from specplan.planner.search import search
-    from specplan.problems import as_problem, check_runs
+    from specplan.problems import as_problem, check_interpreted, check_runs
 
     checked = as_problem(problem)
     check_runs(checked)
+    check_interpreted(checked)
     check_out(checked, out)
     facts = gather(checked, progress, tuned=False)
     found = search(facts, lambda done, total: progress("pricing candidates", done, total))

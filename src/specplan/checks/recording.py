@@ -43,18 +43,18 @@ def record(problem: ProblemLike, out: Path, progress: Progress = silent) -> Answ
         UsageError: the problem is broken, `out` holds something else, or without the weights
             the problem is planned for otherwise.
     """
-    from specplan import api
-    from specplan.planner.search import search
+    from specplan.gathering import find
     from specplan.result import Result
 
     checked = as_problem(problem)
     check_destination(out, ANSWER, "record")
-    facts = api.gather(checked, progress)
+    found = find(checked, progress)
+    facts = found.facts
     with staged(out.resolve()) as folder:
         data = _store(facts, folder)
         write_atomic(folder / PROBLEM, _COMMENT + yaml.safe_dump(data, sort_keys=False))
         answer = answer_of(str(folder / PROBLEM))
-        _check_same(Result(search(facts)), answer, out)
+        _check_same(Result(found), answer, out)
         write_answer(folder, answer)
     return answer
 
@@ -95,10 +95,12 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
 
 def _store_device(facts: ProblemFacts, folder: Path) -> str:
     """The device as the recorded problem names it, its file beside it."""
+    from specplan.cost_models.timing.compiled import CompiledDevice
     from specplan.cost_models.timing.measured import MeasuredDevice
 
-    if isinstance(facts.device, MeasuredDevice):
-        facts.device.table.save(folder / "device.json")
+    device = facts.device.base if isinstance(facts.device, CompiledDevice) else facts.device
+    if isinstance(device, MeasuredDevice):
+        device.table.save(folder / "device.json")
         return "./device.json"
     if device_is_path(facts.problem.device):
         shutil.copyfile(facts.problem.device, folder / "device.yaml")

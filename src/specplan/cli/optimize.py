@@ -34,6 +34,7 @@ def optimize(
     """Find the fastest decoding plan of a problem."""
     from specplan import api
     from specplan.ir.printer import print_plan
+    from specplan.problems import compilers_of
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
@@ -54,6 +55,8 @@ def optimize(
     print(f"Where the time goes, and where it stops paying: specplan explain {out or problem}")
     if result.bundle is not None:
         print(f"\nBundle: {out}")
+        if compilers_of(result.problem):
+            print(f"Compile its rounds, as they were priced: specplan compile {out}")
 
 
 def _lowered(result: Result) -> dict[str, Any]:

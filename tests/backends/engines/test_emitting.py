@@ -46,7 +46,7 @@ def problem(folder: Path, hazards: Any = None, *, dense: bool = False) -> dict[s
 
 
 def facts_of(value: dict[str, Any]) -> ProblemFacts:
-    from specplan.api import gather
+    from specplan.gathering import gather
     from specplan.progress import silent
 
     return gather(problem_from_dict(value | {"backend": "none"}), silent)

@@ -1,0 +1,118 @@
+"""From a problem to what planning knows of it, measured where it is left open, and to a choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from specplan.progress import Progress
+
+if TYPE_CHECKING:
+    from specplan.cost_models.acceptance.profile import AcceptanceProfile
+    from specplan.cost_models.timing.device import Device
+    from specplan.ir.errors import SpecplanError
+    from specplan.measure.workbench import Workbench
+    from specplan.planner.facts import ProblemFacts
+    from specplan.planner.problem import Problem
+    from specplan.planner.search import SearchResult
+
+
+def find(problem: Problem, progress: Progress) -> SearchResult:
+    """The best plan of a problem, on the best of its backends where it names several.
+
+    Args:
+        problem: a checked problem.
+        progress: told of everything that takes long.
+
+    Raises:
+        UsageError: something that the problem names, or a stored measurement, is broken.
+        InfeasibleError: no plan keeps the limits.
+        MissingCapabilityError: measuring needs an extra, or no backend runs a plan at all.
+    """
+    from specplan.ir.errors import InfeasibleError, MissingCapabilityError
+    from specplan.planner.search import search
+    from specplan.problems import each_backend
+
+    def pricing(done: int, total: int) -> None:
+        progress("pricing candidates", done, total)
+
+    alone, *others = each_backend(problem)
+    if not others:
+        return search(gather(alone, progress), pricing)
+    from specplan.planner.by_backend import best_backend
+
+    found: dict[str, SearchResult | SpecplanError] = {}
+    for one in (alone, *others):
+        try:
+            found[one.backend] = search(gather(one, progress), pricing)
+        except (MissingCapabilityError, InfeasibleError) as error:  # another one may do
+            found[one.backend] = error
+    return best_backend(found)
+
+
+def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> ProblemFacts:
+    """Everything that planning needs to know, measured where the problem leaves it open.
+
+    Args:
+        problem: a checked problem.
+        progress: told of everything that takes long.
+        tuned: read the plans that `specplan tune` measured on this machine too.
+
+    Raises:
+        UsageError: something that the problem names, or a stored measurement, is broken.
+        MissingCapabilityError: measuring needs an extra.
+    """
+    from specplan.planner.facts import gather_facts
+    from specplan.planner.known_plans import known_plans
+    from specplan.planner.problem_checks import needs_running
+    from specplan.problems import capabilities_of
+
+    device: Device | None = None
+    profiles: Mapping[str, AcceptanceProfile] = {}
+    if needs_running(problem):
+        device, profiles = _measured(problem, progress)
+    facts = gather_facts(
+        problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)
+    )
+    return replace(facts, measured=known_plans(facts)) if tuned else facts
+
+
+def _measured(
+    problem: Problem, progress: Progress
+) -> tuple[Device | None, Mapping[str, AcceptanceProfile]]:
+    """What running the models tells: the device where it is to be measured, and acceptance."""
+    from specplan.problems import capabilities_of, compilers_of
+
+    bench, known = open_bench(problem)
+    from specplan.cost_models.timing.compiled import compiled_by
+    from specplan.measure.device import measure_device
+    from specplan.measure.proposers import measure_proposers
+
+    device: Device | None = None
+    if problem.device == "measured":
+        device = measure_device(bench, known, progress=progress, compilers=compilers_of(problem))
+    if problem.workload.prompts is None:
+        return device, {}
+    known = replace(known, capabilities=capabilities_of(problem))
+    priced = None if device is None else compiled_by(device, problem.backend)
+    return device, measure_proposers(bench, known, priced, progress)
+
+
+def open_bench(problem: Problem) -> tuple[Workbench, ProblemFacts]:
+    """What measuring needs; the device in these facts only fills a place.
+
+    Ops are timed, and drafts judged, by the interpreter, whatever runs the plan in the end.
+    """
+    from specplan.planner import measured_here
+    from specplan.problems import interpreted
+
+    checked = measured_here(interpreted(problem))
+    from specplan.runtime import require_torch
+
+    require_torch()
+    from specplan.cost_models.timing.device import load_device
+    from specplan.measure.workbench import Workbench
+    from specplan.planner.facts import gather_facts
+
+    return Workbench(checked), gather_facts(checked, device=load_device("cpu-generic"))

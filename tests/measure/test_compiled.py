@@ -1,0 +1,127 @@
+"""Compiled rounds are timed beside the interpreter's, and price plans for what compiles them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.backends.registry import backend_capabilities  # noqa: E402
+from specplan.cost_models.timing.compiled import LEAST, CompiledDevice  # noqa: E402
+from specplan.cost_models.timing.measured import MeasuredDevice  # noqa: E402
+from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
+from specplan.gathering import find, open_bench  # noqa: E402
+from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
+from specplan.measure import compiled, visits  # noqa: E402
+from specplan.measure.device import measure_device  # noqa: E402
+from specplan.planner import PLAIN, Problem, gather_facts, load_problem  # noqa: E402
+from specplan.progress import silent  # noqa: E402
+from specplan.tuning import tune  # noqa: E402
+from tests.benchmarks.fake_backend import Fake  # noqa: E402
+from tests.measure.problems import write_problem  # noqa: E402
+
+torch.set_num_threads(1)
+BY = "onnxruntime"
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[Fake]:
+    """Rounds run as graphs, eagerly, where a compiler would take its time; visits are short."""
+    backend = Fake()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(visits, "EMITTED", 6)
+        patch.setattr(compiled, "round_backend", lambda _: backend)
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory, fake: Fake) -> Problem:
+    """Plain decoding and plans by a draft model."""
+    path = write_problem(tmp_path_factory.mktemp("compiled"), prompts=4)
+    methods = (PLAIN, "draft_model")
+    return load_problem(path).model_copy(update={"backend": BY, "methods": methods})
+
+
+@pytest.fixture(scope="module")
+def measured(problem: Problem) -> MeasuredDevice:
+    bench, facts = open_bench(problem)
+    return measure_device(bench, facts, passes=1, compilers=(BY,))
+
+
+def test_few_rounds_are_timed_beside_the_interpreter(
+    problem: Problem, measured: MeasuredDevice
+) -> None:
+    runs = measured.table.compiled[BY]
+    probes = ["autoregressive", "lookup 2", "lookup 10"]
+    probes += ["chain 1 by draft", "chain 7 by draft", "bush 8 by draft"]
+    assert [(run.batch, run.probe) for run in runs] == [(1, probe) for probe in probes]
+    _, facts = open_bench(problem)
+    for run in runs:
+        layers = {one.model: one.layers for one in run.passes}
+        assert layers[facts.target.digest] == facts.target.num_layers
+        drafted = layers.get(facts.drafts["draft"].digest, 0) / facts.drafts["draft"].num_layers
+        assert drafted == {"chain 1": 1, "chain 7": 7, "bush 8 ": 2}.get(run.probe[:7], 0)
+        assert run.ratio > 0.0 < run.others
+    assert measured.table.provenance.backend == "reference"
+
+
+def test_what_was_timed_is_not_compiled_again(
+    problem: Problem, measured: MeasuredDevice, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(fake, "write", never)
+    bench, facts = open_bench(problem)
+    again = measure_device(bench, facts, passes=1, compilers=(BY,))
+    assert again.table.compiled == measured.table.compiled
+
+
+def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: MeasuredDevice) -> None:
+    """Of a device file too; without rounds of the backend, by the interpreter's times."""
+    (path,) = (problem.profiles / "device").glob("*.json")
+    asked = problem.model_copy(update={"device": str(path)})
+    found = {}
+    for backend in (BY, "inductor"):
+        one = asked.model_copy(update={"backend": backend})
+        found[backend] = gather_facts(one, capabilities=backend_capabilities(backend)).device
+    device = found[BY]
+    assert isinstance(device, CompiledDevice) and isinstance(found["inductor"], MeasuredDevice)
+    _, facts = open_bench(problem)
+    shape = facts.target
+    whole = measured.forward_seconds(shape, 1, 4, 40).median
+    kernels, saved = device.form.kernels[shape.digest, shape.dtype], device.form.dispatch
+    expected = max(kernels * whole - saved * shape.num_layers, LEAST * kernels * whole)
+    assert device.forward_seconds(shape, 1, 4, 40).median == pytest.approx(expected)
+
+
+def test_a_backend_that_does_not_compile_is_no_choice(
+    problem: Problem, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reason is told; without another backend it is the error."""
+    monkeypatch.setattr(fake, "error", RuntimeError("no such kernel\nmore"))
+    (stored,) = (problem.profiles / "device").glob("*.json")
+    table = MeasuredTable.load(stored)
+    table.compiled.clear()
+    profiles = tmp_path / "profiles"
+    table.save(profiles / "device" / stored.name)
+    asked = problem.model_copy(update={"profiles": profiles})
+    with pytest.raises(MissingCapabilityError, match="autoregressive: RuntimeError: no such kern"):
+        find(asked, silent)
+    both = asked.model_copy(update={"backend": "reference", "backends": (BY, "reference")})
+    found = find(both, silent)
+    assert found.facts.problem.backend == "reference"
+    assert "no such kernel" in found.backends[0].refusal
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_tuning_takes_the_interpreter(problem: Problem, several: bool) -> None:
+    changed = {"backend": "reference", "backends": ("reference", BY)} if several else {}
+    with pytest.raises(UsageError, match="onnxruntime compiles rounds") as caught:
+        tune(problem.model_copy(update=changed), minutes=1.0)
+    assert caught.value.where == ("backends" if several else "backend")
