@@ -2,11 +2,11 @@
 
     python benchmarks/decoding.py --work DIR [--json]
 
-On the reference models and the code task, at temperature 0 and batch 1. Plain decoding and the
-three best-priced plans run through every backend, beside `transformers.generate` and its assisted
-modes; all continue the same prompts turn by turn, in random order, and medians over turns are
-compared.
-Prices are those of the interpreter's times, and what compiling saves differs by plan: hence three.
+On the reference models and the code task, at temperature 0 and batch 1. A plan is searched for on
+every backend that is here. Plain decoding and the three best-priced plans of the backend that is
+taken run through all of them, beside `transformers.generate` and its assisted modes; all continue
+the same prompts turn by turn, in random order, and medians over turns are compared.
+`predicted_tokens_per_second` is what each plan was priced at on each backend.
 What the device profile and the compiled rounds took is kept in DIR.
 
 `calls_per_round` counts calls from Python into compiled code, of the fastest plan by the backend
@@ -22,134 +22,51 @@ import argparse
 import json
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
-import transformers
 from contests import Contender
 from reference_problem import dealt_problem
+from regret import tell
+from round_overhead import round_overhead, timed_rounds
 
-from specplan import api
 from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.registry import round_backend, round_backends
-from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.packages import Packages, RoundBackend
-from specplan.backends.static.session import Program
+from specplan.backends.registry import (
+    INTERPRETER,
+    backend_capabilities,
+    round_backend,
+    round_backends,
+)
+from specplan.gathering import gather
+from specplan.ir.capabilities import refusals
 from specplan.ir.files import write_json_atomic
-from specplan.ir.ops import Forward, Lookup
+from specplan.ir.ops import Lookup
 from specplan.ir.plan import Plan, walk_plan
 from specplan.measure.contenders import executable_timer, stock_timer
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.probes import plain_plan
 from specplan.measure.stock import stock_runners
-from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
-from specplan.passes.pipeline import run_passes
-from specplan.planner import SearchResult, load_problem
+from specplan.measure.workbench import BENCH, Workbench
+from specplan.planner import Candidate, SearchResult, load_problem
+from specplan.planner.by_backend import best_backend
 from specplan.planner.comparing import score
+from specplan.planner.loading import problem_from_dict
+from specplan.planner.search import search
+from specplan.problems import each_backend
 from specplan.runtime.executable import Executable
-from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
 
 OUTPUT_TOKENS = 128
 """As in examples/quickstart."""
 PLANS = 3
-HEADS = 2
-"""Of models with next to no width."""
 PLAIN = "autoregressive"
 
 
 def speed(contender: Contender) -> float:
     """Tokens per second, the median over turns."""
     return 1.0 / median(contender.spent)
-
-
-class CountedCalls:
-    """An executable's programs, with their calls counted."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def around(self, compile_round: Callable[..., Program]) -> Callable[..., Program]:
-        """The same compiler, whose programs are watched."""
-
-        def compiled(*shape: Any) -> Program:
-            program = compile_round(*shape)
-
-            def watched(*tensors: Any) -> Any:
-                self.calls += 1
-                return program(*tensors)
-
-            return watched
-
-        return compiled
-
-
-def request_of(prompt: TokenPrompt) -> Request:
-    return Request(prompt_tokens=prompt.tokens, max_new_tokens=OUTPUT_TOKENS)
-
-
-def hollow_models(bench: Workbench, plan: Plan, work: Path) -> dict[str, CausalModel]:
-    """Models like a plan's whose forwards cost next to nothing.
-
-    Args:
-        bench: the problem's models.
-        plan: what runs them; the blocks that it names stay.
-        work: folder to keep them in.
-    """
-    named = any(isinstance(op, Forward) and (op.layers or op.skip) for op in walk_plan(plan))
-    models = bench.problem.models.by_role
-    found = {}
-    for role in plan.models_run:
-        config = transformers.AutoConfig.from_pretrained(models[role].path)
-        slight = {"hidden_size": 2 * HEADS, "intermediate_size": 2 * HEADS, "head_dim": 2}
-        heads = {"num_attention_heads": HEADS, "num_key_value_heads": HEADS}
-        blocks = {} if named else {"num_hidden_layers": 1}
-        config.update(slight | heads | blocks)
-        torch.manual_seed(0)
-        transformers.AutoModelForCausalLM.from_config(config).save_pretrained(work / role)
-        found[role] = load_model(work / role, dtype="float32")
-    return found
-
-
-def timed_rounds(
-    backend: RoundBackend,
-    plan: Plan,
-    models: Mapping[str, CausalModel],
-    folder: Path,
-    prompts: Sequence[TokenPrompt],
-) -> tuple[float, float]:
-    """Calls and seconds per round of a compiled plan; the median over prompts."""
-    counted = CountedCalls()
-    packages = Packages(backend, models, folder)
-    compiled = StaticExecutable(plan, models, counted.around(packages))
-    generate(compiled, [request_of(prompts[0])])  # compiles, allocates and warms caches
-    counted.calls = 0
-    runs = [generate(compiled, [request_of(prompt)]) for prompt in prompts]
-    calls = counted.calls / sum(run.rounds for run in runs)
-    return calls, median(run.decode_seconds / run.rounds for run in runs)
-
-
-def round_overhead(
-    backend: RoundBackend,
-    bench: Workbench,
-    plan: Plan,
-    folder: Path,
-    prompts: Sequence[TokenPrompt],
-) -> dict[str, float]:
-    """Calls per round, its seconds, and the part of it that is no forward."""
-    calls, seconds = timed_rounds(backend, plan, bench.models, folder, prompts)
-    hollow = folder.with_name(f"{folder.name}-hollow")
-    models = hollow_models(bench, plan, hollow / "models")
-    _, beside = timed_rounds(backend, plan, models, hollow, prompts)
-    return {
-        "calls_per_round": calls,
-        "seconds_per_round": seconds,
-        "overhead_fraction": beside / seconds,
-    }
 
 
 def contenders(bench: Workbench, plans: dict[str, Plan], work: Path) -> dict[str, Contender]:
@@ -176,18 +93,26 @@ def package(work: Path, backend: str, plan: str) -> Path:
     return work / "compiled" / backend / re.sub(r"\W+", "-", plan)
 
 
+def searched(described: dict[str, Any], folder: Path) -> dict[str, SearchResult]:
+    """A search on every backend that is here, by its name."""
+    compilers = [name for name in round_backends() if round_backend(name).available() is None]
+    problem = problem_from_dict(described | {"backends": [INTERPRETER, *compilers]}, folder)
+    return {one.backend: search(gather(one, tell)) for one in each_backend(problem)}
+
+
+def name_of(candidate: Candidate) -> str:
+    return f"{candidate.method} {candidate.words}".strip()
+
+
 def best_plans(found: SearchResult) -> tuple[dict[str, Plan], dict[str, Plan]]:
     """The best-priced plans that compile, by name, and the best of those that look nothing up."""
-    objective = found.facts.objective
-    single = [c for c in found.candidates if c.admissible and c.plan is not None and not c.by_cell]
-    backends = [round_backend(name) for name in round_backends()]
-    able: dict[str, Plan] = {}
+    objective, able = found.facts.objective, dict[str, Plan]()
+    compilers = [backend_capabilities(name) for name in round_backends()]
+    single = (c for c in found.candidates if c.admissible and not c.by_cell and c.method != PLAIN)
     for candidate in sorted(single, key=lambda c: score(c, objective)):
         assert candidate.plan is not None
-        lowered = run_passes(candidate.plan)
-        refused = any(backend.capabilities.refusals(lowered) for backend in backends)
-        if candidate.method != PLAIN and not refused:
-            able[f"{candidate.method} {candidate.words}"] = candidate.plan
+        if not any(refusals(candidate.plan, compiler) for compiler in compilers):
+            able[name_of(candidate)] = candidate.plan
     alone = {
         name: plan
         for name, plan in able.items()
@@ -196,11 +121,24 @@ def best_plans(found: SearchResult) -> tuple[dict[str, Plan], dict[str, Plan]]:
     return dict(list(able.items())[:PLANS]), dict(list(alone.items())[:1])
 
 
+def predicted(found: Mapping[str, SearchResult], plans: Mapping[str, Plan]) -> dict[str, float]:
+    """Tokens per second that plans were priced at on each backend."""
+    return {
+        f"{name}, {backend}": candidate.estimates[0].tokens_per_second_end_to_end.mean
+        for backend, result in found.items()
+        for candidate in result.candidates
+        for name, plan in plans.items()
+        if candidate.plan == plan and candidate.priced
+    }
+
+
 def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
     described = dealt_problem(work, "code", seed, batches=(1,), output_tokens=OUTPUT_TOKENS)
     write_json_atomic(work / "problem.json", described)
     bench = Workbench(load_problem(work / "problem.json"))
-    ours, alone = best_plans(api.optimize(described).search)
+    searches = searched(described, work)
+    taken = best_backend(searches)
+    ours, alone = best_plans(taken)
     plans = {PLAIN: plain_plan(True), **ours}
     found, draws = contenders(bench, plans, work), random.Random(seed)
     prompts = bench.prompts(BENCH)
@@ -211,7 +149,8 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
             contender.turn([prompts[turn % len(prompts)]])
     speeds = {name: speed(contender) for name, contender in found.items()}
     best, backend, ratios = paired(found)
-    compiler, few = round_backend(backend), prompts[:8]
+    compiler = round_backend(backend)
+    few = [Request(prompt_tokens=one.tokens, max_new_tokens=OUTPUT_TOKENS) for one in prompts[:8]]
     overhead = round_overhead(compiler, bench, ours[best], package(work, backend, best), few)
     without = {}
     for name, plan in alone.items():
@@ -221,10 +160,12 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
     return {
         "plan": best,
         "backend": backend,
+        "picked": f"{name_of(taken.chosen)}, {taken.facts.problem.backend}",
         "without_host_sources": without,
         "turns": turns,
         "ratios": ratios,
         "tokens_per_second": speeds,
+        "predicted_tokens_per_second": predicted(searches, plans),
         **overhead,
         "hardware": hardware_name(bench.models["target"].device),
         "versions": versions(),
@@ -272,9 +213,11 @@ def main() -> None:
     if options.json:
         print(json.dumps(result))
         return
-    print(f"{result['plan']}, {result['backend']}")
+    print(f"{result['plan']}, {result['backend']}; by prices {result['picked']}")
+    prices = result["predicted_tokens_per_second"]
     for name, speed in result["tokens_per_second"].items():
-        print(f"{speed:8.1f} tokens/s  {name}")
+        price = f", priced at {prices[name]:.1f}" if name in prices else ""
+        print(f"{speed:8.1f} tokens/s  {name}{price}")
     for name, ratio in result["ratios"].items():
         print(f"{ratio:8.2f} times {name}")
     print(f"{result['calls_per_round']:8.2f} calls per round")
