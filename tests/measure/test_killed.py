@@ -18,7 +18,9 @@ pytest.importorskip("transformers")
 from specplan.backends.bundle import load_bundle  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
-KILLS = 4
+KILLS = 3
+METHODS = ["draft_model", "prompt_lookup"]
+"""What is measured for them takes long enough to be killed in: device, acceptance, bundle."""
 
 
 def _start(problem: Path, out: Path) -> subprocess.Popen[bytes]:
@@ -47,6 +49,7 @@ def _check_files(folder: Path, out: Path) -> dict[str, int]:
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     problem, out = write_problem(tmp_path, prompts=12), tmp_path / "bundle"
+    problem.write_text(json.dumps(json.loads(problem.read_text()) | {"methods": METHODS}))
     profiles = tmp_path / ".specplan"
     chance = random.Random(7)
     known: dict[str, int] = {}
