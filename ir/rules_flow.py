@@ -148,8 +148,8 @@ def lanes(types: RoundTypes) -> Iterator[Finding]:
         if lane is None or not isinstance(op, Forward | Commit | Store | Update):
             continue
         for state in states(op):
-            if isinstance(op, Forward) and state == op.features != op.keep:
-                continue
+            if isinstance(op, Forward) and state not in (op.cache, op.keep):
+                continue  # it only reads others
             mine = writers.setdefault(state, {})
             if op not in mine:
                 for other, theirs in mine.items():
