@@ -47,8 +47,9 @@ $(STAMP): pyproject.toml
 	  echo "Making $(VENV) with $$found ($$("$$found" --version))"; \
 	  "$$found" -m venv $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --editable '.[$(EXTRAS)]'
-	@$(BIN)/python -m compileall -q $(SOURCES)  # pip compiles what it copies, and this stays here
+	$(BIN)/python -m pip install --quiet --no-compile $(PIP_FLAGS) --editable '.[$(EXTRAS)]'
+	@# Bytecode by all cores; pip would write it with one. Some packages hold files of no Python.
+	@$(BIN)/python -m compileall -qq -j 0 $(SOURCES) $(VENV)/lib/python3*/site-packages || true
 	@touch $@
 
 quickstart: $(STAMP) ## Optimise, run and benchmark the reference models

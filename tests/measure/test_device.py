@@ -40,9 +40,8 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="module", autouse=True)
 def short_visits() -> Iterator[None]:
-    """Enough tokens per visit that two passes run every width more than 20 times."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(visits, "EMITTED", 11)
+        patch.setattr(visits, "EMITTED", 6)
         yield
 
 
@@ -126,7 +125,10 @@ def test_few_cached_tokens_are_timed_below_all_other_contexts(tmp_path: Path) ->
     assert budget_cells(bench, facts, cells(facts, contexts=[min(kept)])) == []
 
 
-def test_passes_are_apart_and_can_be_added(small: Workbench) -> None:
+def test_passes_are_apart_and_can_be_added(
+    small: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visits, "EMITTED", 11)  # two passes run every width more than 20 times
     facts = facts_of(small)
     once = measure_device(small, facts, passes=1).table
     twice = measure_device(small, facts, passes=2, contexts=[50]).table
