@@ -122,14 +122,16 @@ def best_plans(found: SearchResult) -> tuple[dict[str, Plan], dict[str, Plan]]:
 
 
 def predicted(found: Mapping[str, SearchResult], plans: Mapping[str, Plan]) -> dict[str, float]:
-    """Tokens per second that plans were priced at on each backend."""
-    return {
-        f"{name}, {backend}": candidate.estimates[0].tokens_per_second_end_to_end.mean
-        for backend, result in found.items()
-        for candidate in result.candidates
-        for name, plan in plans.items()
-        if candidate.plan == plan and candidate.priced
-    }
+    """Tokens per second that plain decoding and plans were priced at on each backend."""
+    prices = {}
+    for backend, result in found.items():
+        named = [(PLAIN, result.plain)]
+        named += [(name_of(c), c) for c in result.candidates if c.plan in plans.values()]
+        for name, candidate in named:
+            if candidate.priced:
+                speed = candidate.estimates[0].tokens_per_second_end_to_end
+                prices[f"{name}, {backend}"] = speed.mean
+    return prices
 
 
 def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:

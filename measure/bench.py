@@ -121,7 +121,8 @@ def compare(
         bench: the problem's models and prompts.
         plans: (plan, forecast of its speed) by name; `autoregressive` among them.
         chosen: which of the plans the comparison is about.
-        compiled: runs the same plan by compiled rounds; nothing forecasts its speed.
+        compiled: runs the chosen plan by compiled rounds; forecasts are of these where the
+            problem's backend compiles rounds, else of the others.
         batch: requests decoded together.
         limit: use only so many prompts.
         repeats: runs of each group by each contender.
@@ -135,12 +136,15 @@ def compare(
     if PLAIN not in plans:
         raise NothingToCompareError("no autoregressive plan to compare with", where="bench")
     groups = groups_of(bench.prompts(BENCH)[:limit], batch)
+    of_compiled = bench.runs_by != bench.problem.backend
     contenders = [
-        Contender(name, plan_timer(bench, plan), forecast)
+        Contender(name, plan_timer(bench, plan), None if of_compiled else forecast)
         for name, (plan, forecast) in plans.items()
     ]
     if compiled is not None:
-        contenders.append(Contender(f"{chosen}, compiled", executable_timer(bench, compiled)))
+        forecast = plans[chosen][1] if of_compiled else None
+        timer = executable_timer(bench, compiled)
+        contenders.append(Contender(f"{chosen}, compiled", timer, forecast))
     if stock:
         runners = stock_runners(bench, batch, exit_layer)
         contenders += [Contender(name, stock_timer(run)) for name, run in runners.items()]

@@ -16,7 +16,7 @@ from specplan.cost_models.timing.compiled_runs import CompiledRun, Passes
 from specplan.cost_models.timing.measured import MeasuredDevice
 from specplan.cost_models.timing.measured_table import MeasuredTable
 from specplan.ir.capabilities import refusals
-from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.errors import MissingCapabilityError, SpecplanError
 from specplan.measure import visits
 from specplan.measure.probes import Probe, probes
 from specplan.measure.progress import Progress
@@ -36,7 +36,7 @@ def time_compiled(
     facts: ProblemFacts,
     table: MeasuredTable,
     path: Path,
-    backend: str,
+    backends: Sequence[str],
     cells: Sequence[tuple[int, int]],
     progress: Progress,
 ) -> None:
@@ -47,26 +47,50 @@ def time_compiled(
         facts: their shapes.
         table: holds the interpreter's times of all that the rounds ask for.
         path: where it is kept.
-        backend: that compiles rounds.
+        backends: that compile rounds.
         cells: (batch, context in tokens) of the problem; the smallest and the largest batch are
-            run at the shortest context.
+            run halfway between the shortest and the longest context, with room for that.
         progress: told of every round.
 
     Raises:
-        MissingCapabilityError: the backend cannot run here, or does not compile a round.
+        MissingCapabilityError: one of the backends cannot run here, or does not compile a round;
+            the others are timed before.
     """
+    errors = []
+    for backend in backends:
+        try:
+            _time_backend(bench, facts, table, path, backend, cells, progress)
+        except MissingCapabilityError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _time_backend(
+    bench: Workbench,
+    facts: ProblemFacts,
+    table: MeasuredTable,
+    path: Path,
+    backend: str,
+    cells: Sequence[tuple[int, int]],
+    progress: Progress,
+) -> None:
     missing = round_backend(backend).available()
     if missing is not None:
         raise MissingCapabilityError(missing, where=f"backend {backend}")
-    context = min(context for _, context in cells)
-    batches = sorted({min(cells)[0], max(cells)[0]})
-    todo = list(product(batches, _rounds(bench, backend)))
-    known = {(run.batch, run.probe) for run in table.compiled.get(backend, ())}
+    batches, contexts = zip(*cells, strict=True)
+    context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + visits.EMITTED
+    todo = list(product(sorted({min(batches), max(batches)}), _rounds(bench, backend)))
+    about = context, round_backend(backend).version
+    kept = [one for one in table.compiled.get(backend, ()) if (one.context, one.version) == about]
+    known = {(run.batch, run.probe) for run in kept}
     for done, (batch, probe) in enumerate(todo):
         progress(f"rounds compiled by {backend}", done, len(todo))
         if (batch, probe.name) not in known:
-            run = _run(bench, facts, table, probe, backend, (batch, context))
-            table.compiled[backend] = (*table.compiled.get(backend, ()), run)
+            ratio = _ratio(bench, probe, backend, (batch, context), room)
+            passes, others = _parts(facts, table, probe, (batch, context))
+            kept.append(CompiledRun(probe.name, batch, *about, ratio, passes, others))
+            table.compiled[backend] = tuple(kept)
             table.save(path)
     progress(f"rounds compiled by {backend}", len(todo), len(todo))
 
@@ -83,21 +107,18 @@ def _rounds(bench: Workbench, backend: str) -> Iterator[Probe]:
             yield probe
 
 
-def _run(
-    bench: Workbench,
-    facts: ProblemFacts,
-    table: MeasuredTable,
-    probe: Probe,
-    backend: str,
-    cell: tuple[int, int],
-) -> CompiledRun:
-    batch, context = cell
+def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int) -> float:
+    """Seconds of a compiled round over those of the interpreted one, the median of turns."""
     models = {name: bench.models[name] for name in probe.plan.models_run}
-    shapes = [Bucket(batch, context + visits.EMITTED)]
     plain = bench.compile(probe.plan)
-    compiled: Executable = round_backend(backend).compile(probe.plan, models, buckets=shapes)
+    compiled: Executable = round_backend(backend).compile(
+        probe.plan, models, buckets=[Bucket(cell[0], room)]
+    )
+    _seconds(bench, plain, cell, 0)
     try:
         _seconds(bench, compiled, cell, 0)
+    except SpecplanError:
+        raise
     except Exception as error:  # whatever a compiler raises
         reason = str(error).strip().splitlines() or [""]
         raise MissingCapabilityError(
@@ -105,14 +126,12 @@ def _run(
             where=f"backend {backend}",
             remedy="Name another backend.",
         ) from error
-    _seconds(bench, plain, cell, 0)
     ratios = []
     for turn in range(1, TURNS + 1):
         ways = (compiled, plain) if turn % 2 else (plain, compiled)
         spent = {way: _seconds(bench, way, cell, turn) for way in ways}
         ratios.append(spent[compiled] / spent[plain])
-    passes, others = _parts(facts, table, probe, cell)
-    return CompiledRun(probe.name, batch, median(ratios), passes, others)
+    return median(ratios)
 
 
 def _seconds(bench: Workbench, way: Executable, cell: tuple[int, int], seed: int) -> float:

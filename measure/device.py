@@ -133,8 +133,7 @@ def measure_device(
         table.lane_overlap = lane_overlap(bench, facts, beside[-1], table, whole[0])
         table.save(path)
     progress("seconds per op", 1, 1)
-    for name in compilers:
-        time_compiled(bench, facts, table, path, name, whole, progress)
+    time_compiled(bench, facts, table, path, compilers, whole, progress)
     return MeasuredDevice(table)
 
 
@@ -217,7 +216,7 @@ def machine_of(bench: Workbench) -> Provenance:
     device = bench.models["target"].device
     return Provenance(
         hardware=hardware_name(device),
-        backend=bench.problem.backend,
+        backend=bench.runs_by,
         threads=torch.get_num_threads(),
         date=date.today().isoformat(),
         memory_bytes=memory_bytes(device),

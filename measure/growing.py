@@ -205,7 +205,7 @@ class Growing:
             "prompts_file": os.path.basename(bench.problem.workload.prompts or ""),
             "output_tokens": bench.output_tokens,
             "seed": bench.problem.seed,
-            "backend": bench.problem.backend,
+            "backend": bench.runs_by,
             "versions": versions(),
             **more,
         }

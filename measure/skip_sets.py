@@ -150,7 +150,7 @@ class _Search:
             "how": "teacher forcing on the target's own continuations, in a search for blocks",
             "prompts": [prompt.id for prompt in self.prompts],
             "seed": self.bench.problem.seed,
-            "backend": self.bench.problem.backend,
+            "backend": self.bench.runs_by,
             "versions": versions(),
         }
         return AcceptanceProfile(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from specplan.backends.registry import get_backend
+from specplan.backends.registry import INTERPRETER, get_backend, round_backends
 from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
 from specplan.ir.files import name_of
 from specplan.ir.plan import Plan
@@ -44,6 +44,10 @@ class Workbench:
     Args:
         problem: with absolute paths, as `load_problem` gives it.
 
+    Attributes:
+        runs_by: name of the backend that plans are run by: the problem's, or the interpreter where
+            that compiles rounds, whose ops cannot be told apart.
+
     Raises:
         MissingCapabilityError: torch or transformers is not installed, or the backend cannot run.
     """
@@ -51,10 +55,11 @@ class Workbench:
     def __init__(self, problem: Problem) -> None:
         require_torch()
         self.problem = problem
-        self.backend = get_backend(problem.backend)
+        self.runs_by = INTERPRETER if problem.backend in round_backends() else problem.backend
+        self.backend = get_backend(self.runs_by)
         missing = self.backend.available()
         if missing is not None:
-            raise MissingCapabilityError(missing, where=f"backend {problem.backend}")
+            raise MissingCapabilityError(missing, where=f"backend {self.runs_by}")
 
     @cached_property
     def models(self) -> dict[str, CausalModel]:
@@ -104,7 +109,7 @@ class Workbench:
     def fingerprint(self, *more: Any) -> str:
         """Name for a stored measurement: changes when models, dtypes or backend do."""
         parts = [
-            self.problem.backend,
+            self.runs_by,
             {name: [model.digest, str(model.dtype)] for name, model in self.models.items()},
             *more,
         ]

@@ -52,6 +52,12 @@ def check_backends(problem: Problem, origin: Origin, *, runs_models: bool) -> No
         key = f"backends.{place}" if problem.backends else "backend"
         if name in problem.backends[:place]:
             raise origin.usage(key, f'"{name}" is named twice', "Name each backend once.")
+        if name == NO_BACKEND and problem.backends:
+            raise origin.usage(
+                key,
+                f'"{NO_BACKEND}" refuses no plan, and cannot be chosen among others',
+                f"Leave it out, or write backend: {NO_BACKEND}.",
+            )
         _check(name, key, origin, runs_models)
 
 

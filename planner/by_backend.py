@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from specplan.ir.errors import SpecplanError
+from specplan.ir.capabilities import Capabilities
+from specplan.ir.errors import InfeasibleError, MissingCapabilityError, SpecplanError
 from specplan.planner.as_data import interval_data
-from specplan.planner.comparing import is_gain, score, speedup
+from specplan.planner.comparing import is_gain, speedup
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.search import OnBackend, SearchResult
 
 
 def best_backend(found: Mapping[str, SearchResult | SpecplanError]) -> SearchResult:
     """The best of several searches.
 
-    The first backend that has a plan is left only for a gain beyond the errors that the two do not
-    share (`is_gain`); what one machine's times have in common is wrong for all alike.
+    An earlier backend is left only for a gain beyond the errors that the two do not share
+    (`is_gain`); what one machine's times have in common is wrong for all alike.
 
     Args:
         found: by backend, in the problem's order: a search, or why there is none.
@@ -25,16 +27,42 @@ def best_backend(found: Mapping[str, SearchResult | SpecplanError]) -> SearchRes
         The search whose plan was taken, with what was found on each.
 
     Raises:
-        SpecplanError: no backend has a plan: the reason of the first.
+        SpecplanError: no backend has a plan: the reason of the first, a limit before what is
+            missing.
     """
-    able = {name: one for name, one in found.items() if isinstance(one, SearchResult)}
+    able = [one for one in found.values() if isinstance(one, SearchResult)]
     if not able:
-        raise next(error for error in found.values() if isinstance(error, SpecplanError))
-    first, *others = able.values()
-    objective = first.facts.objective
-    better = [one for one in others if is_gain(speedup(one.chosen, first.chosen, objective))]
-    best = min((first, *better), key=lambda one: score(one.chosen, objective))
+        errors = [one for one in found.values() if isinstance(one, SpecplanError)]
+        raise min(errors, key=lambda error: not isinstance(error, InfeasibleError))
+    best, *others = able
+    for one in others:
+        if is_gain(speedup(one.chosen, best.chosen, one.facts.objective)):
+            best = one
     return replace(best, backends=tuple(_on(name, one) for name, one in found.items()))
+
+
+def unlike(known: Mapping[str, ProblemFacts]) -> dict[str, SpecplanError]:
+    """Backends whose prices do not stand beside those of others, with the reason.
+
+    Where compiled rounds of one were timed, interpreted ones do not stand for those of another.
+    """
+    from specplan.cost_models.timing.compiled import CompiledDevice
+
+    timed = {name for name, facts in known.items() if isinstance(facts.device, CompiledDevice)}
+    return {
+        name: MissingCapabilityError(
+            "how long rounds take there was not measured on this device",
+            where=f"backend {name}",
+            remedy="Run `specplan profile device` with this problem, where the backend is here.",
+        )
+        for name, facts in known.items()
+        if timed and name not in timed and not _interprets(facts)
+    }
+
+
+def _interprets(facts: ProblemFacts) -> bool:
+    able = facts.capabilities
+    return isinstance(able, Capabilities) and not able.whole_rounds
 
 
 def _on(name: str, found: SearchResult | SpecplanError) -> OnBackend:

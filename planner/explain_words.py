@@ -49,7 +49,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield verdict_words(explanation)
-    yield from _backends(explanation)
+    yield from backends_words(explanation)
     yield from runner_up_words(explanation)
     yield from confidence_words(explanation)
     yield from load_words(explanation)
@@ -96,7 +96,7 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
     )
 
 
-def _backends(explanation: Mapping[str, Any]) -> Iterator[str]:
+def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     """What was found on each of several backends."""
     told = []
     for one in explanation.get("backends", ()):

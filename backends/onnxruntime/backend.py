@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from specplan.backends.machine import onnxruntime_version
 from specplan.backends.onnxruntime.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.package import load_package, write_package
 from specplan.backends.onnxruntime.providers import Provider, choose_provider
@@ -33,6 +34,11 @@ class OnnxRuntimeBackend(RoundBackend):
     def __init__(self, provider: str | None = None, *, context: bool = False) -> None:
         self._wanted = provider
         self._context = context
+
+    @property
+    def version(self) -> str:
+        """See `RoundBackend.version`."""
+        return onnxruntime_version()
 
     def available(self) -> str | None:
         """None when torch, transformers and the packages for ONNX are here, else what is not."""

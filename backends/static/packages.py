@@ -42,6 +42,11 @@ class RoundBackend(ABC):
     fused_on: frozenset[str] = frozenset()
     captured_on: frozenset[str] = frozenset()
 
+    @property
+    def version(self) -> str:
+        """Of what compiles, where that is not torch."""
+        return ""
+
     @abstractmethod
     def available(self) -> str | None:
         """None when it can run here, else what is missing; imports nothing heavy."""

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.cost import Quantity, maximum
-from specplan.cost_models.intervals import HALF_WIDTH_90, Seconds
+from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.compiled_runs import CompiledRun
 from specplan.cost_models.timing.device import Device
@@ -29,11 +30,13 @@ from specplan.cost_models.timing.measured import MeasuredDevice
 from specplan.cost_models.timing.measured_table import Provenance
 from specplan.ir.blocks import NO_SKIPS, Skips
 
-LEAST = 0.05
-"""Of an interpreted pass, what a compiled one takes at least: where the form is taken beyond what
-was run, it must not come out at nothing."""
-MOST = 2.0
-"""Of interpreted kernels, what compiled ones take at most; a bound of the fit."""
+LEAST, MOST = 0.05, 2.0
+"""Of an interpreted pass, what a compiled one takes at least and at most."""
+LEAST_ERROR = 0.03
+"""Relative half width of a round's 90 % interval, however well the form tells those that ran."""
+PRIOR = 0.005
+"""Weight of what is taken where no round says otherwise (kernels as interpreted, half of the
+dispatch, all of the rest) against a relative error, so that each round can be left out."""
 Floats = NDArray[np.float64]
 
 
@@ -54,56 +57,66 @@ class CompiledForm:
     others: float
     error: float
 
+    def pass_seconds(self, seconds: Quantity, layers: float, model: tuple[str, str]) -> Quantity:
+        """Passes of a model that took so long, and ran so many layers, by the interpreter."""
+        told: Quantity = self.factor(model) * seconds - self.dispatch * layers
+        return maximum(told, LEAST * seconds)
+
+    def factor(self, model: tuple[str, str]) -> float:
+        """On the kernels of a model; the mean of all where no round of it was run compiled."""
+        known = self.kernels.get(model)
+        return fmean(self.kernels.values()) if known is None else known
+
+    def ratio(self, run: CompiledRun) -> float:
+        """What the form makes of a round, over what it took interpreted."""
+        passes = (
+            self.pass_seconds(one.seconds, one.layers, (one.model, one.dtype)) for one in run.passes
+        )
+        return float(sum(passes) + self.others * run.others) / run.interpreted
+
 
 def fit_compiled(runs: Sequence[CompiledRun]) -> CompiledForm:
     """The form that tells rounds best, by least squares of relative errors.
 
+    Its error is Student's 90 % of what each round is missed by where the others are fitted.
+
     Args:
         runs: at least one.
     """
-    rows, models = _design(runs)
-    least = min(one.seconds / one.layers for run in runs for one in run.passes)
-    upper = np.array([*[MOST] * len(models), 1.0, 1.0])
+    from scipy.stats import t
 
-    def solved(rows: Floats) -> Floats:
-        from scipy.optimize import lsq_linear
-
-        found: Floats = lsq_linear(rows, np.ones(len(rows)), (np.zeros_like(upper), upper)).x
-        return found
-
-    rows[:, len(models)] *= least  # so that all unknowns are shares of something
-    numbers = solved(rows)
-    missed = [rows @ numbers - 1.0]
-    for left, row in enumerate(rows):
-        others = np.delete(rows, left, axis=0)
-        if np.linalg.matrix_rank(others) == rows.shape[1]:
-            missed.append(np.array([row @ solved(others) - 1.0]))
-    told = np.concatenate(missed[1:] or missed)
-    return CompiledForm(
-        kernels=dict(zip(models, map(float, numbers), strict=False)),
-        dispatch=float(numbers[-2] * least),
-        others=float(numbers[-1]),
-        error=HALF_WIDTH_90 * float(np.sqrt(np.mean(told**2))),
-    )
-
-
-def _design(runs: Sequence[CompiledRun]) -> tuple[Floats, list[tuple[str, str]]]:
-    """What each unknown adds to a round, in times of the round as it was run; and the models."""
     models = sorted({(one.model, one.dtype) for run in runs for one in run.passes})
+    left = (_fitted([*runs[:place], *runs[place + 1 :]], models) for place in range(len(runs)))
+    missed = [form.ratio(run) / run.ratio - 1.0 for form, run in zip(left, runs, strict=True)]
+    spread = float(np.sqrt(np.mean(np.square(missed))))
+    error = max(float(t.ppf(0.95, max(len(runs) - 1, 1))) * spread, LEAST_ERROR)
+    return replace(_fitted(runs, models), error=error)
+
+
+def _fitted(runs: Sequence[CompiledRun], models: Sequence[tuple[str, str]]) -> CompiledForm:
+    """The form without its error."""
+    from scipy.optimize import lsq_linear
+
+    each = [one.seconds / one.layers for run in runs for one in run.passes]
+    layer = min(each, default=0.0)  # seconds, so that all unknowns are shares
     rows = np.zeros((len(runs), len(models) + 2))
     for row, run in zip(rows, runs, strict=True):
         for one in run.passes:
             row[models.index((one.model, one.dtype))] += one.seconds
-            row[-2] -= one.layers
+            row[-2] -= one.layers * layer
         row[-1] = run.others
         row /= run.ratio * run.interpreted
-    return rows, models
+    prior = np.array([*[1.0] * len(models), 0.5, 1.0])
+    bounds = [*[LEAST] * len(models), 0.0, 0.0], [*[MOST] * len(models), 1.0, 1.0]
+    design = np.concatenate([rows, PRIOR * np.eye(len(prior))])
+    wanted = np.concatenate([np.ones(len(runs)), PRIOR * prior])
+    found = [float(number) for number in lsq_linear(design, wanted, bounds).x]
+    kernels = dict(zip(models, found, strict=False))
+    return CompiledForm(kernels, found[-2] * layer, found[-1], error=0.0)
 
 
 class CompiledDevice:
     """A measured device whose rounds are compiled; see `Device`.
-
-    Models of which no round was run compiled go by the mean of the others.
 
     Args:
         base: the device as the interpreter was measured on it.
@@ -121,7 +134,6 @@ class CompiledDevice:
         self.name = base.name
         self.memory_bytes = base.memory_bytes
         self.shared_error = base.shared_error
-        self._mean = float(np.mean(list(form.kernels.values())))
 
     @property
     def provenance(self) -> Provenance:
@@ -141,9 +153,9 @@ class CompiledDevice:
         """One forward pass; see `Device`."""
         time = self.base.forward_seconds(shape, batch, tokens, context, logit_rows, layers, skips)
         first, last = layers or (0, shape.num_layers)
-        ran = last - first - len(skips) / 2.0
-        kernels = self.form.kernels.get((shape.digest, shape.dtype), self._mean)
-        return self._told(time, kernels, self.form.dispatch * ran)
+        model, ran = (shape.digest, shape.dtype), last - first - len(skips) / 2.0
+        told = self.form.pass_seconds(time.median, ran, model)
+        return self._within(time, told, self.form.factor(model))
 
     def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
         """A prompt, by the interpreter; see `Device`."""
@@ -153,25 +165,28 @@ class CompiledDevice:
         self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0
     ) -> Seconds:
         """One op that is no forward; see `Device`."""
-        return self._told(self.base.op_seconds(op_name, batch, width, moved), self.form.others, 0.0)
+        return self._share(self.base.op_seconds(op_name, batch, width, moved))
 
     def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; see `Device`."""
-        return self._told(self.base.round_seconds(batch), self.form.others, 0.0)
+        return self._share(self.base.round_seconds(batch))
 
     def basis(self, shapes: Iterable[ModelShape]) -> str:
         """What times rest on; see `Device`."""
         return f"{self.base.basis(shapes)}, and rounds by {self.backend} told from some that ran"
 
-    def _told(self, time: Seconds, factor: float, saved: float) -> Seconds:
-        """A time with what the compiler makes of it; what the form leaves open widens it."""
-        median = maximum(time.median * factor - saved, LEAST * factor * time.median)
-        whole = maximum(time.median, 1e-300)
+    def _share(self, time: Seconds) -> Seconds:
+        return self._within(time, self.form.others * time.median, self.form.others)
+
+    def _within(self, time: Seconds, told: Quantity, factor: float) -> Seconds:
+        """A time as it was told from another, within the errors of that and of the form."""
+        whole = maximum(told, 1e-300)
         down, up = (
-            ((end / whole - 1.0) ** 2 + self.form.error**2) ** 0.5 for end in (time.low, time.high)
+            ((factor * (end - time.median) / whole) ** 2 + self.form.error**2) ** 0.5
+            for end in (time.low, time.high)
         )
-        low, high = median * maximum(1.0 - down, 0.0), median * (1.0 + up)
-        return Seconds(median, low, high, time.extrapolated)
+        low, high = told * maximum(1.0 - down, 0.0), told * (1.0 + up)
+        return Seconds(told, low, high, time.extrapolated)
 
 
 def compiled_by(device: Device, backend: str) -> Device:

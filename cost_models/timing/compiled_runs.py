@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,6 +24,11 @@ class Passes:
     seconds: float
     layers: float
 
+    def __post_init__(self) -> None:
+        _check_numbers(seconds=self.seconds, layers=self.layers)
+        if not isinstance(self.model, str) or not isinstance(self.dtype, str):
+            raise TypeError(f"passes of {self.model!r} in {self.dtype!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledRun:
@@ -31,6 +37,8 @@ class CompiledRun:
     Attributes:
         probe: name of the plan.
         batch: requests.
+        context: tokens of text per request.
+        version: of what compiled it, where it has one of its own.
         ratio: seconds of the compiled round over those of the interpreted one, the median of turns.
         passes: of each model, by the interpreter's table.
         others: seconds of everything but passes, by the same table.
@@ -38,13 +46,17 @@ class CompiledRun:
 
     probe: str
     batch: int
+    context: int
+    version: str
     ratio: float
     passes: tuple[Passes, ...]
     others: float
 
     def __post_init__(self) -> None:
-        if not self.ratio > 0.0 or not self.passes or min(p.layers for p in self.passes) <= 0.0:
-            raise ValueError(f"a compiled round of {self.probe} needs passes and a ratio above 0")
+        numbers = {"batch": self.batch, "context": self.context, "ratio": self.ratio}
+        _check_numbers(**numbers, others=self.others)
+        if not self.passes:
+            raise ValueError(f"the compiled round of {self.probe} ran no model")
 
     @property
     def interpreted(self) -> float:
@@ -56,7 +68,16 @@ class CompiledRun:
         """From JSON data.
 
         Raises:
-            TypeError: a field is missing or unknown.
-            ValueError: a field is out of range.
+            TypeError: a field is missing or unknown, or of another type.
+            KeyError: there are no passes.
+            ValueError: a number is not above 0.
         """
         return cls(**{**entry, "passes": tuple(Passes(**one) for one in entry["passes"])})
+
+
+def _check_numbers(**numbers: Any) -> None:
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise TypeError(f"{name} is {number!r}")
+        if not 0.0 < number < math.inf:
+            raise ValueError(f"{name} is {number}, not above 0")

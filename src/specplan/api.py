@@ -47,7 +47,8 @@ def optimize(
         UsageError: the problem is broken, naming its key, or `out` holds something else, or weights
             are to be copied and `out` is None.
         InfeasibleError: no plan keeps the limits.
-        MissingCapabilityError: measuring needs an extra, or the backend runs no plan at all.
+        MissingCapabilityError: measuring needs an extra, or no backend runs a plan, or compiles
+            rounds, at all.
     """
     from specplan.gathering import find
     from specplan.problems import as_problem
@@ -87,7 +88,8 @@ def profile_device(
 
     Raises:
         UsageError: the problem is broken, naming its key.
-        MissingCapabilityError: running models needs an extra.
+        MissingCapabilityError: running models needs an extra, or one of the problem's backends
+            compiles no rounds here; all else is measured before.
     """
     from specplan.gathering import open_bench
     from specplan.problems import as_problem, compilers_of

@@ -28,7 +28,8 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
     Raises:
         UsageError: something that the problem names, or a stored measurement, is broken.
         InfeasibleError: no plan keeps the limits.
-        MissingCapabilityError: measuring needs an extra, or no backend runs a plan at all.
+        MissingCapabilityError: measuring needs an extra, or no backend runs a plan, or compiles
+            rounds, at all.
     """
     from specplan.ir.errors import InfeasibleError, MissingCapabilityError
     from specplan.planner.search import search
@@ -40,28 +41,35 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
     alone, *others = each_backend(problem)
     if not others:
         return search(gather(alone, progress), pricing)
-    from specplan.planner.by_backend import best_backend
+    from specplan.planner.by_backend import best_backend, unlike
 
+    known: dict[str, ProblemFacts] = {}
     found: dict[str, SearchResult | SpecplanError] = {}
     for one in (alone, *others):
         try:
-            found[one.backend] = search(gather(one, progress), pricing)
-        except (MissingCapabilityError, InfeasibleError) as error:  # another one may do
+            known[one.backend] = gather(one, progress)
+        except MissingCapabilityError as error:  # another one may do
             found[one.backend] = error
-    return best_backend(found)
+    found |= unlike(known)
+    for name in known.keys() - found.keys():
+        try:
+            found[name] = search(known[name], pricing)
+        except (MissingCapabilityError, InfeasibleError) as error:
+            found[name] = error
+    return best_backend({name: found[name] for name in problem.backends})
 
 
 def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> ProblemFacts:
     """Everything that planning needs to know, measured where the problem leaves it open.
 
     Args:
-        problem: a checked problem.
+        problem: a checked problem; of its `backend`, others are not looked at.
         progress: told of everything that takes long.
         tuned: read the plans that `specplan tune` measured on this machine too.
 
     Raises:
         UsageError: something that the problem names, or a stored measurement, is broken.
-        MissingCapabilityError: measuring needs an extra.
+        MissingCapabilityError: measuring needs an extra, or the backend compiles no rounds here.
     """
     from specplan.planner.facts import gather_facts
     from specplan.planner.known_plans import known_plans
@@ -86,28 +94,30 @@ def _measured(
 
     bench, known = open_bench(problem)
     from specplan.cost_models.timing.compiled import compiled_by
+    from specplan.cost_models.timing.device import load_device
     from specplan.measure.device import measure_device
     from specplan.measure.proposers import measure_proposers
 
     device: Device | None = None
     if problem.device == "measured":
-        device = measure_device(bench, known, progress=progress, compilers=compilers_of(problem))
+        compilers = compilers_of(problem.model_copy(update={"backends": ()}))
+        device = measure_device(bench, known, progress=progress, compilers=compilers)
     if problem.workload.prompts is None:
         return device, {}
     known = replace(known, capabilities=capabilities_of(problem))
-    priced = None if device is None else compiled_by(device, problem.backend)
+    priced = compiled_by(device or load_device(problem.device), problem.backend)
     return device, measure_proposers(bench, known, priced, progress)
 
 
 def open_bench(problem: Problem) -> tuple[Workbench, ProblemFacts]:
     """What measuring needs; the device in these facts only fills a place.
 
-    Ops are timed, and drafts judged, by the interpreter, whatever runs the plan in the end.
+    Raises:
+        MissingCapabilityError: running models needs an extra.
     """
     from specplan.planner import measured_here
-    from specplan.problems import interpreted
 
-    checked = measured_here(interpreted(problem))
+    checked = measured_here(problem)
     from specplan.runtime import require_torch
 
     require_torch()

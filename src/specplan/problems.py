@@ -86,13 +86,6 @@ def compilers_of(problem: Problem) -> tuple[str, ...]:
     return tuple(name for name in problem.all_backends if name in round_backends())
 
 
-def interpreted(problem: Problem) -> Problem:
-    """The problem as the interpreter runs its plans."""
-    from specplan.backends.registry import INTERPRETER
-
-    return problem.model_copy(update={"backend": INTERPRETER, "backends": ()})
-
-
 def check_runs(problem: Problem) -> None:
     """Refuse to write a bundle of a plan that is not run here.
 
@@ -104,7 +97,7 @@ def check_runs(problem: Problem) -> None:
     if any(name == NO_BACKEND or is_engine(name) for name in problem.all_backends):
         raise UsageError(
             "a bundle holds a plan that runs, and this problem is only planned for",
-            where="backend",
+            where="backends" if problem.backends else "backend",
             remedy="Name a backend, or write no bundle and take the printed plan; `specplan emit` "
             "writes the files of an engine.",
         )

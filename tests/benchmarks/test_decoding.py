@@ -67,7 +67,8 @@ def test_plans_are_the_best_priced_that_compile(decoding: ModuleType, tmp_path: 
     assert len(plans) == decoding.PLANS and len(alone) == 1
     assert not any(isinstance(op, Lookup) for plan in alone.values() for op in walk_plan(plan))
     prices = decoding.predicted({"one": found, "other": found}, plans)
-    assert set(prices) == {f"{name}, {backend}" for name in plans for backend in ("one", "other")}
+    names = [decoding.PLAIN, *plans]
+    assert set(prices) == {f"{name}, {backend}" for name in names for backend in ("one", "other")}
     told = [prices[f"{name}, one"] for name in plans]
     assert told == sorted(told, reverse=True)
     chosen = found.chosen.estimates[0].tokens_per_second_end_to_end.mean

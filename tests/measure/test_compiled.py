@@ -20,6 +20,7 @@ from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.measure import compiled, visits  # noqa: E402
 from specplan.measure.device import measure_device  # noqa: E402
 from specplan.planner import PLAIN, Problem, gather_facts, load_problem  # noqa: E402
+from specplan.planner.by_backend import unlike  # noqa: E402
 from specplan.progress import silent  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
 from tests.benchmarks.fake_backend import Fake  # noqa: E402
@@ -66,7 +67,8 @@ def test_few_rounds_are_timed_beside_the_interpreter(
         assert layers[facts.target.digest] == facts.target.num_layers
         drafted = layers.get(facts.drafts["draft"].digest, 0) / facts.drafts["draft"].num_layers
         assert drafted == {"chain 1": 1, "chain 7": 7, "bush 8 ": 2}.get(run.probe[:7], 0)
-        assert run.ratio > 0.0 < run.others
+        assert run.ratio > 0.0 < run.others and run.version == ""
+        assert 40 <= run.context <= 63, "halfway between the shortest and the longest text"
     assert measured.table.provenance.backend == "reference"
 
 
@@ -87,11 +89,15 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     (path,) = (problem.profiles / "device").glob("*.json")
     asked = problem.model_copy(update={"device": str(path)})
     found = {}
-    for backend in (BY, "inductor"):
+    for backend in (BY, "inductor", "reference"):
         one = asked.model_copy(update={"backend": backend})
-        found[backend] = gather_facts(one, capabilities=backend_capabilities(backend)).device
-    device = found[BY]
-    assert isinstance(device, CompiledDevice) and isinstance(found["inductor"], MeasuredDevice)
+        found[backend] = gather_facts(one, capabilities=backend_capabilities(backend))
+    device = found[BY].device
+    assert isinstance(device, CompiledDevice)
+    assert isinstance(found["inductor"].device, MeasuredDevice)
+    (refused,) = unlike(found).items()
+    assert refused[0] == "inductor" and "was not measured on this device" in str(refused[1])
+    assert unlike({name: found[name] for name in ("inductor", "reference")}) == {}
     _, facts = open_bench(problem)
     shape = facts.target
     whole = measured.forward_seconds(shape, 1, 4, 40).median

@@ -253,6 +253,7 @@ case("no device file", "device", "no device file", put("device", "profiles/here.
 case("unknown backend", "backend", 'Did you mean "reference"?', put("backend", "referense"))
 case("one of several", "backends.1", 'Did you mean "vllm"?', put("backends", ["reference", "vlm"]))
 case("a backend twice", "backends.1", "twice", put("backends", ["reference", "reference"]))
+case("none of several", "backends.0", "refuses no plan", put("backends", ["none", "reference"]))
 case(
     "one backend and several",
     "backends",

@@ -95,9 +95,11 @@ def test_a_backend_without_a_plan_says_why(slow: SearchResult) -> None:
     assert "Of 2 backends it is for slow; onnxruntime: no plan (" in words
 
 
-def test_where_no_backend_has_a_plan_the_first_reason_is_raised() -> None:
+def test_where_no_backend_has_a_plan_a_limit_is_told_before_what_is_missing() -> None:
     refused = MissingCapabilityError("needs onnx", where="here")
     with pytest.raises(MissingCapabilityError, match="needs onnx"):
+        best_backend({"onnxruntime": refused, "other": MissingCapabilityError("needs g++")})
+    with pytest.raises(InfeasibleError, match="too slow"):
         best_backend({"onnxruntime": refused, "other": InfeasibleError("too slow")})
 
 

@@ -56,7 +56,7 @@ def optimize(
     if result.bundle is not None:
         print(f"\nBundle: {out}")
         if compilers_of(result.problem):
-            print(f"Compile its rounds, as they were priced: specplan compile {out}")
+            print(f"Its rounds as native code: specplan compile {out}")
 
 
 def _lowered(result: Result) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
+    from specplan.cost_models.timing.compiled import CompiledForm
     from specplan.cost_models.timing.measured_rows import Row
 
 profile = typer.Typer(
@@ -37,6 +38,7 @@ def device(
 ) -> None:
     """Measure the seconds of forwards and ops on this machine; goes on where it was stopped."""
     from specplan import api
+    from specplan.cost_models.timing.compiled import fit_compiled
     from specplan.planner.loading import load_problem
     from specplan.progress import terminal_progress
 
@@ -46,6 +48,7 @@ def device(
             checked, passes=passes, batches=batch or (), contexts=context or (), progress=progress
         )
     folder, table = checked.profiles / "device", found.table
+    forms = {name: fit_compiled(runs) for name, runs in table.compiled.items()}
     rows = [_row(row, table.drift, table.scatter) for row in table.rows.values()]
     fits = [asdict(fit) for fit in table.fits.values()]
     if json:
@@ -56,6 +59,7 @@ def device(
                 "drift": table.drift,
                 "scatter": table.scatter,
                 "fits": fits,
+                "compiled": {name: _form(form) for name, form in forms.items()},
                 "measurements": rows,
             }
         )
@@ -77,6 +81,8 @@ def device(
     )
     for fit in fits:
         print(_fit_words(fit))
+    for name, form in forms.items():
+        print(_form_words(name, _form(form)))
     print(
         f"At another moment the whole machine is within +-{table.drift:.1%} of these times (90 %, "
         "by what the rows of a pass have in common); the intervals above hold that too."
@@ -105,6 +111,23 @@ def _fit_words(fit: dict[str, Any]) -> str:
         f"{fit['flops_per_second'] / 1e12:.3g} TFLOP/s, {fit['seconds_per_launch'] * 1e6:.2g} us "
         f"per kernel, sharpness {fit['sharpness']:.2f}; off by {fit['mean_error']:.1%} on average, "
         f"by at most {fit['error']:.1%} on 90 % of {fit['rows']} rows"
+    )
+
+
+def _form(form: CompiledForm) -> dict[str, Any]:
+    kernels = [{"model": m, "dtype": d, "share": f} for (m, d), f in form.kernels.items()]
+    about = {"seconds_per_layer": form.dispatch, "others": form.others, "error": form.error}
+    return {"kernels": kernels, **about}
+
+
+def _form_words(backend: str, form: dict[str, Any]) -> str:
+    kernels = ", ".join(
+        f"{one['share']:.2f} of {one['model'][:12]} {one['dtype']}" for one in form["kernels"]
+    )
+    return (
+        f"Rounds compiled by {backend}: kernels {kernels}; "
+        f"{form['seconds_per_layer'] * 1e6:.3g} us per layer less; {form['others']:.2f} of all "
+        f"else; within +-{form['error']:.1%} (90 %)"
     )
 
 

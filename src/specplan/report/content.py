@@ -10,7 +10,7 @@ from specplan.ir.printer import print_plan
 from specplan.planner.explain_break_even import break_even_words, law_words
 from specplan.planner.explain_choice import confidence_words, pareto_words
 from specplan.planner.explain_load import load_words
-from specplan.planner.explain_words import verdict_words
+from specplan.planner.explain_words import backends_words, verdict_words
 from specplan.planner.number_words import about, bytes_words, seconds_words, short
 
 MOST_CANDIDATES = 400
@@ -40,7 +40,12 @@ def content(
         "device": report["device"]["name"],
         "objective": told["objective"],
         "decision": verdict_words(told),
-        "more": [*confidence_words(told), *load_words(told), *pareto_words(told)],
+        "more": [
+            *backends_words(told),
+            *confidence_words(told),
+            *load_words(told),
+            *pareto_words(told),
+        ],
         "loads": [_load(figures) for figures in told["chosen"]["by_batch"]],
         "best": [_best(load) for load in told["loads"]],
         "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],

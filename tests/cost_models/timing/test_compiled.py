@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.compiled import (
     LEAST,
+    LEAST_ERROR,
     CompiledDevice,
     CompiledForm,
     compiled_by,
@@ -54,7 +55,7 @@ def rounds(
         compiled = sum(k * s for k, s in zip(kernels, spent, strict=True)) + others * rest
         compiled -= dispatch * sum(one.layers for one in passes)
         ratio = compiled / (sum(spent) + rest) * (1.0 + (noise[place] if noise else 0.0))
-        found.append(CompiledRun(f"probe {place}", batch, ratio, tuple(passes), rest))
+        found.append(CompiledRun(f"probe {place}", batch, 100, "", ratio, tuple(passes), rest))
     return found
 
 
@@ -66,32 +67,48 @@ def rounds(
 def test_the_form_is_found_again(
     kernels: tuple[float, float], dispatch: float, others: float
 ) -> None:
-    form = fit_compiled(rounds(kernels, dispatch, others))
-    assert form.kernels["target", "float32"] == pytest.approx(kernels[0], abs=1e-4)
-    assert form.kernels["draft", "float32"] == pytest.approx(kernels[1], abs=1e-4)
-    assert form.dispatch == pytest.approx(dispatch, abs=1e-4)
-    assert form.others == pytest.approx(others, abs=1e-3)
-    assert form.error < 1e-3
+    """Up to what is taken beforehand, which counts where a number adds little to a round."""
+    runs = rounds(kernels, dispatch, others)
+    form = fit_compiled(runs)
+    assert form.kernels["target", "float32"] == pytest.approx(kernels[0], abs=0.03)
+    assert form.kernels["draft", "float32"] == pytest.approx(kernels[1], abs=0.03)
+    assert form.dispatch == pytest.approx(dispatch, abs=0.03)
+    assert form.others == pytest.approx(others, abs=0.2)
+    assert form.error == LEAST_ERROR
+    for run in runs:
+        assert form.ratio(run) == pytest.approx(run.ratio, rel=0.01)
 
 
 def test_what_the_form_misses_is_told() -> None:
     """By rounds left out of the fit in turn: it grows with the noise, and is not below it."""
     draws = np.random.default_rng(0).normal(size=2 * len(PASSES))
     errors = []
-    for size in (0.01, 0.1):
+    for size in (0.03, 0.1):
         form = fit_compiled(rounds((0.8, 0.6), 0.2, 0.5, list(size * draws)))
         errors.append(form.error)
         assert form.error > size
-    assert errors[1] == pytest.approx(10 * errors[0], rel=0.3)
+    assert errors[1] > 2 * errors[0]
 
 
-def test_one_round_is_told_as_it_ran() -> None:
-    """Fewer rounds than unknowns: the form goes through them."""
-    (run,) = rounds((0.5, 0.5), 0.1, 0.3)[:1]
-    form = fit_compiled([run])
-    (one,) = run.passes
-    told = form.kernels["target", "float32"] * one.seconds - form.dispatch * one.layers
-    assert told + form.others * run.others == pytest.approx(run.ratio * run.interpreted)
+@given(seed=st.integers(0, 1000), count=st.integers(1, 4))
+def test_few_rounds_are_told_with_much_doubt(seed: int, count: int) -> None:
+    """Fewer than there are unknowns; what one round says of another is told by none."""
+    noise = list(0.05 * np.random.default_rng(seed).normal(size=2 * len(PASSES)))
+    runs = rounds((0.6, 0.4), 0.2, 0.5, noise)[:count]
+    form = fit_compiled(runs)
+    assert form.error >= (0.3 if count == 1 else LEAST_ERROR)
+    for run in runs:
+        assert form.ratio(run) == pytest.approx(run.ratio, rel=0.2)
+
+
+def test_priced_rounds_are_fitted_ones() -> None:
+    """Also where a pass is held at its least."""
+    form = CompiledForm({("target", "float32"): 0.1, ("draft", "float32"): 0.5}, 1.0, 0.5, 0.0)
+    (run,) = rounds((0.5, 0.5), 0.1, 0.3)[4:5]
+    target, draft = run.passes
+    held = LEAST * target.seconds + max(0.5 * draft.seconds - draft.layers, LEAST * draft.seconds)
+    assert form.ratio(run) * run.interpreted == pytest.approx(held + 0.5 * run.others)
+    assert form.factor(("another", "float32")) == pytest.approx(0.3), "the mean of the others"
 
 
 def table() -> MeasuredTable:
@@ -134,7 +151,7 @@ def test_passes_lose_what_their_layers_cost_in_python() -> None:
 
 def test_a_pass_never_comes_out_at_nothing() -> None:
     harsh = CompiledForm(FORM.kernels, dispatch=1.0, others=0.2, error=0.3)
-    assert device(harsh).forward_seconds(LLAMA, 1, 1, 0).median == pytest.approx(LEAST * 0.75 * 3.2)
+    assert device(harsh).forward_seconds(LLAMA, 1, 1, 0).median == pytest.approx(LEAST * 3.2)
 
 
 def test_everything_else_is_a_share_and_prompts_stay() -> None:
@@ -151,8 +168,8 @@ def test_intervals_are_as_wide_as_both_errors() -> None:
     found, base = device(), MeasuredDevice(table())
     whole, own = (one.forward_seconds(LLAMA, 1, 1, 0) for one in (base, found))
     for end, told in ((whole.low, own.low), (whole.high, own.high)):
-        wide = np.hypot(end / whole.median - 1.0, FORM.error)
-        assert abs(told / own.median - 1.0) == pytest.approx(min(wide, 1.0))
+        wide = np.hypot(0.75 * (end - whole.median) / own.median, FORM.error)
+        assert abs(told / own.median - 1.0) == pytest.approx(min(wide, 1.0)), "a difference's"
 
 
 def test_tables_keep_compiled_rounds(tmp_path: Path) -> None:
@@ -171,7 +188,20 @@ def test_tables_keep_compiled_rounds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"ratio": 0.0}, {"ratio": "fast"}, {"passes": []}, {"probe": None, "turns": 3}, {"passes": 3}],
+    [
+        {"ratio": 0.0},
+        {"ratio": "fast"},
+        {"ratio": float("inf")},
+        {"batch": True},
+        {"others": None},
+        {"others": -1.0},
+        {"passes": []},
+        {"passes": 3},
+        {"passes": [{"model": "m", "dtype": "float32", "seconds": float("nan"), "layers": 2}]},
+        {"passes": [{"model": None, "dtype": "float32", "seconds": 1.0, "layers": 2}]},
+        {"passes": [{"model": "m", "dtype": "float32", "seconds": 1.0}]},
+        {"turns": 3},
+    ],
 )
 def test_damaged_rounds_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
     kept, path = table(), tmp_path / "device.json"
