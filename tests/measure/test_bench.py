@@ -57,6 +57,20 @@ def test_all_contenders_say_the_same(bench: Workbench) -> None:
     assert result.line("again").predicted is None
 
 
+def test_forecasts_of_compiled_rounds_stand_beside_these(bench: Workbench) -> None:
+    """A problem of a backend that compiles rounds is priced so; the interpreter runs the others."""
+    problem = bench.problem.model_copy(update={"backend": "onnxruntime"})
+    compiling = Workbench(problem)
+    assert (compiling.runs_by, bench.runs_by) == ("reference", "reference")
+    assert compiling.fingerprint("x") == bench.fingerprint("x")
+    graphs = StaticExecutable(PLAIN_PLAN, compiling.models)
+    plans = {PLAIN: (PLAIN_PLAN, FORECAST)}
+    result = compare(compiling, plans, compiled=graphs, repeats=1, stock=False)
+    assert result.line(PLAIN).predicted is None
+    told = result.line(f"{PLAIN}, compiled").predicted
+    assert told is not None and told.low < 100.0 < told.high
+
+
 def test_batches_fill_with_prompts_of_their_own(bench: Workbench) -> None:
     result = compare(bench, {PLAIN: (PLAIN_PLAN, None)}, batch=3, repeats=1)
     assert [line.name for line in result.lines] == [PLAIN, STOCK]
