@@ -19,6 +19,7 @@ from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.ir.blocks import Skips  # noqa: E402
 from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.measure import skip_sets as module  # noqa: E402
+from specplan.measure import visits  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.own_drafts import TeacherText  # noqa: E402
 from specplan.measure.proposers import measure_proposers  # noqa: E402
@@ -226,8 +227,9 @@ def test_nothing_is_searched_for_unasked(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_optimising_from_nothing(tmp_path: Path) -> None:
+def test_optimising_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way: device, acceptance, sets, and their candidates beside all others."""
+    monkeypatch.setattr(visits, "EMITTED", 6)
     path = write_skipping(tmp_path)
     result = api.optimize(path)
     tried = [c for c in result.search.candidates if c.method == "layer_skip"]
