@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.cost import Quantity, maximum
-from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.intervals import HALF_WIDTH_90, Seconds
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.compiled_runs import CompiledRun
 from specplan.cost_models.timing.device import Device
@@ -48,8 +48,7 @@ class CompiledForm:
         kernels: by digest and number format of a model.
         dispatch: seconds per layer of a pass.
         others: share of what everything but passes takes.
-        error: relative half width of the 90 % interval of a round, from rounds that were left out
-            of the fit in turn.
+        error: relative half width of the 90 % interval of a round.
     """
 
     kernels: Mapping[tuple[str, str], float]
@@ -78,19 +77,32 @@ class CompiledForm:
 def fit_compiled(runs: Sequence[CompiledRun]) -> CompiledForm:
     """The form that tells rounds best, by least squares of relative errors.
 
-    Its error is Student's 90 % of what each round is missed by where the others are fitted.
+    Its error is that of what rounds are missed by, with the unknowns counted. Where there are no
+    more rounds than these, it is Student's of what each is missed by where the others are fitted.
 
     Args:
         runs: at least one.
     """
+    models = sorted({(one.model, one.dtype) for run in runs for one in run.passes})
+    form, spare = _fitted(runs, models), len(runs) - len(models) - 2
+    if spare > 0:
+        error = HALF_WIDTH_90 * float(np.sqrt(sum(_missed(form, run) ** 2 for run in runs) / spare))
+    else:
+        error = _error_left_out(runs, models)
+    return replace(form, error=max(error, LEAST_ERROR))
+
+
+def _error_left_out(runs: Sequence[CompiledRun], models: Sequence[tuple[str, str]]) -> float:
     from scipy.stats import t
 
-    models = sorted({(one.model, one.dtype) for run in runs for one in run.passes})
     left = (_fitted([*runs[:place], *runs[place + 1 :]], models) for place in range(len(runs)))
-    missed = [form.ratio(run) / run.ratio - 1.0 for form, run in zip(left, runs, strict=True)]
-    spread = float(np.sqrt(np.mean(np.square(missed))))
-    error = max(float(t.ppf(0.95, max(len(runs) - 1, 1))) * spread, LEAST_ERROR)
-    return replace(_fitted(runs, models), error=error)
+    missed = [_missed(form, run) for form, run in zip(left, runs, strict=True)]
+    quantile = float(t.ppf(0.95, max(len(runs) - 1, 1)))
+    return quantile * float(np.sqrt(np.mean(np.square(missed))))
+
+
+def _missed(form: CompiledForm, run: CompiledRun) -> float:
+    return form.ratio(run) / run.ratio - 1.0
 
 
 def _fitted(runs: Sequence[CompiledRun], models: Sequence[tuple[str, str]]) -> CompiledForm:

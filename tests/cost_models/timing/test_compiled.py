@@ -80,7 +80,7 @@ def test_the_form_is_found_again(
 
 
 def test_what_the_form_misses_is_told() -> None:
-    """By rounds left out of the fit in turn: it grows with the noise, and is not below it."""
+    """It grows with the noise, and is not below it."""
     draws = np.random.default_rng(0).normal(size=2 * len(PASSES))
     errors = []
     for size in (0.03, 0.1):
