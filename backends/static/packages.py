@@ -98,7 +98,7 @@ class RoundBackend(ABC):
 
         Args:
             plan: any plan; it is verified here.
-            models: by the names the plan gives them.
+            models: by the names the plan gives them; others make no difference.
             folder: where compiled rounds are and go; one that lasts as long as the process when
                 None.
             buckets: shapes to fit batches into.
@@ -113,6 +113,7 @@ class RoundBackend(ABC):
         """
         check_plan(plan)
         require_support(plan, self.capabilities)
+        models = {name: model for name, model in models.items() if name in plan.models_run}
         self.check(models, frozen=frozen)
         packages = Packages(self, models, folder, frozen=frozen, failed=failed)
         return StaticExecutable(plan, models, packages, buckets, self.fused_on, self.captured_on)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
 from specplan.backends.static.holds import STATIC
+from specplan.backends.static.packages import check_packages
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
@@ -22,8 +23,9 @@ from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.kinds import RUNNABLE, all_facts, every_kind, kinds_of
-from tests.backends.pairs import in_batches, load_pair, plain, run
+from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.backends.source_plans import source_plans
+from tests.benchmarks.fake_backend import Fake
 
 
 def requests_of(temperature: float, **settings: float) -> list[Request]:
@@ -184,3 +186,17 @@ def test_what_nothing_compiles_runs_op_by_op_where_rounds_are_captured(pair_fold
     assert [item.tokens for item in generate(executable, requests).completions] == run(
         plan, models, requests
     )
+
+
+def test_models_beyond_the_plan_make_no_other_round(tmp_path: Path) -> None:
+    """As where a bundle's plan drafts by lookup, and its problem has a draft model."""
+    save_pair(tmp_path / "pair", layers=2)
+    models, plan, bucket = load_pair(tmp_path / "pair"), plain(greedy=True), Bucket(1, 16)
+    request = Request(prompt_tokens=(1, 2, 3), max_new_tokens=6)
+    backend, out = Fake(), tmp_path / "out"
+    alone = backend.compile(plan, {"target": models["target"]}, out, [bucket])
+    expected = generate(alone, [request]).completions[0].tokens
+    again = backend.compile(plan, models, out, [bucket], frozen=True)
+    check_packages(again, out, Sampling.named("greedy"), [bucket])
+    assert generate(again, [request]).completions[0].tokens == expected
+    assert len(backend.graphs) == 1 and len(models) == 2
