@@ -14,7 +14,7 @@ from specplan.ir.errors import RegressionError
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
-    from specplan.measure.bench import Comparison
+    from specplan.measure.bench import Comparison, Line
 
 
 def bench(
@@ -103,8 +103,14 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _print_summary(result: Comparison) -> None:
-    """The chosen plan's numbers once more, in one sentence."""
-    line = result.line(result.chosen)
+    """The chosen plan's numbers once more, in a sentence, and those of its compiled rounds."""
+    compiled = f"{result.chosen}, compiled"
+    for line in result.lines:
+        if line.name in (result.chosen, compiled):
+            print(_summary(line))
+
+
+def _summary(line: Line) -> str:
     predicted = ""
     if line.predicted is not None:
         predicted = f"predicted {interval_words(line.predicted, '.0f')} tokens/s, "
@@ -113,7 +119,7 @@ def _print_summary(result: Comparison) -> None:
         if line.against_stock is None
         else f" and {line.against_stock:.2f} times that of transformers.generate"
     )
-    print(
+    return (
         f"Chosen: {line.name}: {predicted}measured {line.tokens_per_second:.0f} tokens/s; "
         f"{line.against_baseline:.2f} times the speed of plain decoding{stock}."
     )
