@@ -51,7 +51,7 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
         except MissingCapabilityError as error:  # another one may do
             found[one.backend] = error
     found |= unlike(known)
-    for name in known.keys() - found.keys():
+    for name in [one for one in known if one not in found]:
         try:
             found[name] = search(known[name], pricing)
         except (MissingCapabilityError, InfeasibleError) as error:
