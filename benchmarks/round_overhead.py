@@ -83,7 +83,7 @@ def timed_rounds(
     counted.calls = 0
     runs = [generate(compiled, [request]) for request in requests]
     calls = counted.calls / sum(run.rounds for run in runs)
-    return calls, median(run.decode_seconds / run.rounds for run in runs)
+    return calls, median(run.seconds_per_round for run in runs)
 
 
 def round_overhead(

@@ -50,3 +50,9 @@ class RegressionError(SpecplanError):
     """A measurement is worse than allowed."""
 
     exit_code = 1
+
+
+def foreign_words(error: Exception) -> str:
+    """What a library raised, in a line: its type and the first line of its message."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"

@@ -16,7 +16,7 @@ from specplan.cost_models.timing.compiled_runs import CompiledRun, Passes
 from specplan.cost_models.timing.measured import MeasuredDevice
 from specplan.cost_models.timing.measured_table import MeasuredTable
 from specplan.ir.capabilities import refusals
-from specplan.ir.errors import MissingCapabilityError, SpecplanError
+from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
 from specplan.measure import visits
 from specplan.measure.probes import Probe, probes
 from specplan.measure.progress import Progress
@@ -109,10 +109,9 @@ def _rounds(bench: Workbench, backend: str) -> Iterator[Probe]:
 
 def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int) -> float:
     """Seconds of a compiled round over those of the interpreted one, the median of turns."""
-    models = {name: bench.models[name] for name in probe.plan.models_run}
     plain = bench.compile(probe.plan)
     compiled: Executable = round_backend(backend).compile(
-        probe.plan, models, buckets=[Bucket(cell[0], room)]
+        probe.plan, bench.models, buckets=[Bucket(cell[0], room)]
     )
     _seconds(bench, plain, cell, 0)
     try:
@@ -120,9 +119,8 @@ def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], 
     except SpecplanError:
         raise
     except Exception as error:  # whatever a compiler raises
-        reason = str(error).strip().splitlines() or [""]
         raise MissingCapabilityError(
-            f"it does not compile the round of {probe.name}: {type(error).__name__}: {reason[0]}",
+            f"it does not compile the round of {probe.name}: {foreign_words(error)}",
             where=f"backend {backend}",
             remedy="Name another backend.",
         ) from error
@@ -136,8 +134,7 @@ def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], 
 
 def _seconds(bench: Workbench, way: Executable, cell: tuple[int, int], seed: int) -> float:
     """Of a round, on texts that depend on the seed."""
-    found = generate(way, visits.requests_of(bench, *cell, seed=seed))
-    return found.decode_seconds / max(found.rounds, 1)
+    return generate(way, visits.requests_of(bench, *cell, seed=seed)).seconds_per_round
 
 
 def _parts(

@@ -15,6 +15,7 @@ from specplan.backends.machine import this_machine
 from specplan.backends.opening import load_models
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling
+from specplan.ir.errors import foreign_words
 from specplan.measure.progress import Progress, silent
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
@@ -91,9 +92,7 @@ class Lowering:
             try:
                 ways[name] = self._compiled(name, bucket)
             except Exception as error:  # whatever a compiler raises: the others run the shape
-                reason = str(error).strip().splitlines() or [""]
-                words = f"{type(error).__name__}: {reason[0]}"
-                self.notes.append(f"{name}, batch {bucket.batch}: {words}")
+                self.notes.append(f"{name}, batch {bucket.batch}: {foreign_words(error)}")
         seconds = self._timed(ways, bucket)
         best = min(seconds, key=lambda name: seconds[name])
         if best in self.backends:
@@ -114,8 +113,7 @@ class Lowering:
         for turn in range(self.turns):
             names = list(ways) if turn % 2 else list(ways)[::-1]
             for name in names:
-                found = generate(ways[name], requests)
-                spent[name].append(found.decode_seconds / max(found.rounds, 1))
+                spent[name].append(generate(ways[name], requests).seconds_per_round)
         return {name: median(times) for name, times in spent.items()}
 
     def _requests(self, bucket: Bucket) -> list[Request]:

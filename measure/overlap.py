@@ -53,8 +53,7 @@ def lane_overlap(
         requests, seconds = requests_of(bench, *cell, seed=turn), {}
         for at_once in (False, True) if turn % 2 else (True, False):
             executable.side_by_side = at_once
-            result = generate(executable, requests)
-            seconds[at_once] = result.decode_seconds / result.rounds
+            seconds[at_once] = generate(executable, requests).seconds_per_round
         saved += [seconds[False] - seconds[True]] if turn else []
     return min(max(median(saved) / shorter, 0.0), 1.0)
 

@@ -59,7 +59,7 @@ def visit(bench: Workbench, executable: Executable, batch: int, context: int, se
     requests = requests_of(bench, batch, context, seed)
     result = generate(executable, requests, observer=observe)
     samples["round", None, 1].append(max(result.decode_seconds - spent, 0.0) / result.rounds)
-    return Visit(samples, result.decode_seconds / result.rounds)
+    return Visit(samples, result.seconds_per_round)
 
 
 def requests_of(bench: Workbench, batch: int, context: int, seed: int) -> list[Request]:

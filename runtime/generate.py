@@ -74,6 +74,11 @@ class Generation:
         return sum(len(item.tokens) for item in self.completions)
 
     @property
+    def seconds_per_round(self) -> float:
+        """Wall-clock time of a round, prompts left out."""
+        return self.decode_seconds / max(self.rounds, 1)
+
+    @property
     def tokens_per_round(self) -> float:
         """Emitted tokens per request and round in which it took part."""
         rounds = sum(item.rounds for item in self.completions)

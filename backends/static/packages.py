@@ -22,7 +22,7 @@ from specplan.backends.static.identity import (
 from specplan.backends.static.session import Program
 from specplan.backends.static.tried import FirstTried
 from specplan.ir.capabilities import Capabilities, require_support
-from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
+from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError, foreign_words
 from specplan.ir.folders import staged
 from specplan.ir.plan import Plan
 from specplan.ir.verify import check_plan
@@ -173,9 +173,8 @@ class Packages:
 
         def fail(error: Exception) -> None:
             self.failed.add(bucket)
-            words = (str(error).strip().splitlines() or [""])[0]
             warnings.warn(
-                f"{home}: the compiled round does not run here ({type(error).__name__}: {words});"
+                f"{home}: the compiled round does not run here ({foreign_words(error)});"
                 " its shape is interpreted. Compile it here: `specplan compile DIR`.",
                 RuntimeWarning,
                 stacklevel=2,
