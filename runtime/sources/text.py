@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Tokens = NDArray[np.int64]
+from specplan.runtime.sources.source import ROOT, Found, Tokens, Wanted
 
 
 def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
@@ -37,6 +37,33 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
             period = size - int(ends[-1])
             return text[size - period + np.arange(length) % period]
     return text[:0]
+
+
+def continuations(text: Tokens, wanted: Wanted) -> Found:
+    """Several continuations of one text, side by side, each with another first token.
+
+    Longer matches come first, then later ones; the first continuation is that of `lookup`, and
+    each goes on as that does.
+
+    Args:
+        text: int64 `[n]`.
+        wanted: how much; `nodes` is None.
+    """
+    size, there = len(text), Found.nothing(1, wanted)
+    begun: list[int] = []
+    for order in range(min(wanted.longest, size - 1), wanted.shortest - 1, -1):
+        for end in reversed(_occurrences(text, order).tolist()):
+            if len(begun) == wanted.children:
+                return there
+            if int(text[end]) in begun:
+                continue
+            period = size - end
+            run = text[end + np.arange(wanted.length) % period]
+            for step, token in enumerate(run.tolist()):
+                slot = len(begun) * wanted.length + step
+                there.put(0, slot, token, slot - 1 if step else ROOT)
+            begun.append(int(text[end]))
+    return there
 
 
 def _occurrences(text: Tokens, order: int) -> Tokens:

@@ -69,6 +69,10 @@ class SourceUse:
         parts = zip(self._sources, np.split(texts, count), np.split(lengths, count), strict=True)
         return Found.stacked([source.lookup(own, sizes, wanted) for source, own, sizes in parts])
 
+    def lookup_row(self, row: int, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+        """What may follow texts `[W, S]` of one request."""
+        return self._sources[row].lookup(texts, lengths, wanted)
+
     def learn_text(self, row: int, text: Tokens, last: int) -> None:
         """Teach the text `[n]` of a request as far as it grew, in runs of `last` tokens."""
         self._last = last

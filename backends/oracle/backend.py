@@ -1,0 +1,76 @@
+"""The oracle as a backend: it runs every verified plan, slowly, and defines what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from specplan.backends.oracle.capabilities import CAPABILITIES
+from specplan.backends.oracle.session import OracleSession
+from specplan.backends.oracle.stacks import Checkpoint, Stack
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.plan import Plan
+from specplan.ir.verify import check_plan
+from specplan.runtime import require_torch
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from specplan.runtime.sources.source import Source
+from specplan.runtime.sources.use import shared_sources
+
+
+class OracleBackend:
+    """Runs what plans mean, one request at a time."""
+
+    capabilities = CAPABILITIES
+
+    def available(self) -> str | None:
+        """None when torch and transformers are installed, else what is missing."""
+        try:
+            require_torch()
+        except MissingCapabilityError as error:
+            return str(error)
+        return None
+
+    def compile(self, plan: Plan, models: Mapping[str, CausalModel | Stack]) -> OracleExecutable:
+        """An executable for a plan.
+
+        Args:
+            plan: any plan; it is verified here.
+            models: checkpoints or stacks by the names the plan gives them.
+
+        Raises:
+            UsageError: the plan breaks a rule, or a model is missing.
+        """
+        check_plan(plan)
+        missing = [name for name in plan.models_run if name not in models]
+        if missing:
+            raise UsageError(
+                f"no model is given for {', '.join(missing)}",
+                where=f"plan {plan.name}",
+                remedy="Give one checkpoint for each model the plan runs.",
+            )
+        return OracleExecutable(plan, models)
+
+
+class OracleExecutable:
+    """A plan bound to its models; see `specplan.runtime.executable.Executable`."""
+
+    def __init__(self, plan: Plan, models: Mapping[str, CausalModel | Stack]) -> None:
+        self.plan = plan
+        self.stacks = {
+            name: Checkpoint(model) if isinstance(model, CausalModel) else model
+            for name, model in models.items()
+        }
+        self.shared = self._new_sources()
+
+    def start(self, requests: Sequence[Request], capacity: int | None = None) -> OracleSession:
+        """Begin a batch; texts need no room reserved."""
+        if not requests:
+            raise UsageError("a batch needs at least one request")
+        return OracleSession(self.plan, self.stacks, requests, self.shared)
+
+    def forget(self) -> None:
+        """See `Executable.forget`."""
+        self.shared.update(self._new_sources())
+
+    def _new_sources(self) -> dict[str, Source]:
+        return shared_sources(self.plan, self.stacks["target"].vocab_size)

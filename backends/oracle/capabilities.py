@@ -1,0 +1,18 @@
+"""What the oracle runs: every verified plan."""
+
+from __future__ import annotations
+
+from specplan.ir.acceptance import RULE_ENTRIES
+from specplan.ir.capabilities import Capabilities
+from specplan.ir.ops import OPS
+from specplan.ir.sources import SOURCE_ENTRIES
+
+CAPABILITIES = Capabilities(
+    backend="oracle",
+    ops=frozenset(OPS),
+    states=frozenset({"cache", "track", "source", "value"}),
+    sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
+    policies=frozenset({"sink_recent", "retrieved"}),
+    limits={},
+    stops=True,
+)

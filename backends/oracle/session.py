@@ -1,0 +1,110 @@
+"""A batch of requests in lockstep: each op runs for all of them before the next one does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from specplan.backends.oracle.meanings import MEANINGS, REGIONS
+from specplan.backends.oracle.passes import Pass
+from specplan.backends.oracle.stacks import Stack
+from specplan.backends.oracle.world import OneRequest
+from specplan.ir.infer import infer_round
+from specplan.ir.meaning import Picked, Scope, Tree
+from specplan.ir.ops import Forward
+from specplan.ir.plan import CacheState, Plan
+from specplan.runtime.executable import Observer, StepResult
+from specplan.runtime.requests import Request
+from specplan.runtime.sources.source import Source
+from specplan.runtime.sources.use import sources_of_batch
+
+
+class OracleSession:
+    """One batch decoding under a plan; see `specplan.runtime.executable.Session`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        stacks: Mapping[str, Stack],
+        requests: Sequence[Request],
+        shared: Mapping[str, Source],
+    ) -> None:
+        self.plan = plan
+        vocabulary = stacks["target"].vocab_size
+        self.sources = sources_of_batch(plan, vocabulary, shared, requests)
+        self.worlds = [
+            OneRequest(plan, stacks, request, self.sources, row, self)
+            for row, request in enumerate(requests)
+        ]
+        self.types = {item.name: infer_round(plan, item).types for item in plan.rounds}
+        self.trips: list[dict[int, int]] = []
+
+    @property
+    def done(self) -> list[bool]:
+        """Rows that want no more tokens."""
+        return [world.done for world in self.worlds]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of text per row, prompt included."""
+        return [len(world.text) for world in self.worlds]
+
+    def finish(self, row: int) -> None:
+        """Want no more tokens for a row."""
+        self.worlds[row].done = True
+
+    def release(self) -> None:
+        """End the texts that sources learn."""
+        import numpy as np
+
+        for use in self.sources.values():
+            use.close([np.array(world.text) for world in self.worlds])
+
+    @torch.inference_mode()
+    def prefill(self, observer: Observer | None = None) -> None:
+        """Views are copied once their caches have read the text; all else reads in its round."""
+        for state in self.plan.states:
+            if not isinstance(state, CacheState) or state.view is None:
+                continue
+            for world in self.worlds:
+                world.text = world.text[:-1]
+                if world.text:
+                    root = Picked(Tree(world.text), [-1])
+                    Pass(world, Forward(model=state.model, nodes=(), cache=state.view), [root]).run()
+                world.refresh(state.name)
+                world.text = world.begin
+
+    @torch.inference_mode()
+    def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
+        """Run one round; see `Session.step`."""
+        active = {row: Scope() for row, world in enumerate(self.worlds) if not world.done}
+        for row in active:
+            self.worlds[row].begin_round(self.types[round_name])
+        self.trips = []
+        self.run(self.plan.round(round_name).ops, active)
+        emitted = [
+            world.text[len(world.begin) :] if row in active else ()
+            for row, world in enumerate(self.worlds)
+        ]
+        width = max(1, *map(len, emitted))
+        tokens = torch.tensor([[*row, *[-1] * (width - len(row))] for row in emitted])
+        trips = [[loop.get(row, 0) for loop in self.trips] for row in range(len(self.worlds))]
+        return StepResult(
+            tokens=tokens,
+            counts=torch.tensor([len(row) for row in emitted]),
+            trips=torch.tensor(trips) if self.trips else None,
+        )
+
+    def run(self, ops: Sequence[Any], scopes: Mapping[int, Scope]) -> None:
+        """See `specplan.ir.meaning.Batch.run`."""
+        for op in ops:
+            if not scopes:
+                return
+            if op.keyword in REGIONS:
+                REGIONS[op.keyword](op, scopes, self)
+                continue
+            for row, scope in scopes.items():
+                gives = MEANINGS[op.keyword](op, scope, self.worlds[row])
+                scope.update(zip(op.results, gives, strict=True))

@@ -1,0 +1,152 @@
+"""What a pass needs of a model: its layers one at a time, over whatever they may attend to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.meaning import Path
+from specplan.runtime.attention import additive_mask
+from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.models import CausalModel
+from specplan.runtime.retrieval import best_chunks
+
+
+@dataclass(frozen=True)
+class Context:
+    """What one layer sees.
+
+    Attributes:
+        paths: of the tokens that may be attended to, the running ones among them.
+        states: what entered the layer there, `[U, width]`.
+        mask: bool `[H, T, U]`: which of them each running token attends to, by key/value head; H is
+            1 where all heads see the same.
+    """
+
+    paths: Sequence[Path]
+    states: Tensor
+    mask: Tensor
+
+
+class Stack(Protocol):
+    """A model, or a drafting head, as the oracle runs it.
+
+    Attributes:
+        num_layers: of its stack; 0 for a head without any.
+        vocab_size: entries of its logits.
+    """
+
+    num_layers: int
+    vocab_size: int
+
+    def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
+        """The state `[width]` that enters the first layer at a path.
+
+        Args:
+            path: text and drafted tokens; the last one runs.
+            feature: what a track holds `shift` nodes above, None where there is none.
+            step: how many steps of this model the feature is from the target's own.
+        """
+        ...
+
+    def layer(
+        self, number: int, paths: Sequence[Path], context: Context, skips: Skips = NO_SKIPS
+    ) -> Tensor:
+        """States `[T, width]` of the running paths after a layer."""
+        ...
+
+    def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:
+        """What the model says after a state: logits `[V]`, or another output by its name."""
+        ...
+
+    def retrieved(
+        self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int
+    ) -> list[list[int]]:
+        """Positions of the text that each key/value head of a layer asks for, rising.
+
+        Args:
+            number: the layer.
+            paths: prefixes of the text, the first token alone first.
+            states: what entered the layer there, `[n, width]`.
+            budget: most tokens.
+            chunk: consecutive tokens that are taken together.
+        """
+        ...
+
+
+class Checkpoint:
+    """A causal language model as a stack."""
+
+    def __init__(self, model: CausalModel) -> None:
+        self.model = model
+        self.num_layers, self.vocab_size = model.num_layers, model.vocab_size
+
+    def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
+        """The embedding of the last token; see `Stack.enter`."""
+        embedded = self.model.family.embed(torch.tensor([[path[-1]]]), _positions([path]))
+        return embedded[0, 0]
+
+    def layer(
+        self, number: int, paths: Sequence[Path], context: Context, skips: Skips = NO_SKIPS
+    ) -> Tensor:
+        """Keys and values of the whole context are made anew; see `Stack.layer`."""
+        column = {path: place for place, path in enumerate(context.paths)}
+        rows = torch.tensor([column[path] for path in paths])
+        size = len(context.paths)
+        mask = torch.eye(size, dtype=torch.bool).repeat(len(context.mask), 1, 1)
+        mask[:, rows] = context.mask
+        cache = self.model.new_cache(1, size)
+        return self._run(number, context.paths, context.states, cache, mask, skips)[rows]
+
+    def _run(
+        self,
+        number: int,
+        paths: Sequence[Path],
+        states: Tensor,
+        cache: KVCache,
+        mask: Tensor,
+        skips: Skips = NO_SKIPS,
+    ) -> Tensor:
+        """One layer on paths that attend to each other: `[n, width]` to the same."""
+        positions = _positions(paths)
+        family, writer = self.model.family, cache.writer(
+            positions, torch.arange(len(paths))[None], len(paths)
+        )
+        writer.latest = torch.tensor([len(paths) - 1])
+
+        def masks(window: int | None) -> Tensor:
+            near = positions[0, :, None] - positions[0] < (window or 1 << 62)
+            groups = family.heads // family.kv_heads
+            return additive_mask(mask & near, groups, self.model.dtype).transpose(0, 1)
+
+        span = (number, number + 1)
+        return family.run(states[None].clone(), positions, masks, writer, span, skips)[0]
+
+    def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:
+        """Of the final norm and the head; see `Stack.logits`."""
+        return self.model.logits(state[None, None])[0, 0]
+
+    def retrieved(
+        self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int
+    ) -> list[list[int]]:
+        """Chunks whose mean key agrees best with the last token's query; see `Stack.retrieved`."""
+        size = len(paths)
+        if size <= budget:
+            return [[*range(size)]] * self.model.family.kv_heads
+        cache = self.model.new_cache(1, size, queries=True)
+        mask = torch.ones(1, size, size, dtype=torch.bool).tril()
+        self._run(number, paths, states, cache, mask)
+        assert cache.queries is not None
+        keys, query = cache.keys[number], cache.queries[number]
+        chunks = best_chunks(keys, query, torch.tensor([size]), chunk, budget // chunk)
+        starts = (chunks[0] * chunk).tolist()
+        return [[i for s in head for i in range(s, min(s + chunk, size))] for head in starts]
+
+
+def _positions(paths: Sequence[Path]) -> Tensor:
+    return torch.tensor([[len(path) - 1 for path in paths]])
