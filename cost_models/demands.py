@@ -16,7 +16,6 @@ from specplan.cost_models.round_types import round_types
 from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.left_out import left_out
 from specplan.ir.ops import Accept, Commit, Forward, Lookup, Op, Refresh, Repeat, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, walk
 from specplan.ir.types import NodesType, TreeType
@@ -187,12 +186,12 @@ class _Reader:
         cache = str(op.cache or "")
         spans: tuple[Span, ...] = tuple((s.start, s.stop) for s in op.layers) or (None,)
         pending = op.pending if isinstance(op.pending, int) else max(op.pending)
-        before = self.drafted.get((cache, spans, op.way))
+        before = self.drafted.get((cache, spans, op.write))
         first = before is None
         catches_up = root or (pending > 0 and first)
         least = drafted + (1 if catches_up else 0)
         most = drafted + max(pending, 1) if catches_up and first else least
-        self.drafted[cache, spans, op.way] = (before or 0) + drafted
+        self.drafted[cache, spans, op.write] = (before or 0) + drafted
         return ForwardDemand(
             op=op,
             model=op.model,
@@ -206,7 +205,7 @@ class _Reader:
             own_states=self.own_states(op),
             conditional=step.conditional,
             lane=step.lane,
-            skips=left_out(self.plan, op),
+            skips=Skips.read(op.skip),
         )
 
     def own_states(self, op: Forward) -> bool:

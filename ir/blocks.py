@@ -79,22 +79,6 @@ class Skips:
 NO_SKIPS = Skips()
 
 
-def spread(layers: int, attentions: int, mlps: int) -> Skips:
-    """So many attentions and so many MLPs, each spread evenly over the inner layers.
-
-    Args:
-        layers: of the stack; the first and the last keep their blocks.
-        attentions: at most `layers` - 2.
-        mlps: the same.
-    """
-    inner = layers - 2
-
-    def even(count: int) -> Iterator[int]:
-        return (1 + (2 * i + 1) * inner // (2 * count) for i in range(count))
-
-    return Skips.of(even(attentions), even(mlps))
-
-
 @lru_cache(maxsize=1024)
 def _read(words: tuple[str, ...]) -> Skips:
     layers: dict[str, list[int]] = {ATTENTION: [], MLP: []}

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.ops import Forward, Op
+from specplan.ir.ops import Op
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.printer import print_op
 from specplan.ir.scope import region_of
-from specplan.ir.values import State
 
 
 class Judge(Protocol):
@@ -120,8 +119,6 @@ def _reason(op: Op, capabilities: Capabilities) -> str | None:
     for keyword, field in capabilities.single:
         if keyword == op.keyword and len(getattr(op, field)) > 1:
             return f"{field} may hold one item only"
-    if isinstance(op, Forward) and isinstance(op.skip, State) and capabilities.whole_rounds:
-        return "what it leaves out changes as it runs: name the blocks, skip=[attn.1, mlp.1]"
     region = region_of(op)
     if region is not None and region.until is not None and not capabilities.stops:
         return "loops that stop early are not supported"

@@ -41,9 +41,6 @@ class Declaration:
             that it emits and the target's, by default parameters, with the laws p and q of
             docs/rules.md as target's and draft's, and the other way round.
         of: what a measure is taken of, empty for anything.
-        gives: what a source gives: tokens to draft, or blocks of a model to leave out; one of
-            blocks takes the parameters `layers`, `attention` and `mlp`: how many its model has,
-            and how many of these blocks of the inner ones it leaves out.
         source: the paper.
     """
 
@@ -62,7 +59,6 @@ class Declaration:
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
     of: Literal["rows", "tree", "path", "uniforms", "cache", ""] = ""
-    gives: Literal["tokens", "blocks"] = "tokens"
     source: str = ""
 
     def arguments(self, entry: Entry) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_pla
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import expect, nodes_of
 from specplan.ir.types import PathType, RowsType, TreeType, Type, UniformsType
-from specplan.ir.values import State, Value
+from specplan.ir.values import Value
 
 
 def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
@@ -37,11 +37,10 @@ def forward(
         raise RuleError("arity", "forward needs nodes to run on")
     if isinstance(op.pending, tuple) and len(op.pending) != len(op.nodes):
         raise RuleError("arity", f"{len(op.pending)} pending counts for {len(op.nodes)} operands")
-    if not isinstance(op.skip, State):
-        try:
-            Skips.read(op.skip)
-        except ValueError as error:
-            raise RuleError("type", str(error)) from error
+    try:
+        Skips.read(op.skip)
+    except ValueError as error:
+        raise RuleError("type", str(error)) from error
     given = op.gives if op.gives is not None else ("logits",)
     exact = _whole_stack(plan, op, ends)
     rows: list[Type] = []

@@ -38,7 +38,6 @@ _KINDS: dict[tuple[type[Op], str], tuple[type, ...]] = {
     (Forward, "cache"): (CacheState,),
     (Forward, "features"): (TrackState,),
     (Forward, "keep"): (TrackState,),
-    (Forward, "skip"): (SourceState,),
     (Lookup, "source"): (SourceState,),
     (Update, "source"): (SourceState,),
     (Load, "state"): (ValueState,),

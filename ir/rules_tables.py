@@ -18,7 +18,6 @@ from specplan.ir.plan import (
     walk,
     walk_plan,
 )
-from specplan.ir.rules_blocks import uncounted_blocks
 from specplan.ir.scope import WORDS
 from specplan.ir.tables import Table, Tables
 from specplan.ir.types import NodesType
@@ -47,8 +46,7 @@ def state_entries(state: StateDeclaration, tables: Tables) -> Iterator[str]:
     """The same for the entry that a state is declared with."""
     match state:
         case SourceState():
-            problems = [*tables.problems("source", state.kind)]
-            yield from problems or uncounted_blocks(state.kind, tables)
+            yield from tables.problems("source", state.kind)
         case ValueState():
             yield from tables.problems("value", state.kind)
         case CacheState() if state.policy is not None:

@@ -14,8 +14,7 @@ class Forward(BaseOp):
     """A model runs on nodes of one or several trees and gives one row per node.
 
     `pending` is the number of text tokens, root included, that it may catch up (one number per
-    operand, or one for all); `layers` are spans of the stack, `skip` the blocks left out, by name
-    or the best set that a source has found so far, with `trial` the set that it tries now;
+    operand, or one for all); `layers` are spans of the stack, `skip` the blocks left out;
     `features` feeds hidden states of a track, shifted by `shift` nodes; `keep` records them;
     `gives=[]` computes state only; `write=scratch` drops what it wrote when the round ends.
     """
@@ -27,8 +26,7 @@ class Forward(BaseOp):
     cache: State | None = None
     pending: int | tuple[int, ...] = 0
     layers: tuple[Span, ...] = ()
-    skip: tuple[str, ...] | State = ()
-    trial: bool = False
+    skip: tuple[str, ...] = ()
     features: State | None = None
     shift: int = 0
     keep: State | None = None
@@ -36,11 +34,6 @@ class Forward(BaseOp):
     attend: Literal["ancestors", "block"] = "ancestors"
     write: Literal["exact", "scratch"] = "exact"
     only: Literal["keys_values"] | None = None
-
-    @property
-    def way(self) -> str:
-        """Passes of one way run no node twice in a round; a trial runs anew what was drafted."""
-        return "trial" if self.trial else self.write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +142,7 @@ class Store(BaseOp):
 
 @dataclass(frozen=True, kw_only=True)
 class Update(BaseOp):
-    """Teach a source: all judged rows, the last tokens of each leaf, or how its trial went."""
+    """Teach a source: all judged rows, or the last tokens of each leaf."""
 
     keyword = "update"
     positional = ("source", "tree")

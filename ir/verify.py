@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from specplan.ir import (
-    rules_blocks,
     rules_flow,
     rules_law,
     rules_residency,
@@ -29,7 +28,6 @@ _TYPED: tuple[tuple[str, _TypedRule], ...] = (
     ("progress", lambda plan, item, types, tables: rules_flow.progress(types)),
     ("residency", lambda plan, item, types, tables: rules_residency.resident(types)),
     ("starvation", lambda plan, item, types, tables: rules_residency.starvation(plan, types)),
-    ("blocks", lambda plan, item, types, tables: rules_blocks.blocks(plan, item, types, tables)),
     ("features", lambda plan, item, types, tables: rules_tables.features(plan, types)),
     ("capacity", lambda plan, item, types, tables: rules_flow.capacity(plan, types)),
     ("lanes", lambda plan, item, types, tables: rules_flow.lanes(types)),

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.reference.session import ReferenceSession
 from specplan.cost_models.memory import speculative_slots
+from specplan.ir.blocks import Skips
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.infer_models import stack_ends
-from specplan.ir.left_out import block_counts, left_out
 from specplan.ir.ops import Forward, Grow, Place, Relabel
-from specplan.ir.plan import CacheState, Plan, SourceState, ValueState, walk_plan
-from specplan.ir.values import State
+from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
 from specplan.runtime.models import CausalModel
@@ -164,18 +163,14 @@ def _check_stacks(plan: Plan, models: Mapping[str, CausalModel]) -> None:
 
 
 def _check_skips(plan: Plan, models: Mapping[str, CausalModel]) -> None:
-    """Blocks that a plan leaves out must be there, and a source of blocks is made for its model.
+    """Blocks that a plan leaves out must be there.
 
     Raises:
         UsageError: names the model.
     """
     for op in walk_plan(plan):
         if isinstance(op, Forward) and op.skip:
-            height, layers = left_out(plan, op).height, models[op.model].num_layers
-            source = plan.state(op.skip) if isinstance(op.skip, State) else None
-            if isinstance(source, SourceState) and block_counts(source.kind)[0] != layers:
-                what = f"@{source.name} searches a stack of {block_counts(source.kind)[0]} layers"
-                raise _of_another(plan, f"{what}, and {op.model} has {layers}")
+            height, layers = Skips.read(op.skip).height, models[op.model].num_layers
             if height > layers:
                 what = f"the plan leaves out a block of layer {height - 1} of {op.model}"
                 raise _of_another(plan, f"{what}, and it has {layers} layers")

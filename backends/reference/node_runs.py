@@ -28,7 +28,7 @@ class NodeRuns:
         self._choices: defaultdict[State | None, set[int]] = defaultdict(set)
         self._above: dict[int, NodesType] = {}
         self._spent: set[State | None] = set()
-        self._skipped: dict[State | None, tuple[object, bool]] = {}
+        self._skipped: dict[State | None, tuple[str, ...]] = {}
 
     def begun(self, op: Forward) -> bool:
         """Whether an earlier forward has run on these layers of the cache."""
@@ -61,7 +61,7 @@ class NodeRuns:
             return "its nodes are not known before it runs"
         drafted = set(could) - {ROOT}
         mixed = own or (shaped and drafted) or bool(op.layers and self._choices[op.cache])
-        reason = self._scratch(op, whole) if op.write == "scratch" else None
+        reason = self._scratch(op) if op.write == "scratch" else None
         if reason is None and mixed:
             reason = self._own_nodes(op, drafted, whole)
         if reason is not None:
@@ -81,19 +81,13 @@ class NodeRuns:
             self._surely[key] |= drafted
         return None
 
-    def _scratch(self, op: Forward, whole: bool) -> str | None:
-        """Why a pass cannot write as scratch where the text's own keys and values go.
-
-        One over a whole tree reads nothing that others of the round wrote as scratch.
-        """
+    def _scratch(self, op: Forward) -> str | None:
+        """Why a pass cannot write as scratch where the text's own keys and values go."""
         if op.features is not None or op.keep is not None:
             return "hidden states of passes that write as scratch are not kept"
         if any(cache == op.cache and write == "exact" for cache, _, write in self._begun):
             return f"@{op.cache} holds nodes of this round for good: scratch would write over them"
-        ours = op.skip, op.trial
-        if op.trial and whole:
-            self._skipped[op.cache] = ours
-        if self._skipped.setdefault(op.cache, ours) != ours:
+        if self._skipped.setdefault(op.cache, op.skip) != op.skip:
             return f"passes that write to @{op.cache} as scratch leave out the same blocks"
         return None
 
@@ -121,4 +115,4 @@ class NodeRuns:
 
 
 def _key(op: Forward) -> _Key:
-    return op.cache, op.layers, op.way
+    return op.cache, op.layers, op.write

@@ -14,11 +14,9 @@ class Observed:
         model: that ran, by its role.
         width: nodes worked on, or query tokens, per request.
         context: slots that were attended to.
-        ran: whether it ran at all; if not, nobody is told.
     """
 
     variant: str = ""
     model: str | None = None
     width: int = 1
     context: int = 0
-    ran: bool = True

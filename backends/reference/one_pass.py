@@ -79,16 +79,14 @@ class Stretch:
     scratch: bool = False
 
 
-def stretch_of(
-    op: Forward, num_layers: int, tracks: Mapping[str, TrackUse], skips: Skips
-) -> Stretch:
-    """What a forward runs of a model with `num_layers` layers, without the blocks of `skips`."""
+def stretch_of(op: Forward, num_layers: int, tracks: Mapping[str, TrackUse]) -> Stretch:
+    """What a forward runs of a model with `num_layers` layers."""
     return Stretch(
         (op.layers[0].start, op.layers[0].stop) if op.layers else (0, num_layers),
         None if op.features is None else tracks[op.features],
         None if op.keep is None else tracks[op.keep],
         logits=op.gives != (),
-        skips=skips,
+        skips=Skips.read(op.skip),
         scratch=op.write == "scratch",
     )
 

@@ -18,7 +18,6 @@ from specplan.backends.reference import (
     lengthening,
     looking,
     stopping,
-    trials,
 )
 from specplan.backends.reference.batch import Batch
 from specplan.backends.reference.carried_ops import CARRIED
@@ -27,7 +26,6 @@ from specplan.backends.reference.forward import run_forward
 from specplan.backends.reference.observed import Observed
 from specplan.backends.reference.one_pass import pending_of, stretch_of
 from specplan.backends.reference.values import Path, Rows, Scope, Tree, held_as, nodes_as
-from specplan.ir.left_out import left_out
 from specplan.ir.lifetimes import last_reads
 from specplan.ir.ops import (
     Accept,
@@ -160,8 +158,6 @@ class ReferenceSession:
         _OPS[type(op)](self, op, scope)
         seconds = perf_counter() - start
         seen = self.observed
-        if not seen.ran:
-            return
         name = f"{op.keyword}:{seen.variant}" if seen.variant else op.keyword
         observer(name, seen.model, self.batch.size, seen.width, seen.context, seconds)
 
@@ -189,8 +185,7 @@ class ReferenceSession:
         """Teach a source."""
         self.observed = Observed(looking.kind(self.batch, op.source))
         rows = None if op.rows is None else held_as(scope, op.rows, Rows)
-        teach = trials.learn if self.batch.sources[op.source].learns_trials else looking.update
-        teach(self.batch, op, held_as(scope, op.tree, Tree), rows)
+        looking.update(self.batch, op, held_as(scope, op.tree, Tree), rows)
 
     def graft(self, op: Graft, scope: Scope) -> None:
         """Trees joined at the root."""
@@ -215,18 +210,13 @@ class ReferenceSession:
 
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes."""
-        pending, declared = pending_of(op), left_out(self.plan, op)
-        skips = trials.found_so_far(self.batch, op, declared)
-        if skips is None:
-            self.observed = Observed(ran=False)
-            scope[op.results[0]] = Rows(self.batch.text[:, :0, None], ())
-            return
+        pending = pending_of(op)
         cache = self.batch.caches[op.cache or State("")]
-        stretch = stretch_of(op, cache.num_layers, self.batch.tracks, skips)
+        stretch = stretch_of(op, cache.num_layers, self.batch.tracks)
         trees = [nodes_as(scope, name) for name in op.nodes]
         rows, call = run_forward(self.batch, cache, trees, pending, stretch)
         span = stretch.layers if op.layers else None
-        variant = forward_variant(span, stretch.logits, declared.words)
+        variant = forward_variant(span, stretch.logits, stretch.skips.words)
         self.observed = Observed(variant, op.model, call.tokens.shape[1], call.mask.shape[2])
         scope.update(zip(op.results, rows, strict=True))
 

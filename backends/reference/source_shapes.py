@@ -57,9 +57,6 @@ def update_reason(plan: Plan, op: Update, step: Step) -> str | None:
         return "a source learns rows of the root and of all nodes of the tree"
     learns = SOURCES[source.kind.name].learns
     taught = "rows" if op.rows is not None else "runs" if tree.nodes else "text"
-    if taught == "rows" and "trials" in learns:
-        shaped = tree.parents is None or tree.lineage is None
-        return "trials are judged on trees that have one shape for all requests" if shaped else None
     if taught not in learns:
         return f"{source.kind.name} learns {' and '.join(learns) or 'nothing'} here"
     if taught == "runs" and tree.parents is None:

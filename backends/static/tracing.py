@@ -26,7 +26,6 @@ from specplan.backends.static.interface import RoundTensors, packed
 from specplan.backends.static.loops import repeat
 from specplan.backends.static.scalars import SCALARS
 from specplan.backends.static.values import Path, Scope
-from specplan.ir.left_out import left_out
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -189,8 +188,7 @@ class RoundRun:
         """A model on nodes, and on as much text as may be pending."""
         name = op.cache or State("")
         cached, store = self.caches[name], self.stores[name]
-        skips = left_out(self.graph.plan, op)
-        stretch = stretch_of(op, cached.num_layers, self.tracks, skips)
+        stretch = stretch_of(op, cached.num_layers, self.tracks)
         trees, model = [nodes_as(scope, one) for one in op.nodes], self.graph.models[op.model]
         holds_root = any(nodes.holds_root for nodes in trees)
         with_root = holds_root or stretch.layers not in cached.passes(stretch.scratch)

@@ -5,7 +5,6 @@ a pass without some attentions and MLPs drafts a token at a time. It attends to 
 cache of the text, and what it writes itself is scratch that the verifying pass writes over. It
 needs no draft model, no training and no memory. Which blocks can be spared is searched for where
 acceptance is measured (`specplan.planner.skip_search`), or named by a given acceptance profile.
-SWIFT's own search, while decoding, is the method `swift` over the source `skip_sets`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.ir.blocks import Skips
 from specplan.ir.plan import SourceState
 
 Tokens = NDArray[np.int64]
@@ -96,8 +95,7 @@ class Source(ABC):
     """Something that is looked up, and perhaps taught; one state, of one request or of many.
 
     Attributes:
-        learns: what it is taught: "rows" of logits, the "text", "runs" of drafted tokens, or, of a
-            source of blocks to leave out, how "trials" of its sets went.
+        learns: what it is taught: "rows" of logits, the "text", or "runs" of drafted tokens.
         merges: it can merge continuations into one tree.
         one_continuation: it gives one continuation of a text only.
         one_text: each holds one text.
@@ -177,29 +175,6 @@ class Source(ABC):
             best: int64 `[M, k]`, the likeliest tokens after each, likeliest first.
         """
         raise NotImplementedError(f"{type(self).__name__} learns no rows")
-
-    @property
-    def is_searching(self) -> bool:
-        """Whether it is a source of blocks whose trials still teach it something."""
-        return False
-
-    def left_out(self, trial: bool) -> Skips:
-        """The blocks to leave out.
-
-        Args:
-            trial: of the set that is tried now, not of the best one so far.
-        """
-        raise NotImplementedError(f"{type(self).__name__} knows no blocks")
-
-    def learn_trial(self, tried: Skips, matched: int, scored: int) -> None:
-        """Learn how a trial of a set of blocks went; another set than the one on trial is ignored.
-
-        Args:
-            tried: the set.
-            matched: tokens of the text that were the best ones of a pass without its blocks.
-            scored: tokens that were compared.
-        """
-        raise NotImplementedError(f"{type(self).__name__} learns no trials")
 
     def close(self, key: int) -> None:
         """The text of this key grows no more."""

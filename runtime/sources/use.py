@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.plan import Plan, SourceState
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.registry import new_source, row_width
@@ -49,7 +48,6 @@ class SourceUse:
         self.width = row_width(state)
         self._shared = shared
         self._last = 0
-        self._tried = NO_SKIPS
         self._sources = [shared or new_source(state, vocabulary) for _ in prompts]
         self._keys = [
             source.begin(prompt) for source, prompt in zip(self._sources, prompts, strict=True)
@@ -81,27 +79,6 @@ class SourceUse:
     def learn_runs(self, row: int, runs: Sequence[Tokens]) -> None:
         """Teach runs of tokens that a request drafted."""
         self._sources[row].learn_runs(runs)
-
-    @property
-    def learns_trials(self) -> bool:
-        """Whether it is a source of blocks to leave out."""
-        return "trials" in self._sources[0].learns
-
-    @property
-    def is_searching(self) -> bool:
-        """Whether it is a source of blocks whose trials still teach it something."""
-        return self._sources[0].is_searching
-
-    def left_out(self, trial: bool) -> Skips:
-        """The blocks that a pass leaves out: those of the best set so far, or of the one tried."""
-        found = self._sources[0].left_out(trial)
-        if trial:
-            self._tried = found
-        return found
-
-    def learn_trial(self, matched: int, scored: int) -> None:
-        """Teach how many tokens, of all requests, the set that was tried last had right."""
-        self._sources[0].learn_trial(self._tried, matched, scored)
 
     def learn_rows(self, row: int, tokens: Tokens, best: Tokens) -> None:
         """Teach the likeliest tokens `[M, k]` after tokens `[M]` that a request judged."""

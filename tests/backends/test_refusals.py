@@ -19,7 +19,7 @@ RUNNABLE = {
     "draft_chain", "static_tree", "prompt_lookup", "schedule", "autoregressive",
     "early_exit_verified", "token_recycling", "staged",
     "jacobi_blocks", "lookahead", "self_draft_view", "merged_trees", "fallback_rollback",
-    "skipped_layers", "searched_blocks",
+    "skipped_layers",
 }  # fmt: skip
 REASONS = {
     "expand_rerank": "state @h",

@@ -172,28 +172,11 @@ def test_drawn_nodes_are_given_ones_in_a_state_that_keeps_no_laws(
 
 
 MERGED = THREE + "  %c = lookup @s %x at=%f children=1 length=2 nodes=4\n"
-SEARCHED = """plan searched
-model target
-assume reproducible=false
-state @kv = cache target
-state @skips = source skip_sets(layers=3, attention=1, mlp=1) scope=process
-round r {
-  %t = root
-  %q = forward target %t cache=@kv pending=1 skip=@skips write=scratch
-  %x = grow %t at=%t rows=%q
-  %m = forward target %x cache=@kv pending=1 skip=@skips write=scratch trial=true
-  %f = pick %x of=newest
-  %c = place %x at=%f tokens=[2]
-"""
 REFUSED = {
     "continuations of several nodes in so many": (written(ADJACENCY, MERGED), "side by side"),
     "rows of the root alone are learned": (
         written(ADJACENCY + CACHE, DRAFT + "  %c = grow %t at=%t rows=%q\n",
                 after="  update @s %c rows=%q\n"),
-        "learns rows of the root and of all nodes",
-    ),
-    "rows of a trial of another tree": (
-        SEARCHED + JUDGED + "  update @skips %c rows=%m\n}\n",
         "learns rows of the root and of all nodes",
     ),
 }  # fmt: skip

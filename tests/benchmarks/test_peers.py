@@ -77,11 +77,11 @@ def test_cells_of_later_runs_join_columns(scripts: dict[str, ModuleType]) -> Non
         return {"task": "code", "temperature": 0.0, "batch": batch, "cells": cells, "regret": 0.1}
 
     known = [column(1, 4.0, rest=2.0, jacobi=8.0), column(4, 1.0, rest=1.0)]
-    once, other = scripts["method_tables"].joined(known, [column(1, 3.0, jacobi=6.0, swift=2.0)])
+    once, other = scripts["method_tables"].joined(known, [column(1, 3.0, jacobi=6.0, thompson=2.0)])
     assert other == known[1]
     told = {cell["method"]: cell.get("predicted_ratio") for cell in once["cells"]}
-    assert told == {"autoregressive": None, "jacobi": 0.5, "rest": None, "swift": 1.5}
+    assert told == {"autoregressive": None, "jacobi": 0.5, "rest": None, "thompson": 1.5}
     assert once["cells"][0]["seconds_per_token"] == 4.0 and once["regret"] == 0.1
-    assert once["joined"] == ["jacobi", "swift"]
+    assert once["joined"] == ["jacobi", "thompson"]
     (twice,) = scripts["method_tables"].joined([once], [column(1, 5.0, triforce=5.0)])
-    assert twice["joined"] == ["jacobi", "swift", "triforce"] and len(twice["cells"]) == 5
+    assert twice["joined"] == ["jacobi", "thompson", "triforce"] and len(twice["cells"]) == 5

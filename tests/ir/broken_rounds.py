@@ -66,12 +66,6 @@ ROUNDS = {
         "predictive_pipeline", {"layers=[16:32] features=@x": "layers=[16:32] features=@x keep=@x",
         "model target": "model target\nassume lossless=false"}, "lanes", "forward target %f"),
 }  # fmt: skip
-
-_DRAWN = {
-    "  %a = accept %c target=%l\n  %e = emit %a\n  commit @kv %e\n  update": "  %v = uniform 5 "
-    "stream=accept\n  %a = accept %c target=%l rule=recursive by=%v\n  %e = emit %a\n"
-    "  commit @kv %e\n  update",
-}  # fmt: skip
 CACHES = {
     "text_never_caught_up": Broken(
         "autoregressive", {" pending=1": ""}, "residency", "forward target %t"),
@@ -114,47 +108,6 @@ CACHES = {
         "@s = track head layer=last": "@s = track head layer=2"}, "features", "layers=[1:2]"),
     "kept_layer_not_run": Broken(
         "early_exit_confident", {"layers=[0:8]": "layers=[0:7]"}, "features", "layers=[0:7]"),
-    "tokens_from_a_source_of_blocks": Broken(
-        "searched_blocks", {"%m = forward": "%s = lookup @skips %t0 at=%t0\n  %m = forward"},
-        "blocks", "lookup @skips"),
-    "blocks_from_a_source_of_tokens": Broken(
-        "skipped_layers", {"model target": "model target\nstate @adj = source adjacency(width=8) "
-        "scope=process", "[attn.3, mlp.4, attn.9]": "@adj"}, "blocks", "skip=@adj"),
-    "blocks_of_one_request": Broken(
-        "searched_blocks", {" scope=process": "", "  update @skips %c rows=%m\n": "",
-        "  %m = forward target %c cache=@kv pending=1 skip=@skips trial=true write=scratch\n": ""},
-        "blocks", "skip=@skips", {
-        "  %m = forward target %c cache=@kv pending=1 skip=@skips trial=true write=scratch\n": "",
-        "  update @skips %c rows=%m\n": ""}),
-    "trial_of_named_blocks": Broken(
-        "skipped_layers", {"attn.9]": "attn.9] trial=true"}, "blocks", "trial=true"),
-    "trial_that_teaches_nothing": Broken(
-        "searched_blocks", {"  update @skips %c rows=%m\n": ""}, "blocks", "%m = forward"),
-    "trial_that_teaches_twice": Broken(
-        "searched_blocks", {"  update @skips %c rows=%m\n": "  update @skips %c rows=%m\n" * 2},
-        "blocks", "update @skips"),
-    "trial_of_some_nodes": Broken(
-        "searched_blocks", {"%m = forward target %c": "%k = pick %c of=all\n  %m = forward target "
-        "%k"}, "blocks", ""),
-    "trial_that_drafts": Broken(
-        "searched_blocks", {"  %l = forward target %c cache=@kv pending=1\n"
-        "  %a = accept %c target=%l\n  %e = emit %a\n  commit @kv %e\n  update":
-        "  %d = relabel %c rows=%m\n"
-        "  %l = forward target %d cache=@kv pending=1\n  %a = accept %d target=%l\n"
-        "  %e = emit %a\n  commit @kv %e\n  update"}, "blocks", "relabel %c"),
-    "taught_by_rows_of_the_target": Broken(
-        "searched_blocks", {"rows=%m": "rows=%l"}, "blocks", ""),
-    "taught_before_the_text_goes_on": Broken(
-        "searched_blocks", {"  %a = accept %c target=%l\n  %e = emit %a\n  commit @kv %e\n  update "
-        "@skips %c rows=%m\n": "  update @skips %c rows=%m\n  %a = accept %c target=%l\n"
-        "  %e = emit %a\n  commit @kv %e\n"}, "blocks", "update @skips"),
-    "blocks_learned_from_others": Broken(
-        "searched_blocks", _DRAWN, "reproducible", "plan",
-        _DRAWN | {"model target": "model target\nassume reproducible=false"}),
-    "more_blocks_than_there_are": Broken(
-        "searched_blocks", {"mlp=13": "mlp=31"}, "state", "plan", {"mlp=13": "mlp=30"}),
-    "trial_of_blocks_written_for_good": Broken(
-        "searched_blocks", {"trial=true write=scratch": "trial=true"}, "view", "%m = forward"),
     "shift_of_nothing": Broken(
         "autoregressive", {"pending=1": "pending=1 shift=1"}, "features", "shift=1"),
 }  # fmt: skip

@@ -45,6 +45,12 @@ ERRORS = {
     "no_equals": (HEAD + "  %t root\n}\n", "5, column 6", "expected '=', found 'root'"),
     "op_lacks_an_attribute": (HEAD + "  %t = root\n  %f = pick %t\n}\n", "6, column 8",
         "pick lacks 'of='"),
+    "blocks_from_a_source": (
+        HEAD + "  %t = root\n  %l = forward target %t cache=@kv skip=@s\n}\n", "6, column 36",
+        "forward skip: @s is not a list"),
+    "blocks_on_trial": (
+        HEAD + "  %t = root\n  %l = forward target %t cache=@kv trial=true\n}\n", "6, column 36",
+        "forward has no attribute 'trial'"),
     "positional_of_another_kind": (
         HEAD + "  %u = uniform many stream=s\n}\n", "5, column 16",
         "uniform count: many is not an integer"),

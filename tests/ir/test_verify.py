@@ -93,18 +93,3 @@ def test_what_only_a_branch_computed_is_not_counted_on() -> None:
     found = verify_plan(parse_plan(text))
     assert [item.rule for item in found] == ["residency", "starvation"]
     assert "forward draft %f2" in found[0].where
-
-
-def test_lanes_may_read_one_source_of_blocks() -> None:
-    """Neither writes it: what passes leave out is said by it, and learned after a round."""
-    blocks = "skip_sets(layers=32, attention=13, mlp=13, window=50) scope=process"
-    text = text_of("parallel_draft_verify").replace(
-        "round decode", f"state @skips = source {blocks}\nround decode"
-    )
-    for forward in (
-        "forward target %w cache=@kv pending=1",
-        "forward draft %f cache=@dkv pending=2",
-    ):
-        text = text.replace(forward, f"{forward} skip=@skips write=scratch")
-    found = {finding.rule for finding in verify_plan(parse_plan(text))}
-    assert "lanes" not in found

@@ -83,16 +83,6 @@ def test_sources_are_where_they_are_declared_to_be(place: str) -> None:
     assert any("lookup" in line for line in inside) == bool(place)
 
 
-def test_passes_without_blocks_that_a_host_source_tells_wait_for_it() -> None:
-    text = print_plan(read("searched_blocks"))
-    for scope, found in (("process", 3), ("process at=device", 0)):
-        plan = parse_plan(text.replace("scope=process", f"scope={scope}"))
-        marked = run_passes(plan, (capture,))
-        outside = [op for item in marked.rounds for op in item.ops if not isinstance(op, Segment)]
-        asking = [op for op in walk(tuple(outside)) if getattr(op, "skip", ())]
-        assert len(asking) == found
-
-
 LOOP = """
   %t0 = root
   %c = repeat 3 (%t = %t0) CONTROL{
