@@ -69,6 +69,8 @@ class Pass:
         missing = self._missing()
         if self.small:
             missing = self._read_in_chunks(missing)
+        elif self.op.write == "scratch" and self.op.features is None:
+            missing = self._read_exactly(missing)
         states = self._through(sorted({*missing, *wanted}, key=lambda path: (len(path), path)))
         names = ("logits",) if self.op.gives is None else self.op.gives
         said = {
@@ -110,10 +112,20 @@ class Pass:
         if len(self.world.text) == self.world.prompt_length:
             most = 1
         while len(missing) > most and not view:
-            now, missing = missing[: min(chunk, len(missing) - most)], missing[len(missing[: min(chunk, len(missing) - most)]) :]
-            self._through(now)
+            size = min(chunk, len(missing) - most)
+            self._through(missing[:size])
+            missing = missing[size:]
             self.world.forget(self.cache)
         return missing
+
+    def _read_exactly(self, missing: list[Path]) -> list[Path]:
+        """Scratch is for drafts: text that no round has read is read by the whole stack first."""
+        assert isinstance(self.op.pending, int)
+        early, late = missing[: -self.op.pending or None], missing[-self.op.pending or len(missing) :]
+        if early:
+            whole = Forward(model=self.op.model, nodes=(), cache=self.op.cache)
+            Pass(self.world, whole, ())._through(early)
+        return late
 
     def _through(self, paths: Sequence[Path]) -> dict[Path, Tensor]:
         """States of paths after the last layer; what lies below a gap is left out."""

@@ -17,7 +17,7 @@ from specplan.ir.meaning import ROOT, Judged, Logits, Node, Path, Picked, Tree
 from specplan.ir.ops import Accept, Forward, Lookup
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, ValueState
 from specplan.ir.tables import BUILTIN
-from specplan.ir.types import TreeType, Type
+from specplan.ir.types import RowsType, TreeType, Type
 from specplan.ir.values import TEXT_STATE, Entry, State, Value
 from specplan.runtime import sampling
 from specplan.runtime.acceptance import RULES, DraftedTree
@@ -207,8 +207,9 @@ class OneRequest:
         order = tree.below([start])
         kind, most = self.types.get(op.tree), len(order)
         if isinstance(kind, TreeType):
-            if op.at is None:
-                most = kind.nodes
+            rows = self.types.get(op.target or Value(""))
+            if op.at is None and isinstance(rows, RowsType):
+                most = min(kind.nodes, rows.width)  # nodes without logits are not judged
             if kind.is_chain:
                 order = [i for i in order if i in tree.living]
         return order, most
@@ -270,7 +271,7 @@ class OneRequest:
             numbers = [i for i in tree.numbers if i in tree.living]
             rows = [(i, logits.row(tree.path(i))) for i in numbers]
             taught = [(tree.path(i)[-1], row) for i, row in rows if row is not None]
-            if taught:
+            if taught and use.width:
                 stacked = torch.stack([row for _, row in taught])
                 best = sampling.best(stacked[None], min(use.width, stacked.shape[1]))[0].numpy()
                 use.learn_rows(self.row, np.array([token for token, _ in taught]), best)
