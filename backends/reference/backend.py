@@ -9,9 +9,9 @@ from specplan.backends.reference.session import ReferenceSession
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.infer_models import stack_ends
 from specplan.ir.left_out import block_counts, left_out
 from specplan.ir.ops import Forward, Grow, Place, Relabel
+from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import CacheState, Plan, SourceState, ValueState, walk_plan
 from specplan.ir.values import State
 from specplan.ir.verify import check_plan
