@@ -10,7 +10,6 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.printer import print_op
-from specplan.ir.scope import region_of
 
 
 class Judge(Protocol):
@@ -119,7 +118,7 @@ def _reason(op: Op, capabilities: Capabilities) -> str | None:
     for keyword, field in capabilities.single:
         if keyword == op.keyword and len(getattr(op, field)) > 1:
             return f"{field} may hold one item only"
-    region = region_of(op)
+    region = op.body
     if region is not None and region.until is not None and not capabilities.stops:
         return "loops that stop early are not supported"
     return None

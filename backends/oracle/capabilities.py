@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from specplan.ir.acceptance import RULE_ENTRIES
 from specplan.ir.capabilities import Capabilities
 from specplan.ir.ops import OPS
 from specplan.ir.sources import SOURCE_ENTRIES

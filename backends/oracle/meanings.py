@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import exp, log, log1p
+from math import exp, log1p
 from typing import Any
 
 from specplan.ir import ops as ir
 from specplan.ir.formula import evaluate
 from specplan.ir.meaning import (
-    Batch, Judged, Logits, Node, Picked, Scope, Tree, World, counts_of, numbered,
+    Batch,
+    Judged,
+    Logits,
+    Node,
+    Picked,
+    Scope,
+    Tree,
+    World,
+    counts_of,
+    numbered,
 )
 from specplan.ir.types import ROOT
 from specplan.ir.values import State

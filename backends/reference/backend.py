@@ -10,8 +10,8 @@ from specplan.cost_models.memory import speculative_slots
 from specplan.ir.blocks import Skips
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.infer_models import stack_ends
 from specplan.ir.ops import Forward, Grow, Place, Relabel
+from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch

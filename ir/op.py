@@ -1,0 +1,119 @@
+"""What all ops share, and one op as it stands in a round.
+
+An op is a frozen dataclass in a file of its own (`specplan.ir.ops`), and everything that is known
+of it without torch is a method of that class. `results` are the names that it defines;
+`positional` lists the fields that are printed before the keywords; every other field is printed
+`key=value` unless it has its default.
+
+Shapes: a *tree* has at most N drafted nodes (the root, the last token of the text, is not
+counted); *rows* are one vector over the target's vocabulary per node; all values exist once per
+request of the batch, with a live mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from specplan.ir.declaration import Table
+from specplan.ir.types import Type
+from specplan.ir.values import Entry, Value
+
+if TYPE_CHECKING:
+    from specplan.ir.context import Context
+    from specplan.ir.plan import Plan
+    from specplan.ir.tables import Tables
+
+Problem = tuple[str, str]
+"""A broken rule's name, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """Ops in order and what they hand out; `until` ends the enclosing repeat when it holds."""
+
+    ops: tuple[Op, ...] = ()
+    yields: tuple[Value, ...] = ()
+    until: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Op:
+    """An op: the values that it defines, and what is known of it.
+
+    Attributes:
+        keyword: by which plan text knows it.
+        positional: fields that stand before the keywords.
+        rest: the field that takes all keywords, where their names are free.
+        touches: per field that names a state, which kinds of state it may be.
+        entries: per field that names an entry of an open table, which table.
+        writes: fields that name states which the op writes.
+    """
+
+    keyword: ClassVar[str]
+    positional: ClassVar[tuple[str, ...]] = ()
+    rest: ClassVar[str | None] = None
+    touches: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
+    entries: ClassVar[tuple[tuple[str, Table], ...]] = ()
+    writes: ClassVar[tuple[str, ...]] = ()
+    results: tuple[Value, ...] = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def body(self) -> Region | None:
+            """The region that it holds; None for most ops."""
+            return None
+
+        @property
+        def carried(self) -> tuple[tuple[Value, Value], ...]:
+            """What a region takes in: (parameter, initial) pairs."""
+            return ()
+
+    else:
+        body = None
+        carried = ()
+
+    @property
+    def runs(self) -> str | None:
+        """The role of the model that it runs; None for an op that runs none."""
+        return None
+
+    @property
+    def judges_by(self) -> Entry | None:
+        """The rule by which it judges a tree; None for an op that judges none."""
+        return None
+
+    def misplaced(self, plan: Plan) -> Iterable[Problem]:
+        """Rules that it breaks in this plan, whatever the types of its operands."""
+        return ()
+
+    def infer(self, context: Context) -> tuple[Type, ...]:
+        """Types of its results.
+
+        Raises:
+            RuleError: an operand is missing or of another kind, or does not fit the others.
+        """
+        raise NotImplementedError
+
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterable[Problem]:
+        """Rules that it breaks by itself, with the types of what it reads and gives."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op instance of a round with its loops unrolled.
+
+    `trip` counts trips of all enclosing loops (0 outside), `trips` how many there are;
+    `conditional` steps stand in a `when`.
+    """
+
+    op: Op
+    reads: dict[Value, Type]
+    gives: tuple[Type, ...]
+    trip: int
+    trips: int
+    conditional: bool
+    lane: str | None

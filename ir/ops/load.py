@@ -1,0 +1,32 @@
+"""`load`: a value state is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.op import Op
+from specplan.ir.state_types import loaded_type
+from specplan.ir.types import NumberType, TreeType
+from specplan.ir.values import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Op):
+    """Read a value state.
+
+    %w = load @window
+    %b = load @bar
+    """
+
+    keyword = "load"
+    positional = ("state",)
+    touches = (("state", ("value",)),)
+    state: State
+
+    def infer(self, context: Context) -> tuple[TreeType | NumberType]:
+        """What the state is declared to hold."""
+        return (loaded_type(context.plan.state(self.state), self.state),)
+
+
+OP = Load

@@ -1,0 +1,28 @@
+"""`root`: the tree without drafted nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.op import Op
+from specplan.ir.types import TreeType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Root(Op):
+    """The tree without drafted nodes; `rows` names a row group.
+
+    %t0 = root
+    %t0 = root rows=prompts
+    """
+
+    keyword = "root"
+    rows: str | None = None
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """A tree of no nodes."""
+        return (TreeType(rows=self.rows),)
+
+
+OP = Root
