@@ -10,7 +10,7 @@ Logits and distributions are opaque here: a `World` computes with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -102,7 +102,7 @@ class Tree:
 
     def children(self, number: int) -> list[int]:
         """Live children."""
-        return [i for i, node in enumerate(self.nodes) if node.parent == number and i in self.living]
+        return [i for i in self.live_nodes if self.nodes[i].parent == number]
 
     def below(self, tops: Iterable[int]) -> list[int]:
         """All nodes under some, dead ones too, these not included."""
@@ -256,6 +256,10 @@ class World(Protocol):
         """Teach a source."""
         ...
 
+    def emit(self, tokens: Path) -> int:
+        """Append tokens to the text, up to a stop token or the limit; how many there were."""
+        ...
+
     def commit(self, state: State, alive: Tree | None) -> None:
         """Keep what was emitted, and nodes that live on; forget other drafts."""
         ...
@@ -293,6 +297,3 @@ def numbered(value: Tree | Picked) -> Picked:
 def counts_of(children: int | tuple[int, ...], width: int) -> tuple[int, ...]:
     """How many children each of `width` nodes gets."""
     return children if isinstance(children, tuple) else (children,) * width
-
-
-Meaning: TypeAlias = Callable[[Any, Scope, World], tuple[Any, ...]]

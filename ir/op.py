@@ -12,9 +12,9 @@ request of the batch, with a live mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from specplan.ir.declaration import Table
 from specplan.ir.types import Type
@@ -22,6 +22,7 @@ from specplan.ir.values import Entry, Value
 
 if TYPE_CHECKING:
     from specplan.ir.context import Context
+    from specplan.ir.meaning import Batch, Scope, World
     from specplan.ir.plan import Plan
     from specplan.ir.tables import Tables
 
@@ -100,6 +101,15 @@ class Op:
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterable[Problem]:
         """Rules that it breaks by itself, with the types of what it reads and gives."""
         return ()
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """What it means for one request: values of its results, from those in scope."""
+        raise NotImplementedError
+
+    def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
+        """What it means for the requests of a batch, by row; their scopes gain its results."""
+        for row, scope in scopes.items():
+            scope.update(zip(self.results, self.run(scope, batch.worlds[row]), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,10 @@ class Pass:
     def _read_exactly(self, missing: list[Path]) -> list[Path]:
         """Scratch is for drafts: text that no round has read is read by the whole stack first."""
         assert isinstance(self.op.pending, int)
-        early, late = missing[: -self.op.pending or None], missing[-self.op.pending or len(missing) :]
+        early, late = (
+            missing[: -self.op.pending or None],
+            missing[-self.op.pending or len(missing) :],
+        )
         if early:
             whole = Forward(model=self.op.model, nodes=(), cache=self.op.cache)
             Pass(self.world, whole, ())._through(early)
@@ -206,7 +209,9 @@ class Pass:
             running = set(paths)
             mask |= torch.tensor([[one in running for one in columns] for _ in paths])
         context = Context(
-            columns, torch.stack([seen[one] for one in columns]), self._by_head(number, columns, mask)
+            columns,
+            torch.stack([seen[one] for one in columns]),
+            self._by_head(number, columns, mask),
         )
         return dict(zip(paths, self.stack.layer(number, paths, context, skips), strict=True))
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from specplan.backends.oracle.meanings import MEANINGS, REGIONS
 from specplan.backends.oracle.passes import Pass
 from specplan.backends.oracle.stacks import Stack
 from specplan.backends.oracle.world import OneRequest
 from specplan.ir.infer import infer_round
-from specplan.ir.meaning import Picked, Scope, Tree
+from specplan.ir.meaning import ROOT, Picked, Scope, Tree
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan
 from specplan.runtime.executable import Observer, StepResult
@@ -71,8 +70,8 @@ class OracleSession:
             for world in self.worlds:
                 world.text = world.text[:-1]
                 if world.text:
-                    root = Picked(Tree(world.text), [-1])
-                    Pass(world, Forward(model=state.model, nodes=(), cache=state.view), [root]).run()
+                    read = Forward(model=state.model, nodes=(), cache=state.view)
+                    Pass(world, read, [Picked(Tree(world.text), [ROOT])]).run()
                 world.refresh(state.name)
                 world.text = world.begin
 
@@ -102,9 +101,4 @@ class OracleSession:
         for op in ops:
             if not scopes:
                 return
-            if op.keyword in REGIONS:
-                REGIONS[op.keyword](op, scopes, self)
-                continue
-            for row, scope in scopes.items():
-                gives = MEANINGS[op.keyword](op, scope, self.worlds[row])
-                scope.update(zip(op.results, gives, strict=True))
+            op.run_all(scopes, self)

@@ -114,8 +114,9 @@ class Checkpoint:
     ) -> Tensor:
         """One layer on paths that attend to each other: `[n, width]` to the same."""
         positions = _positions(paths)
-        family, writer = self.model.family, cache.writer(
-            positions, torch.arange(len(paths))[None], len(paths)
+        family, writer = (
+            self.model.family,
+            cache.writer(positions, torch.arange(len(paths))[None], len(paths)),
         )
         writer.latest = torch.tensor([len(paths) - 1])
 

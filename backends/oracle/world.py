@@ -138,7 +138,9 @@ class OneRequest:
             return [int(sampling.draw(law, torch.tensor(u).double())) for u in numbers]
         given = torch.tensor(numbers, dtype=torch.float64)
         if how == "draw_distinct":
-            tokens: list[int] = sampling.draw_distinct(law[None, None], given[None, None])[0, 0].tolist()
+            tokens: list[int] = sampling.draw_distinct(law[None, None], given[None, None])[
+                0, 0
+            ].tolist()
             return tokens
         raced: list[int] = race(law, exponentials(given[0], len(law)), count).tolist()
         return raced
@@ -165,9 +167,9 @@ class OneRequest:
     def uniforms(self, stream: str, key: str, offset: int, count: int) -> list[float]:
         """See `World.uniforms`."""
         read = numbers_of(cast(Any, key))
-        numbers: list[float] = read(
-            [self.request.seed], stream, [len(self.begin)], offset, count
-        )[0].tolist()
+        numbers: list[float] = read([self.request.seed], stream, [len(self.begin)], offset, count)[
+            0
+        ].tolist()
         return numbers
 
     def judged(
@@ -234,7 +236,9 @@ class OneRequest:
             parents=tuple(parents),
             live=torch.tensor([live], dtype=torch.bool).view(1, -1),
             laws=torch.stack(laws)[None] if laws else None,
-            law_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes) if laws else None,
+            law_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes)
+            if laws
+            else None,
             distinct=all(node.how != "draw" for node in nodes if node.drawn),
         )
 
@@ -277,7 +281,9 @@ class OneRequest:
                 use.learn_rows(self.row, np.array([token for token, _ in taught]), best)
         elif tree.nodes:
             drafted = len(tree.base) - 1
-            runs = [np.array(tree.path(i)[drafted:][-(last or 1) :]) for i in tree.leaves if i != ROOT]
+            runs = [
+                np.array(tree.path(i)[drafted:][-(last or 1) :]) for i in tree.leaves if i != ROOT
+            ]
             use.learn_runs(self.row, runs)
         else:
             use.learn_text(self.row, np.array(self.begin), last or 1)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.declaration import Declaration
+from specplan.ir.meaning import Judged, Scope, World, numbered
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.tables import Tables
 from specplan.ir.tree_types import check_nodes, check_rows
-from specplan.ir.types import PathType, RowsType, TreeType, UniformsType
+from specplan.ir.types import ROOT, PathType, RowsType, TreeType, UniformsType
 from specplan.ir.values import Entry, Value
 
 
@@ -91,6 +93,21 @@ class Accept(Op):
                 yield f"rule {rule.name} needs by= with {needed} uniforms"
         elif self.by is not None:
             yield f"rule {rule.name} draws nothing; leave by= out"
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The path that the rule takes; a dead one where the logits of its start are missing."""
+        tree = scope[self.tree]
+        start = ROOT if self.at is None else numbered(scope[self.at]).numbers[0]
+        if self.target is None:
+            path: list[int] = []
+            while below := tree.children(path[-1] if path else start):
+                path.append(below[0])
+            return (Judged(tree, tuple(path), None, start),)
+        logits = scope[self.target]
+        if start not in tree.living or logits.row(tree.path(start)) is None:
+            return (Judged(tree, start=start, dead=True),)
+        by = None if self.by is None else scope[self.by]
+        return (world.judged(self, tree, start, logits, by),)
 
 
 OP = Accept

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, World
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tables import Tables
 from specplan.ir.tree_types import check_rows
-from specplan.ir.types import PathType, RowsType, TreeType
+from specplan.ir.types import ROOT, PathType, RowsType, TreeType
 from specplan.ir.values import Value
 
 
@@ -55,6 +57,22 @@ class Adopt(Op):
         path = step.reads[self.path]
         if isinstance(path, PathType) and path.target not in (None, self.rows):
             yield "law", f"adopted nodes follow the rows that judged them, %{path.target}"
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The judged nodes give way to the path; its tokens follow the distribution of `rows`."""
+        tree, path = scope[self.tree], scope[self.path]
+        judged = set(tree.below([path.start]))
+        stays = [i for i in range(len(tree.nodes)) if i not in judged]
+        kept, nodes = tree.only(stays), list[Node]()
+        above = ROOT if path.start == ROOT else stays.index(path.start)
+        longer = kept
+        for token in path.tokens:
+            row = scope[self.rows].row(longer.path(above))
+            score = 0.0 if row is None else world.log_probability(row, token)
+            nodes.append(Node(token, above, True, score, "draw", row))
+            longer = kept.grown(nodes)
+            above = len(longer.nodes) - 1
+        return (longer if nodes else kept.grown(()),)
 
 
 OP = Adopt

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, World
 from specplan.ir.op import Op
 from specplan.ir.types import PathType, TreeType
 from specplan.ir.values import Span, State, Value
@@ -34,6 +35,11 @@ class Commit(Op):
         context.expect(self.path, PathType, "commit")
         if self.alive is not None:
             context.expect(self.alive, TreeType, "alive")
+        return ()
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """What was emitted stays; other drafts of the round are forgotten."""
+        world.commit(self.state, None if self.alive is None else scope[self.alive])
         return ()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.errors import UsageError
-from specplan.ir.formula import formula_names, is_condition
+from specplan.ir.formula import evaluate, formula_names, is_condition
+from specplan.ir.meaning import Scope, World
 from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import FlagType, NumberType
@@ -44,6 +46,11 @@ class Compute(Op):
                 raise RuleError("type", f"compute %{name} is not a number")
             drawn = drawn or operand.drawn
         return (FlagType(drawn) if is_condition(self.formula) else NumberType(drawn),)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The formula's value."""
+        value = evaluate(self.formula, {key: float(scope[name]) for key, name in self.operands})
+        return (value if isinstance(value, bool) else float(value),)
 
 
 OP = Compute

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, World
 from specplan.ir.op import Op
 from specplan.ir.types import PathType
 from specplan.ir.values import Value
@@ -25,6 +27,13 @@ class Emit(Op):
     def infer(self, context: Context) -> tuple[PathType]:
         """The path as it was emitted: what states may commit."""
         return (replace(context.expect(self.path, PathType, "emit"), emitted=True),)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The path as far as it was emitted."""
+        path = scope[self.path]
+        count = world.emit(path.tokens)
+        bonus = path.bonus if count > len(path.nodes) else None
+        return (replace(path, nodes=path.nodes[:count], bonus=bonus),)
 
 
 OP = Emit

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from specplan.ir.blocks import Skips
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, World, numbered
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
 from specplan.ir.rule_error import RuleError
@@ -149,6 +150,10 @@ class Forward(Op):
             for layer in wanted:
                 if isinstance(layer, int) and not any(_holds(s, layer) for s in self.layers):
                     yield f"layer {layer} of @{record.name} lies outside layers="
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Logits of the nodes that have an unbroken line of states above them."""
+        return world.forward(self, [numbered(scope[name]) for name in self.nodes])
 
 
 def stack_ends(plan: Plan, item: Round) -> dict[str, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from math import exp, log1p
+from typing import Any, Literal
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, Tree, World
 from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import ROOT, TreeType
@@ -74,6 +76,42 @@ class Graft(Op):
             offset = len(parents)
             parents += [ROOT if p == ROOT else p + offset for p in tree.parents]
         return tuple(parents)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """All nodes of all trees, tree after tree."""
+        nodes: list[Node] = []
+        attached: dict[int, Any] = {}
+        for name in self.trees:
+            first, tree = len(nodes), scope[name]
+            attached |= {i if i == ROOT else i + first: row for i, row in tree.attached.items()}
+            nodes += [
+                node if node.parent == ROOT else replace(node, parent=node.parent + first)
+                for node in tree.nodes
+            ]
+        joined = Tree(world.begin, tuple(nodes), tuple(range(len(nodes))) or (ROOT,), attached)
+        if self.same == "merge":
+            for number in joined.numbers:
+                joined = _merged(joined, number)
+        return (joined,)
+
+
+def _merged(tree: Tree, number: int) -> Tree:
+    """What hangs below equal children hangs below the first; the others die unless drawn."""
+    first: dict[int, int] = {}
+    nodes = list(tree.nodes)
+    for child in tree.children(number):
+        same = first.setdefault(nodes[child].token, child)
+        if same == child:
+            continue
+        for below in range(len(nodes)):
+            if nodes[below].parent == child:
+                nodes[below] = replace(nodes[below], parent=same)
+        if not nodes[child].drawn:
+            nodes[child] = replace(nodes[child], live=False)
+            own, more = nodes[same].score, tree.nodes[child].score
+            total = max(own, more) + log1p(exp(-abs(own - more)))
+            nodes[same] = replace(nodes[same], score=total)
+    return replace(tree, nodes=tuple(nodes))
 
 
 OP = Graft

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, World, counts_of, numbered
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
@@ -90,6 +91,41 @@ class Grow(Op):
         numbers = step.reads[self.by] if self.by is not None else None
         if not isinstance(numbers, UniformsType) or numbers.count < needed:
             yield "draws", f"how={self.how} needs by= with {needed} uniforms"
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Children of each node; where its logits are missing they are dead."""
+        tree, at, logits = scope[self.tree], numbered(scope[self.at]), scope[self.rows]
+        numbers = [] if self.by is None else scope[self.by]
+        counts, first = counts_of(self.children, len(at.numbers)), 0
+        new: list[Node] = []
+        attached = dict(tree.attached)
+        for number, count in zip(at.numbers, counts, strict=False):
+            row = logits.row(tree.path(number)) if number in tree.living else None
+            own = (
+                numbers[tree.depth(number) :]
+                if self.how == "shared"
+                else numbers[first : first + count]
+            )
+            first += count
+            if row is None:
+                new += [Node(0, number, live=False)] * count
+            elif not count:
+                attached[number] = row
+            else:
+                tokens = (
+                    world.likeliest(row, count)
+                    if self.how == "best"
+                    else world.drawn(row, self.how, count, own)
+                )
+                new += [
+                    Node(token, number, True, world.log_probability(row, token), self.how, row)
+                    for token in tokens
+                ]
+        grown = replace(tree.grown(new) if sum(counts) else tree, attached=attached)
+        if self.keep is None:
+            return (grown,)
+        best = grown.ranked([i for i in grown.newest if i in grown.living], self.keep)
+        return (replace(tree, attached=attached).grown(grown.nodes[i] for i in best),)
 
 
 OP = Grow

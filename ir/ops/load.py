@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, Tree, World
 from specplan.ir.op import Op
 from specplan.ir.state_types import loaded_type
 from specplan.ir.types import NumberType, TreeType
@@ -27,6 +29,11 @@ class Load(Op):
     def infer(self, context: Context) -> tuple[TreeType | NumberType]:
         """What the state is declared to hold."""
         return (loaded_type(context.plan.state(self.state), self.state),)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The value; a tree hangs below the end of the text."""
+        value = world.values[self.state]
+        return (Tree(world.begin).grown(value) if isinstance(value, tuple) else value,)
 
 
 OP = Load

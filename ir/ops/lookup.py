@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, World, counts_of, numbered
 from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import attach, check_nodes, child_counts
-from specplan.ir.types import TreeType
+from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import State, Value
 
 
@@ -44,6 +46,23 @@ class Lookup(Op):
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, self.length, self.nodes)
         return (replace(grown, laws=tree.laws | {"given"}, ragged=True),)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Continuations below each node; what the source lacks is dead."""
+        tree, at = scope[self.tree], numbered(scope[self.at])
+        counts = counts_of(self.children, len(at.numbers))
+        most, new = max(counts, default=0), list[Node]()
+        for number, count in zip(at.numbers, counts, strict=False):
+            first = len(tree.nodes) + len(new)
+            size = (
+                count * self.length if self.nodes is None else min(self.nodes, count * self.length)
+            )
+            if number not in tree.living:
+                new += [Node(0, number, live=False)] * size
+                continue
+            for token, parent, live in world.looked_up(self, tree.path(number), most)[:size]:
+                new.append(Node(token, number if parent == ROOT else first + parent, live))
+        return (tree.grown(new),)
 
 
 OP = Lookup

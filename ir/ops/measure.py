@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import exp
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Judged, Logits, Picked, Scope, Tree, World
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.scope import WORDS
 from specplan.ir.tables import Tables
-from specplan.ir.types import NodesType, NumberType, PathType, RowsType, TreeType, Type
+from specplan.ir.types import ROOT, NodesType, NumberType, PathType, RowsType, TreeType, Type
 from specplan.ir.values import Entry, State, Value
 
 
@@ -51,6 +54,26 @@ class Measure(Op):
         part = declared.of == "tree" and isinstance(measured, NodesType)  # some of a tree's nodes
         if word.split()[-1] != declared.of and not part:
             yield "type", f"{declared.name} measures {declared.of}, and {self.operand} is {word}"
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Of a path its nodes, of logits the first row, of uniforms the first number."""
+        if isinstance(self.operand, State):
+            span = self.kind.get("layers")
+            return (float(world.lag(self.operand, range(span.start, span.stop))),)
+        value = scope[self.operand]
+        if isinstance(value, Judged):
+            return (float(len(value.nodes)),)
+        if isinstance(value, Logits):
+            row = next(iter(value.of.values()), None)
+            return (0.0 if row is None else world.measured(self.kind, row),)
+        if isinstance(value, list):
+            return (float(value[0]),)
+        nodes = Picked(value, value.numbers) if isinstance(value, Tree) else value
+        live = [i for i in nodes.numbers if i != ROOT and i in nodes.tree.living]
+        if self.kind.name == "count":
+            return (float(len(live)),)
+        chances = sorted((exp(nodes.tree.score(i)) for i in live), reverse=True)
+        return (float(sum(chances[: self.kind.integer("best", 1)])),)
 
 
 def _tells_of_draws(measured: Type | None) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Logits, Scope, Tree, World
 from specplan.ir.op import Op
 from specplan.ir.tree_types import check_rows
 from specplan.ir.types import RowsType, TreeType
@@ -32,6 +34,23 @@ class Mix(Op):
         over = context.expect(self.over, TreeType, "over")
         check_rows(over, rows, self.rows)
         return (replace(rows, exact=False),)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Where both have logits for a node."""
+        tree, mixed = scope[self.over], dict[Any, Any]()
+        for path, row in scope[self.rows].of.items():
+            other = _grown_from(tree, path)
+            if other is not None:
+                mixed[path] = world.mixed(self.law, [row, other])
+        return (Logits(mixed),)
+
+
+def _grown_from(tree: Tree, path: tuple[int, ...]) -> Any:
+    for number in tree.numbers:
+        if tree.path(number) == path:
+            rows = [tree.nodes[i].logits for i in tree.children(number)]
+            return next((row for row in rows if row is not None), tree.attached.get(number))
+    return None
 
 
 OP = Mix

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Picked, Scope, World, numbered
 from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import check_nodes
@@ -80,6 +81,31 @@ class Pick(Op):
                 if at is None:
                     raise RuleError("type", "pick of=from needs at=")
                 return _below(tree, at)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """By place, number or score; a choice by score takes live nodes."""
+        tree = scope[self.tree]
+        match self.of:
+            case "newest":
+                numbers = list(tree.newest)
+            case "leaves":
+                numbers = tree.leaves
+            case "all":
+                numbers = list(range(len(tree.nodes))) or [ROOT]
+            case _:
+                tops = numbered(scope[self.at]).numbers
+                numbers = [*tops, *tree.below(tops)]
+        if self.nodes is not None:
+            return (Picked(tree, [numbers[i] for i in self.nodes]),)
+        bound = self.best if self.best is not None else self.worst
+        if bound is None and self.count is None:
+            return (Picked(tree, numbers),)
+        live = [i for i in numbers if i in tree.living and (i != ROOT or len(numbers) == 1)]
+        most = len(numbers) if bound is None else bound
+        most = most if self.count is None else min(most, max(int(scope[self.count]), 0))
+        worst, own = self.worst is not None, self.by == "own"
+        chosen = live if live == [ROOT] else tree.ranked(live, most, worst=worst, own=own)
+        return (Picked(tree, chosen),)
 
 
 def _below(tree: TreeType, at: NodesType) -> tuple[_Indices, int]:

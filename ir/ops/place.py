@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, World, numbered
 from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import attach, check_nodes, is_tip
@@ -55,6 +57,22 @@ class Place(Op):
             laws=tree.laws | {"given"},
         )  # fmt: skip
         return (placed,)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Constant tokens; with `upto=` below the deepest live node of a chain."""
+        tree, at = scope[self.tree], numbered(scope[self.at]).numbers
+        if self.upto is not None:
+            tree = tree.only(tree.live_nodes)
+            at = tree.leaves
+        new: list[Node] = []
+        for number in at:
+            count = (
+                len(self.tokens) if self.upto is None else max(self.upto - tree.depth(number), 0)
+            )
+            for step in range(count):
+                above = len(tree.nodes) + len(new) - 1 if step else number
+                new.append(Node(self.tokens[step % len(self.tokens)], above))
+        return (tree.grown(new),)
 
 
 OP = Place

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, World, numbered
 from specplan.ir.op import Op
 from specplan.ir.tree_types import check_nodes
 from specplan.ir.types import ROOT, TreeType
@@ -45,6 +47,11 @@ class Prune(Op):
             dropped_draws=tree.dropped_draws or tree.drawn,
         )  # fmt: skip
         return (left,)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """These nodes and their ancestors."""
+        tree = scope[self.tree]
+        return (tree.only(i for i in numbered(scope[self.to]).numbers if i != ROOT),)
 
 
 def _closure(parents: tuple[int, ...], nodes: tuple[int, ...]) -> set[int]:

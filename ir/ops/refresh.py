@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, World
 from specplan.ir.op import Op
 from specplan.ir.plan import CacheState
 from specplan.ir.rule_error import RuleError
@@ -29,6 +31,11 @@ class Refresh(Op):
         cache = context.plan.state(self.state)
         if isinstance(cache, CacheState) and not cache.view:
             raise RuleError("view", f"@{self.state} is no view; there is nothing to rebuild")
+        return ()
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The view is a copy again."""
+        world.refresh(self.state)
         return ()
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, Tree, World, numbered
 from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import check_nodes, check_rows
-from specplan.ir.types import RowsType, TreeType
+from specplan.ir.types import ROOT, RowsType, TreeType
 from specplan.ir.values import Value
 
 
@@ -62,6 +63,32 @@ class Relabel(Op):
             )
         if not self.map and other.nodes != tree.nodes:
             raise RuleError("children", f"%{self.other} has {other.nodes} nodes, not {tree.nodes}")
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The same shape with other tokens; what the new ones come from must be live."""
+        tree = scope[self.tree]
+        at = None if self.at is None else set(numbered(scope[self.at]).numbers)
+        other = None if self.other is None else scope[self.other]
+        logits = None if self.rows is None else scope[self.rows]
+
+        def new(number: int, node: Node) -> Node:
+            if at is not None and number not in at:
+                return node
+            if other is not None:
+                source = self.map[number] if self.map else number
+                token, live = other.nodes[source].token, source in other.living
+                return Node(token, node.parent, live)
+            if logits is None:
+                return Node(self.token or 0, node.parent, node.live)
+            asked = number if self.align == "self" else node.parent
+            row = logits.row(tree.path(asked)) if number in tree.living else None
+            if row is None:
+                return Node(0, node.parent, live=False)
+            (token,) = world.likeliest(row, 1)
+            return Node(token, node.parent, score=world.log_probability(row, token))
+
+        nodes = tuple(new(number, node) for number, node in enumerate(tree.nodes))
+        return (Tree(tree.base, nodes, tuple(range(len(nodes))) or (ROOT,)),)
 
 
 OP = Relabel

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Batch, Scope
 from specplan.ir.op import Op, Region
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import WORDS
@@ -55,6 +57,32 @@ class Repeat(Op):
                 inner.expect(until, FlagType, "until")
             carried = following
         return carried if until is None else tuple(_cut_short(item) for item in carried)
+
+    def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
+        """Trips until the flag of `until` holds, request by request."""
+        carried = {row: [scope[name] for _, name in self.carried] for row, scope in scopes.items()}
+        going = {row for row, scope in scopes.items() if self.only is None or scope[self.only]}
+        outer = {row: batch.worlds[row].trip for row in scopes}
+        trips = dict.fromkeys(scopes, 0)
+        for index in range(self.count):
+            if not going:
+                break
+            inner = {}
+            for row in sorted(going):
+                batch.worlds[row].trip = outer[row] * self.count + index
+                names = (parameter for parameter, _ in self.carried)
+                inner[row] = {**scopes[row], **dict(zip(names, carried[row], strict=True))}
+            batch.run(self.body.ops, inner)
+            for row, scope in inner.items():
+                trips[row] += 1
+                carried[row] = [scope[name] for name in self.body.yields]
+                if self.body.until is not None and scope[self.body.until]:
+                    going.discard(row)
+        for row, scope in scopes.items():
+            batch.worlds[row].trip = outer[row]
+            scope.update(zip(self.results, carried[row], strict=True))
+        if self.body.until is not None:
+            batch.trips.append(trips)
 
 
 def _cut_short(item: Type) -> Type:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, Tree, World
 from specplan.ir.op import Op
-from specplan.ir.types import PathType, TreeType
+from specplan.ir.types import ROOT, PathType, TreeType
 from specplan.ir.values import Value
 
 
@@ -38,6 +39,19 @@ class Reroot(Op):
             placed=(), ragged=True, chain=chain, probes=False, lineage=None,
         )  # fmt: skip
         return (left,)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """What hangs below the node that the text now ends with."""
+        tree, place, nodes = scope[self.tree], dict[int, int](), list[Node]()
+        for number in [ROOT, *tree.live_nodes]:
+            if tree.path(number) == world.text:
+                place[number] = ROOT
+            elif number == ROOT or (self.nodes is not None and len(nodes) >= self.nodes):
+                continue
+            elif tree.nodes[number].parent in place:
+                place[number] = len(nodes)
+                nodes.append(replace(tree.nodes[number], parent=place[tree.nodes[number].parent]))
+        return (Tree(world.text, tuple(nodes), tuple(range(len(nodes))) or (ROOT,)),)
 
 
 def _placed_chains(tree: TreeType) -> bool:

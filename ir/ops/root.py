@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, Tree, World
 from specplan.ir.op import Op
 from specplan.ir.types import TreeType
 
@@ -23,6 +25,10 @@ class Root(Op):
     def infer(self, context: Context) -> tuple[TreeType]:
         """A tree of no nodes."""
         return (TreeType(rows=self.rows),)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The text's end, with nothing drafted."""
+        return (Tree(world.text),)
 
 
 OP = Root

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Batch, Scope
 from specplan.ir.op import Op, Region
 from specplan.ir.types import Type
 
@@ -26,6 +28,13 @@ class Segment(Op):
     def infer(self, context: Context) -> tuple[Type, ...]:
         """What its region yields."""
         return context.region(self.body, lane=self.lane).yields(self.body)
+
+    def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
+        """The region itself."""
+        inner = {row: dict(scope) for row, scope in scopes.items()}
+        batch.run(self.body.ops, inner)
+        for row, scope in scopes.items():
+            scope.update(zip(self.results, [inner[row][n] for n in self.body.yields], strict=True))
 
 
 OP = Segment

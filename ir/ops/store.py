@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Node, Scope, Tree, World
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.state_types import loaded_type
@@ -56,6 +58,17 @@ class Store(Op):
             yield "capacity", drawn
         elif tree.probes:
             yield "capacity", f"%{self.value} still holds probes; relabel or prune them first"
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """The value; nodes of a state without distributions are given ones from now on."""
+        value, state = scope[self.value], world.plan.state(self.state)
+        if isinstance(value, Tree):
+            nodes = value.nodes
+            if not state.keeps_laws:
+                nodes = tuple(Node(n.token, n.parent, n.live) for n in nodes)
+            value = nodes
+        world.values[self.state] = value
+        return ()
 
 
 OP = Store

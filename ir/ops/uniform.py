@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, World
 from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import UniformsType
@@ -31,6 +32,11 @@ class Uniform(Op):
         if self.count < 1:
             raise RuleError("size", "uniform needs a count of at least 1")
         return (UniformsType(self.count),)
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Numbers of the stream, by the trip of the loops around."""
+        offset = self.offset + world.trip * self.count
+        return (world.uniforms(self.stream, self.key, offset, self.count),)
 
 
 OP = Uniform

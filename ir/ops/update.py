@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from specplan.ir.context import Context
+from specplan.ir.meaning import Scope, World
 from specplan.ir.op import Op
 from specplan.ir.plan import SourceState
 from specplan.ir.rule_error import RuleError
@@ -40,6 +42,16 @@ class Update(Op):
         source = context.plan.state(self.source)
         if isinstance(source, SourceState) and source.scope == "read_only":
             raise RuleError("state", f"@{self.source} is read only")
+        return ()
+
+    def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
+        """Rows of judged nodes, runs of drafted ones, or the text itself."""
+        world.learn(
+            self.source,
+            scope[self.tree],
+            None if self.rows is None else scope[self.rows],
+            self.last,
+        )
         return ()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from specplan.ir.context import Context, Scope
+from specplan.ir.meaning import Batch
 from specplan.ir.op import Op, Region
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import join
@@ -45,6 +47,16 @@ class When(Op):
                 either = replace(either, dropped_draws=True)
             joined.append(identified(either))
         return tuple(joined)
+
+    def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
+        """The region for requests whose flag holds."""
+        inner = {row: dict(scope) for row, scope in scopes.items() if scope[self.flag]}
+        batch.run(self.body.ops, inner)
+        for row, scope in scopes.items():
+            names, source = (
+                (self.body.yields, inner[row]) if row in inner else (self.otherwise, scope)
+            )
+            scope.update(zip(self.results, [source[name] for name in names], strict=True))
 
 
 def _chose_draws(entered: Type, spared: Type, scope: Scope) -> bool:
