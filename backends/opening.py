@@ -1,4 +1,7 @@
-"""What runs a bundle: its compiled rounds where a batch fits them, else the interpreter."""
+"""What runs a bundle: its compiled rounds where a batch fits them, else the interpreter.
+
+A plan without a bundle runs by one backend.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from specplan.backends.registry import backend_capabilities, get_backend, round_
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
-from specplan.backends.static.holds import UNCOMPILED
+from specplan.backends.static.holds import STATIC, UNCOMPILED
 from specplan.backends.static.packages import check_packages
-from specplan.ir.plan import Plan
+from specplan.ir.capabilities import require_support
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.plan import Model, Plan
 from specplan.runtime.executable import Executable, Session
 from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
@@ -39,6 +44,50 @@ def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, CausalModel]:
         name: load_model(bundle.model_folder(name), dtype=reference.dtype, device=device)
         for name, reference in bundle.models.items()
     }
+
+
+def compile_plan(plan: Plan, folders: Mapping[str, Path], backend: str) -> Executable:
+    """What runs a plan, compiled by one backend for checkpoints on the CPU.
+
+    Args:
+        plan: verified.
+        folders: of checkpoints, by the names the plan gives them.
+        backend: its name; `static` runs rounds as graphs that no compiler has seen.
+
+    Raises:
+        UsageError: no backend has that name, or a checkpoint cannot be read or is another than the
+            plan says.
+        MissingCapabilityError: the backend does not run the plan or cannot run here.
+    """
+    compiler = None if backend == STATIC.backend else get_backend(backend)
+    missing = None if compiler is None else compiler.available()
+    if missing is not None:
+        raise MissingCapabilityError(missing, where=f"backend {backend}")
+    require_support(plan, STATIC if compiler is None else compiler.capabilities)
+    declared = {name: Model(name=name) for name in folders}
+    declared |= {model.name: model for model in plan.models}
+    models = {}
+    for name, folder in folders.items():
+        models[name] = load_model(folder, dtype=declared[name].dtype or "auto")
+        _check_digest(declared[name], models[name])
+    if compiler is None:
+        return StaticExecutable(plan, models)
+    executable: Executable = compiler.compile(plan, models)
+    return executable
+
+
+def _check_digest(declared: Model, model: CausalModel) -> None:
+    """Refuse a checkpoint that is another than the one a plan was made for.
+
+    Raises:
+        UsageError: names the model.
+    """
+    if declared.digest not in (None, model.digest):
+        raise UsageError(
+            f"the checkpoint of model {declared.name} is not the one the plan was made for",
+            where=model.name,
+            remedy="Give the checkpoint it was made for, or take digest= out of the plan.",
+        )
 
 
 def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Executable:

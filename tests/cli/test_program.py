@@ -50,7 +50,7 @@ def specplan_here(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def no_torch(tmp_path: Path) -> str:
-    """A PYTHONPATH on which torch and its company cannot be imported, as on a base install."""
+    """A PYTHONPATH with which torch and its company cannot be imported, as on a base install."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "class Blocker:\n"
@@ -59,7 +59,7 @@ def no_torch(tmp_path: Path) -> str:
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Blocker())\n"
     )
-    return str(tmp_path)
+    return os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)], ids=str)

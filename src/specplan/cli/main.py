@@ -23,6 +23,7 @@ _COMMANDS = {
     "tune": "tune.tune",
     "compile": "compiling.compile_",
     "lower": "compiling.lower",
+    "lint": "lint.lint",
     "run": "run.run",
     "bench": "bench.bench",
     "check": "check.check",

@@ -19,3 +19,6 @@ BundleArgument = Annotated[
         metavar="DIR", help="A bundle that `specplan optimize` wrote.", show_default=False
     ),
 ]
+PlanArgument = Annotated[
+    Path, typer.Argument(metavar="PLAN.txt", help="A plan text.", show_default=False)
+]

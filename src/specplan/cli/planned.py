@@ -5,8 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_text
+
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan out of a text file; it is not verified.
+
+    Raises:
+        UsageError: the file cannot be read, or is no plan text; names the file and the line.
+    """
+    from specplan.ir.parser import parse_plan
+
+    text = read_text(path, "plan")
+    try:
+        return parse_plan(text)
+    except UsageError as error:
+        raise UsageError(error.what, where=f"{path}, {error.where}", remedy=error.remedy) from None
 
 
 def planned(source: Path) -> tuple[Plan, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`specplan run`: generate with a bundle."""
+"""`specplan run`: generate with a bundle, or with a plan text."""
 
 from __future__ import annotations
 
@@ -9,20 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specplan.cli.options import BundleArgument, JsonOption
+from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
+from specplan.cli.planned import read_plan
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 
 if TYPE_CHECKING:
-    from specplan.decoder import Prompt
+    from specplan.decoder import Prompt, TextDecoder
     from specplan.runtime.generate import Generation
 
-_AS_PROBLEM = "Left out, as in the bundle's problem."
+_AS_PROBLEM = "Left out, as in the bundle's problem; {} for a plan text."
 
 
 def run(
-    bundle: BundleArgument,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR|PLAN.txt",
+            help="A bundle that `specplan optimize` wrote, or a plan text.",
+            show_default=False,
+        ),
+    ],
     prompt: Annotated[
         list[str] | None,
         typer.Option("--prompt", metavar="TEXT", help="A text to continue; repeat for a batch."),
@@ -37,10 +45,12 @@ def run(
         int, typer.Option(min=0, help="Most tokens to generate per prompt.")
     ] = 128,
     temperature: Annotated[
-        float | None, typer.Option(min=0.0, help=f"0 is greedy. {_AS_PROBLEM}")
+        float | None, typer.Option(min=0.0, help=f"0 is greedy. {_AS_PROBLEM.format(0)}")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(min=0, help=f"0 is off. {_AS_PROBLEM}")] = None,
-    top_p: Annotated[float | None, typer.Option(help=f"1 is off. {_AS_PROBLEM}")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=0, help=f"0 is off. {_AS_PROBLEM.format(0)}")
+    ] = None,
+    top_p: Annotated[float | None, typer.Option(help=f"1 is off. {_AS_PROBLEM.format(1)}")] = None,
     seed: Annotated[int, typer.Option(help="Of the first prompt; each further prompt adds 1.")] = 0,
     stop: Annotated[
         list[str] | None,
@@ -52,12 +62,27 @@ def run(
     stream: Annotated[
         bool, typer.Option("--stream", help="Print text as it comes (one prompt only).")
     ] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="NAME=DIR",
+            help="With a plan text: the checkpoint of a model it runs; once for each.",
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With a plan text: what runs it. Left out, the interpreter.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Continue one or more prompts with a bundle's plan."""
+    """Continue one or more prompts with a bundle's plan, or with a plan text."""
     texts = [*(prompt or ()), *map(_read, prompt_file or ())]
     _check(texts, stream=stream and not json)
-    from specplan.decoder import Decoder, Settings
+    from specplan.decoder import Settings
 
     settings = Settings(
         max_new_tokens=max_new_tokens,
@@ -71,7 +96,8 @@ def run(
     if chat:
         prompts = [[{"role": "user", "content": text}] for text in texts]
     listener = _show if stream and not json else None
-    result = Decoder(bundle).generate(prompts, settings, listener)
+    decoder = _decoder(source, model or (), backend)
+    result = decoder.generate(prompts, settings, listener)
     if json:
         print_json(_document(texts, result))
         return
@@ -80,6 +106,37 @@ def run(
     else:
         print()
     print(_summary(result), file=sys.stderr)
+
+
+def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDecoder:
+    """What decodes: a plan text with its checkpoints, or a bundle."""
+    from specplan.backends.registry import INTERPRETER
+    from specplan.decoder import Decoder, PlanDecoder
+
+    if source.is_file():
+        return PlanDecoder(read_plan(source), _checkpoints(models), backend or INTERPRETER)
+    if models or backend is not None:
+        raise UsageError(
+            "a bundle says itself which checkpoints and which backend run it",
+            where="--model" if models else "--backend",
+            remedy="Leave it out, or give a plan text in place of the bundle.",
+        )
+    return Decoder(source)
+
+
+def _checkpoints(models: Sequence[str]) -> dict[str, Path]:
+    """Folders by model, of options such as `target=models/large`."""
+    folders: dict[str, Path] = {}
+    for option in models:
+        name, _, folder = option.partition("=")
+        if not name or not folder or name in folders:
+            raise UsageError(
+                f"a model {'is named twice' if name in folders else 'comes as NAME=DIR'}",
+                where=f"--model {option}",
+                remedy="Give each model of the plan one folder, such as --model target=DIR.",
+            )
+        folders[name] = Path(folder)
+    return folders
 
 
 def _read(path: Path) -> str:
