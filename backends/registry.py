@@ -1,9 +1,12 @@
-"""Backends by name; a new one is one line here and a folder of its own."""
+"""Backends by name: a folder with `capabilities.py` and `backend.py`, found by its place."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.base import Backend
@@ -15,17 +18,14 @@ if TYPE_CHECKING:
 
 INTERPRETER = "reference"
 """The backend that runs plans op by op, and all that the others leave to it."""
-_HOMES = {
-    "inductor": ("specplan.backends.inductor.backend", "InductorBackend"),
-    "onnxruntime": ("specplan.backends.onnxruntime.backend", "OnnxRuntimeBackend"),
-    "reference": ("specplan.backends.reference.backend", "ReferenceBackend"),
-}
-_CAPABILITIES = {name: f"specplan.backends.{name}.capabilities" for name in _HOMES}
+_FOLDER = __name__.rpartition(".")[0]
 
 
+@cache
 def backend_names() -> tuple[str, ...]:
-    """Names of all backends, sorted."""
-    return tuple(sorted(_HOMES))
+    """Names of all backends, sorted: the folders here that say what they can run."""
+    folders = (item.name for item in iter_modules(import_module(_FOLDER).__path__) if item.ispkg)
+    return tuple(name for name in sorted(folders) if find_spec(_home(name, "capabilities")))
 
 
 def backend_capabilities(name: str) -> Capabilities:
@@ -35,9 +35,8 @@ def backend_capabilities(name: str) -> Capabilities:
         UsageError: no backend has that name.
     """
     _check(name)
-    found = importlib.import_module(_CAPABILITIES[name]).CAPABILITIES
-    assert isinstance(found, Capabilities)
-    return found
+    capabilities: Capabilities = import_module(_home(name, "capabilities")).CAPABILITIES
+    return capabilities
 
 
 def backends_by_rule(rules: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -62,8 +61,7 @@ def get_backend(name: str) -> Backend:
         UsageError: no backend has that name.
     """
     _check(name)
-    module, cls = _HOMES[name]
-    backend: Backend = getattr(importlib.import_module(module), cls)()
+    backend: Backend = import_module(_home(name, "backend")).BACKEND()
     return backend
 
 
@@ -83,7 +81,11 @@ def round_backend(name: str) -> RoundBackend:
 
 
 def _check(name: str) -> None:
-    if name not in _HOMES:
+    if name not in backend_names():
         raise UsageError(
             f"no backend is called '{name}'", remedy=f"There are: {', '.join(backend_names())}."
         )
+
+
+def _home(name: str, part: str) -> str:
+    return f"{_FOLDER}.{name}.{part}"

@@ -48,3 +48,6 @@ class InductorBackend(RoundBackend):
     def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
         """See `RoundBackend.load`."""
         return load_package(folder, models)
+
+
+BACKEND = InductorBackend

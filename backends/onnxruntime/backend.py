@@ -91,3 +91,6 @@ class OnnxRuntimeBackend(RoundBackend):
     def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
         """See `RoundBackend.load`."""
         return load_package(folder, models, self.provider(models))
+
+
+BACKEND = OnnxRuntimeBackend

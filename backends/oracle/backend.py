@@ -74,3 +74,6 @@ class OracleExecutable:
 
     def _new_sources(self) -> dict[str, Source]:
         return shared_sources(self.plan, self.stacks["target"].vocab_size)
+
+
+BACKEND = OracleBackend

@@ -108,7 +108,7 @@ class Pass:
         assert self.cache is not None
         view = self.cache.view is not None
         chunk = 1 if view else min(MOST_CHUNK, self.cache.budget or MOST_CHUNK)
-        most = max(min(self.op.pending, chunk + 1), 1) if isinstance(self.op.pending, int) else 1
+        most = max(min(self.op.most_pending, chunk + 1), 1)
         if len(self.world.text) == self.world.prompt_length:
             most = 1
         while len(missing) > most and not view:
@@ -120,15 +120,11 @@ class Pass:
 
     def _read_exactly(self, missing: list[Path]) -> list[Path]:
         """Scratch is for drafts: text that no round has read is read by the whole stack first."""
-        assert isinstance(self.op.pending, int)
-        early, late = (
-            missing[: -self.op.pending or None],
-            missing[-self.op.pending or len(missing) :],
-        )
+        early = missing[: max(len(missing) - self.op.most_pending, 0)]
         if early:
             whole = Forward(model=self.op.model, nodes=(), cache=self.op.cache)
             Pass(self.world, whole, ())._through(early)
-        return late
+        return missing[len(early) :]
 
     def _through(self, paths: Sequence[Path]) -> dict[Path, Tensor]:
         """States of paths after the last layer; what lies below a gap is left out."""

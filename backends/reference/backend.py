@@ -233,3 +233,6 @@ def _check_windows(plan: Plan, models: Mapping[str, CausalModel]) -> None:
                 where=f"plan {plan.name}",
                 remedy="Keep the first and the latest tokens: policy=sink_recent.",
             )
+
+
+BACKEND = ReferenceBackend
