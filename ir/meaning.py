@@ -164,13 +164,24 @@ class Picked:
 
 @dataclass(frozen=True)
 class Logits:
-    """Logits by path."""
+    """Logits by path; of a node, one vector for each level below it that the model looks ahead.
 
-    of: Mapping[Path, Vector] = field(default_factory=dict)
+    Level 0 says what follows the node, level j what lies j nodes deeper.
+    """
+
+    of: Mapping[Path, Sequence[Vector]] = field(default_factory=dict)
 
     def row(self, path: Path) -> Vector | None:
-        """Logits of a node."""
-        return self.of.get(path)
+        """What follows a node, by its own logits."""
+        return self.of[path][0] if path in self.of else None
+
+    def ahead(self, tree: Tree, number: int) -> Vector | None:
+        """What follows a node: by its own logits, or by that level of its nearest ancestor's."""
+        for level, above in enumerate([*tree.ancestors(number), ROOT]):
+            levels = self.of.get(tree.path(above))
+            if levels is not None:
+                return levels[level] if level < len(levels) else None
+        return None
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class CacheState:
     policy: Entry | None = None
     budget: int | None = None
     dtype: str | None = None
+    reads = None
 
     @property
     def retrieves(self) -> bool:
@@ -93,6 +94,7 @@ class TrackState:
     name: State
     model: str
     layer: int | str | tuple[int, ...]
+    levels = 1
 
 
 @dataclass(frozen=True, kw_only=True)

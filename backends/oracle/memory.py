@@ -14,6 +14,7 @@ class Memory:
     """Facts of a cache or a track.
 
     Attributes:
+        track: it holds hidden states, by level; levels beyond the first have gaps by nature.
         exact: by layer and path, what passes wrote for good, until a commit.
         scratch: the same of `write=scratch`; gone when the round ends.
         whole: of a view, the memory of the cache that it is a copy of.
@@ -22,6 +23,7 @@ class Memory:
         forgotten: of a small cache, text positions that it has dropped.
     """
 
+    track: bool = False
     exact: dict[int, dict[Path, Any]] = field(default_factory=dict)
     scratch: dict[int, dict[Path, Any]] = field(default_factory=dict)
     whole: Memory | None = None
@@ -50,7 +52,7 @@ class Memory:
         """
         stays = set(alive)
         for layer, facts in self.exact.items():
-            size = 1
+            size = len(text) + 1 if self.track and layer else 1
             while size <= len(text) and (text[:size] in facts or size <= self.forgotten):
                 size += 1
             self.exact[layer] = {

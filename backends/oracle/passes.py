@@ -1,4 +1,9 @@
-"""One forward of one request: which paths run, what enters each layer, and what it sees."""
+"""One forward of one request: which paths run, what enters each layer, and what it sees.
+
+A slot of a node stands for a place below it whose token nobody knows yet. Its path is that of the
+node and as many times `SLOT` as it lies deeper: so slots see their node, what the node sees, and
+the slots between, and nothing sees them but deeper slots.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from torch import Tensor
 
 from specplan.backends.oracle.memory import Memory
 from specplan.backends.oracle.stacks import Context, Stack
-from specplan.ir.blocks import Skips
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import SpecplanError
 from specplan.ir.meaning import Logits, Path, Picked
 from specplan.ir.ops import Forward
@@ -22,8 +27,9 @@ if TYPE_CHECKING:
 
 MOST_CHUNK = 512
 """Text that a small cache reads at once, at most; see docs/plan_language.md."""
-_FEATURE = 0
-"""The layer by which memories of tracks know their facts."""
+SLOT = -1
+"""Stands in paths for a token that nobody knows."""
+States = dict[Path, Tensor]
 
 
 @dataclass
@@ -34,11 +40,13 @@ class Pass:
         world: the request.
         op: the forward.
         operands: nodes of trees.
+        allowance: text tokens that it may read, where requests share a bound (`most=`).
     """
 
     world: OneRequest
     op: Forward
     operands: Sequence[Picked]
+    allowance: int | None = None
     steps: dict[Path, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,37 +68,39 @@ class Pass:
         Text that the cache lacks comes first, whatever `pending=` says of its length: a prompt, or
         what a drafter missed while it was switched off, is read by the same round in a wider form.
         """
-        wanted = dict.fromkeys(
-            tree.path(number)
-            for tree, numbers in ((item.tree, item.numbers) for item in self.operands)
-            for number in numbers
-            if number in tree.living
-        )
-        missing = self._missing()
-        if self.small:
+        wanted = self.wanted()
+        missing = self.missing()
+        if self.allowance is not None and len(missing) > self.allowance:
+            missing, wanted = missing[: self.allowance], {}
+        elif self.small:
             missing = self._read_in_chunks(missing)
         elif self.op.write == "scratch" and self.op.features is None:
             missing = self._read_exactly(missing)
-        states = self._through(sorted({*missing, *wanted}, key=lambda path: (len(path), path)))
+        order = sorted({*missing, *wanted}, key=lambda path: (len(path), path))
+        states = self._through(order, self._slots(wanted))
         names = ("logits",) if self.op.gives is None else self.op.gives
         said = {
-            name: {
-                path: self.stack.logits(states[path], path, name, self.steps.get(path, 0))
-                for path in wanted
-                if path in states
-            }
+            name: {path: self._said(path, name, states) for path in wanted if path in states}
             for name in names
         }
         return tuple(
-            Logits({path: rows[path] for path in self._paths(item) if path in rows})
+            Logits({path: rows[path] for path in _paths(item) if path in rows})
             for item in self.operands
             for rows in said.values()
         )
 
-    def _paths(self, item: Picked) -> Iterable[Path]:
-        return (item.tree.path(i) for i in item.numbers if i in item.tree.living)
+    def wanted(self) -> dict[Path, int]:
+        """Live nodes, and how many levels each looks ahead."""
+        levels: dict[Path, int] = {}
+        for item in self.operands:
+            for place, number in enumerate(item.numbers):
+                if number in item.tree.living:
+                    count = self.op.levels
+                    each = count[place] if isinstance(count, tuple) else count
+                    levels.setdefault(item.tree.path(number), each)
+        return levels
 
-    def _missing(self) -> list[Path]:
+    def missing(self) -> list[Path]:
         """Prefixes of the text that the layers of this pass have not read."""
         if self.op.cache is None:
             return []
@@ -106,12 +116,13 @@ class Pass:
     def _read_in_chunks(self, missing: list[Path]) -> list[Path]:
         """A small cache reads no more at once than it holds, and forgets in between."""
         assert self.cache is not None
-        view = self.cache.view is not None
-        chunk = 1 if view else min(MOST_CHUNK, self.cache.budget or MOST_CHUNK)
+        if self.cache.view is not None:
+            return missing
+        chunk = min(MOST_CHUNK, self.cache.budget or MOST_CHUNK)
         most = max(min(self.op.most_pending, chunk + 1), 1)
         if len(self.world.text) == self.world.prompt_length:
             most = 1
-        while len(missing) > most and not view:
+        while len(missing) > most:
             size = min(chunk, len(missing) - most)
             self._through(missing[:size])
             missing = missing[size:]
@@ -126,33 +137,45 @@ class Pass:
             Pass(self.world, whole, ())._through(early)
         return missing[len(early) :]
 
-    def _through(self, paths: Sequence[Path]) -> dict[Path, Tensor]:
+    def _slots(self, wanted: dict[Path, int]) -> list[Path]:
+        """Slots below the nodes, where the model looks ahead by them."""
+        if not self.layers or not self.stack.by_slots:
+            return []
+        return [path + (SLOT,) * n for path, count in wanted.items() for n in range(1, count)]
+
+    def _through(self, paths: Sequence[Path], slots: Sequence[Path] = ()) -> States:
         """States of paths after the last layer; what lies below a gap is left out."""
         states = self._enter(paths)
         if not states:
             return {}
-        skips = Skips.read(self.op.skip) if isinstance(self.op.skip, tuple) else Skips()
-        recorded = {self.first: states}
+        skips, own = Skips.read(self.op.skip) if self.op.skip else NO_SKIPS, Memory()
+        recorded: dict[int, States] = {}
+        enter = max(self.stack.slots_enter, self.first) if slots else -1
         last = max((*self.layers, self.first - 1)) + 1
         for number in range(self.first, last):
+            recorded[number] = states
+            if number == enter:
+                states = states | self._enter_slots(slots, states)
             if number in self.layers:
                 for path, state in states.items():
-                    self.memory.put(number, path, state, self.op.write)
+                    memory = own if path[-1] == SLOT else self.memory
+                    memory.put(number, path, state, self.op.write)
                 if self.op.only is None:
-                    states = self._layer(number, states, skips)
-            recorded[number + 1] = states
+                    states = self._layer(number, states, own, skips)
+        recorded[last] = states
         if self.op.keep is not None:
             self._keep(recorded, states)
         return states
 
-    def _enter(self, paths: Sequence[Path]) -> dict[Path, Tensor]:
+    def _enter(self, paths: Sequence[Path]) -> States:
         """What enters the first layer, for paths whose feature and ancestors are there."""
         op, entered = self.op, dict[Path, Tensor]()
         own = self.track is not None and self.track.model == op.model
         for path in paths:
-            feature, step = self._feature(path[: len(path) - op.shift])
-            above_text = len(path) <= op.shift
-            if self.track is not None and feature is None and not above_text:
+            above = path[: len(path) - op.shift]
+            feature, step = self._feature(above, op.shift)
+            lacking = self.track is not None and feature is None and above
+            if lacking and not self.stack.optional_features:
                 continue
             if op.cache is not None and self.layers and not self._reaches(path, entered):
                 continue
@@ -163,53 +186,96 @@ class Pass:
                 entered[path] = self.stack.enter(path, feature, self.steps[path])
         return entered
 
-    def _feature(self, path: Path) -> tuple[Tensor | None, int]:
+    def _enter_slots(self, slots: Sequence[Path], states: States) -> States:
+        """What enters for slots: what an earlier pass left there, or what the model begins with."""
+        entered: States = {}
+        for slot in slots:
+            level = slot.count(SLOT)
+            node = slot[: len(slot) - level]
+            if node not in states:
+                continue
+            left, _ = (None, 0)
+            if self.track is not None and self.track.levels > 1:
+                left, _ = self._feature(node, level)
+            entered[slot] = self.stack.enter_slot(states[node], level) if left is None else left
+        return entered
+
+    def _feature(self, path: Path, level: int) -> tuple[Tensor | None, int]:
+        """What a track holds of a node: its own state, or that level of an ancestor's slots."""
         if self.track is None or not path:
             return None, -1
-        fact = self.world.memory[self.track.name].get(_FEATURE, path, self.op.write)
-        return (None, -1) if fact is None else fact
+        if self.track.name in self.world.outside:
+            return self.world.outside[self.track.name].mean(0), 0
+        memory = self.world.memory[self.track.name]
+        if self.track.levels == 1:
+            return memory.get(0, path, self.op.write) or (None, -1)
+        while path and level < self.track.levels:
+            if memory.get(0, path, self.op.write) is not None:
+                return memory.get(level, path, self.op.write) or (None, -1)
+            path, level = path[:-1], level + 1
+        return None, -1
 
-    def _reaches(self, path: Path, entered: dict[Path, Tensor]) -> bool:
+    def _reaches(self, path: Path, entered: States) -> bool:
         """Whether every token above is there, as far as the cache is to hold it."""
         if self.op.attend != "ancestors":
             return True
         begun = len(self.world.text)
+        gaps = self.small or self.stack.optional_features
         for size in range(1, len(path)):
             above = path[:size]
-            if above in entered or (self.small and size <= begun):
+            if above in entered or (gaps and size <= begun):
                 continue
             if self.memory.get(self.layers[0], above, self.op.write) is None:
                 return False
         return True
 
-    def _layer(self, number: int, states: dict[Path, Tensor], skips: Skips) -> dict[Path, Tensor]:
+    def _layer(self, number: int, states: States, own: Memory, skips: Skips) -> States:
         """One layer over everything that its running paths may see."""
         paths = list(states)
-        seen: dict[Path, Tensor] = {}
+        seen: States = {}
         for path in paths:
             for size in range(1, len(path) + 1):
-                fact = self.memory.get(number, path[:size], self.op.write)
-                fact = states.get(path[:size]) if self.op.cache is None else fact
+                part = path[:size]
+                memory = own if part[-1] == SLOT else self.memory
+                fact = memory.get(number, part, self.op.write)
                 if fact is not None:
-                    seen[path[:size]] = fact
-                elif self.op.cache is not None and not self.small and self.op.attend != "block":
+                    seen[part] = fact
+                elif self._complete:
                     raise SpecplanError(
-                        f"layer {number} of {self.op.model} lacks the state of text or nodes "
-                        f"at position {size - 1}",
+                        f"layer {number} of {self.op.model} lacks the state of position {size - 1}",
                         where=f"plan {self.world.plan.name}",
                         remedy="Run the layers below it first; `specplan lint` checks the plan.",
                     )
         columns = list(seen)
         mask = torch.tensor([[path[: len(one)] == one for one in columns] for path in paths])
         if self.op.attend == "block":
-            running = set(paths)
-            mask |= torch.tensor([[one in running for one in columns] for _ in paths])
+            mask |= torch.tensor([[one in states for one in columns] for _ in paths])
+        entered = torch.stack([seen[one] for one in columns])
+        source, source_mask = self._source(number, paths)
         context = Context(
-            columns,
-            torch.stack([seen[one] for one in columns]),
-            self._by_head(number, columns, mask),
+            columns, entered, self._by_head(number, columns, mask), source, source_mask
         )
         return dict(zip(paths, self.stack.layer(number, paths, context, skips), strict=True))
+
+    @property
+    def _complete(self) -> bool:
+        """Whether every token above a node must be there in every layer."""
+        gaps = self.small or self.stack.optional_features or self.op.attend == "block"
+        return self.op.cache is not None and not gaps
+
+    def _source(self, number: int, paths: Sequence[Path]) -> tuple[Tensor | None, Tensor | None]:
+        """States of another model's cache, or from outside, that a layer attends to as well."""
+        name = None if self.cache is None else self.cache.reads
+        if name is None:
+            return None, None
+        if name in self.world.outside:
+            states = self.world.outside[name]
+            return states, torch.ones(len(paths), len(states), dtype=torch.bool)
+        facts = self.world.memory[name].exact.get(self.stack.reads_layer(number), {})
+        if not facts:
+            return None, None
+        mask = torch.tensor([[path[: len(one)] == one for one in facts] for path in paths])
+        return torch.stack(list(facts.values())), mask
 
     def _by_head(self, number: int, columns: list[Path], mask: Tensor) -> Tensor:
         """The mask `[H, T, U]`: of the text that a view copied, each head holds its own part."""
@@ -223,7 +289,7 @@ class Pass:
             masks.append(mask & torch.tensor(holds))
         return torch.stack(masks)
 
-    def _keep(self, recorded: dict[int, dict[Path, Tensor]], last: dict[Path, Tensor]) -> None:
+    def _keep(self, recorded: dict[int, States], last: States) -> None:
         """Record hidden states in a track: those that entered its layers, joined."""
         assert self.op.keep is not None
         track = self.world.plan.state(self.op.keep)
@@ -233,10 +299,35 @@ class Pass:
             layers = ("last",)
         memory = self.world.memory[self.op.keep]
         for path in last:
+            level = path.count(SLOT)
+            if level and track.levels == 1:
+                continue
             parts = [
                 (recorded.get(n, {}) if isinstance(n, int) else last).get(path) for n in layers
             ]
             there = [part for part in parts if part is not None]
             if len(there) == len(parts):
                 fact = torch.cat(there), self.steps.get(path, 0)
-                memory.put(_FEATURE, path, fact, self.op.write)
+                memory.put(level, path[: len(path) - level], fact, self.op.write)
+
+    def _said(self, path: Path, name: str, states: States) -> list[Tensor]:
+        """Outputs of a node, one for each level."""
+        levels, step = self.op.levels, self.steps.get(path, 0)
+        if self.track is not None and self.track.levels > 1 and not self.layers:
+            above, shift = path[: len(path) - self.op.shift], self.op.shift
+            count = levels if isinstance(levels, int) else max(levels)
+            features = [self._feature(above, shift + level)[0] for level in range(count)]
+            return [self.stack.logits(f, path, name, 0) for f in features if f is not None]
+        if name != "logits":
+            return [self.stack.logits(states[path], path, name, step)]
+        if self.stack.by_slots:
+            slots = [path]
+            while slots[-1] in states:
+                slots.append((*slots[-1], SLOT))
+            return [self.stack.logits(states[one], path, name, step) for one in slots[:-1]]
+        assert isinstance(levels, int)
+        return list(self.stack.level_logits(states[path], path, levels, step))
+
+
+def _paths(item: Picked) -> Iterable[Path]:
+    return (item.tree.path(i) for i in item.numbers if i in item.tree.living)

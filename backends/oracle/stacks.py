@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.meaning import Path
 from specplan.runtime.attention import additive_mask
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
 from specplan.runtime.retrieval import best_chunks
 
 
@@ -26,11 +28,16 @@ class Context:
         states: what entered the layer there, `[U, width]`.
         mask: bool `[H, T, U]`: which of them each running token attends to, by key/value head; H is
             1 where all heads see the same.
+        source: states of another model's cache, or from outside, that are attended to as well,
+            `[S, width]`; None for none.
+        source_mask: bool `[T, S]`.
     """
 
     paths: Sequence[Path]
     states: Tensor
     mask: Tensor
+    source: Tensor | None = None
+    source_mask: Tensor | None = None
 
 
 class Stack(Protocol):
@@ -39,10 +46,16 @@ class Stack(Protocol):
     Attributes:
         num_layers: of its stack; 0 for a head without any.
         vocab_size: entries of its logits.
+        by_slots: it looks ahead by slots that run through its layers below a node; else by heads.
+        slots_enter: the layer at which slots enter.
+        optional_features: it runs where a feature is missing, too.
     """
 
     num_layers: int
     vocab_size: int
+    by_slots: bool
+    slots_enter: int
+    optional_features: bool
 
     def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
         """The state `[width]` that enters the first layer at a path.
@@ -54,6 +67,10 @@ class Stack(Protocol):
         """
         ...
 
+    def enter_slot(self, state: Tensor, level: int) -> Tensor:
+        """The state `[width]` that enters for a slot, `level` below a node whose state is there."""
+        ...
+
     def layer(
         self, number: int, paths: Sequence[Path], context: Context, skips: Skips = NO_SKIPS
     ) -> Tensor:
@@ -62,6 +79,18 @@ class Stack(Protocol):
 
     def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:
         """What the model says after a state: logits `[V]`, or another output by its name."""
+        ...
+
+    def level_logits(self, state: Tensor, path: Path, levels: int, step: int) -> Sequence[Tensor]:
+        """Logits `[V]` of each level, by heads on the state of a node."""
+        ...
+
+    def reads_layer(self, number: int) -> int:
+        """The layer of another model's cache that a layer attends to."""
+        ...
+
+    def outside(self, request: Request) -> Tensor:
+        """What the model's encoder makes of a request, `[S, width]`."""
         ...
 
     def retrieved(
@@ -80,7 +109,9 @@ class Stack(Protocol):
 
 
 class Checkpoint:
-    """A causal language model as a stack."""
+    """A causal language model as a stack; it has neither slots nor heads, and reads no other."""
+
+    by_slots, slots_enter, optional_features = False, 0, False
 
     def __init__(self, model: CausalModel) -> None:
         self.model = model
@@ -130,7 +161,34 @@ class Checkpoint:
 
     def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:
         """Of the final norm and the head; see `Stack.logits`."""
+        if output != "logits":
+            raise self._lacks(f"output {output}")
         return self.model.logits(state[None, None])[0, 0]
+
+    def level_logits(self, state: Tensor, path: Path, levels: int, step: int) -> Sequence[Tensor]:
+        """Its own logits; see `Stack.level_logits`."""
+        if levels > 1:
+            raise self._lacks(f"levels={levels}")
+        return [self.logits(state, path, "logits", step)]
+
+    def enter_slot(self, state: Tensor, level: int) -> Tensor:
+        """See `Stack.enter_slot`."""
+        raise self._lacks("slots")
+
+    def reads_layer(self, number: int) -> int:
+        """See `Stack.reads_layer`."""
+        raise self._lacks("reads=")
+
+    def outside(self, request: Request) -> Tensor:
+        """See `Stack.outside`."""
+        raise self._lacks("an encoder")
+
+    def _lacks(self, what: str) -> MissingCapabilityError:
+        return MissingCapabilityError(
+            f"{self.model.name} is a plain decoder and has no {what}",
+            where="backend oracle",
+            remedy="Give a checkpoint that was trained for it.",
+        )
 
     def retrieved(
         self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int

@@ -54,11 +54,14 @@ class OneRequest:
         self.types: Mapping[Value, Type] = {}
         self.values: dict[State, Any] = {}
         self.memory: dict[str, Memory] = {}
+        self.outside: dict[str, Tensor] = {}
         for state in plan.states:
             if isinstance(state, ValueState):
                 self.values[state.name] = _first_value(state)
             elif isinstance(state, CacheState | TrackState):
-                self.memory[state.name] = Memory()
+                self.memory[state.name] = Memory(track=isinstance(state, TrackState))
+            if isinstance(state, TrackState) and state.layer == "encoder":
+                self.outside[state.name] = stacks[state.model].outside(request)
         for state in plan.states:
             if isinstance(state, CacheState) and state.view is not None:
                 self.memory[state.name].whole = self.memory[state.view]

@@ -52,6 +52,7 @@ class Forward(Op):
     attend: Literal["ancestors", "block"] = "ancestors"
     write: Literal["exact", "scratch"] = "exact"
     only: Literal["keys_values"] | None = None
+    levels = 1
 
     @property
     def runs(self) -> str:

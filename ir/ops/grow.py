@@ -100,7 +100,7 @@ class Grow(Op):
         new: list[Node] = []
         attached = dict(tree.attached)
         for number, count in zip(at.numbers, counts, strict=False):
-            row = logits.row(tree.path(number)) if number in tree.living else None
+            row = logits.ahead(tree, number) if number in tree.living else None
             own = (
                 numbers[tree.depth(number) :]
                 if self.how == "shared"

@@ -64,8 +64,8 @@ class Measure(Op):
         if isinstance(value, Judged):
             return (float(len(value.nodes)),)
         if isinstance(value, Logits):
-            row = next(iter(value.of.values()), None)
-            return (0.0 if row is None else world.measured(self.kind, row),)
+            first = next(iter(value.of.values()), None)
+            return (0.0 if first is None else world.measured(self.kind, first[0]),)
         if isinstance(value, list):
             return (float(value[0]),)
         nodes = Picked(value, value.numbers) if isinstance(value, Tree) else value

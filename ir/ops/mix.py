@@ -38,10 +38,10 @@ class Mix(Op):
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Where both have logits for a node."""
         tree, mixed = scope[self.over], dict[Any, Any]()
-        for path, row in scope[self.rows].of.items():
+        for path, levels in scope[self.rows].of.items():
             other = _grown_from(tree, path)
             if other is not None:
-                mixed[path] = world.mixed(self.law, [row, other])
+                mixed[path] = (world.mixed(self.law, [levels[0], other]),)
         return (Logits(mixed),)
 
 
