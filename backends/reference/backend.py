@@ -171,7 +171,7 @@ def _check_skips(plan: Plan, models: Mapping[str, CausalModel]) -> None:
     """
     for op in walk_plan(plan):
         if isinstance(op, Forward) and op.skip:
-            height, layers = left_out(plan, op).height, models[op.model].num_layers
+            height, layers = left_out(plan, op.skip).height, models[op.model].num_layers
             source = plan.state(op.skip) if isinstance(op.skip, State) else None
             if isinstance(source, SourceState) and block_counts(source.kind)[0] != layers:
                 what = f"@{source.name} searches a stack of {block_counts(source.kind)[0]} layers"

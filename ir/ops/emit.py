@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from specplan.ir.context import Context
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.types import PathType
 from specplan.ir.values import Value
 
@@ -25,6 +27,10 @@ class Emit(Op):
     def infer(self, context: Context) -> tuple[PathType]:
         """The path as it was emitted: what states may commit."""
         return (replace(context.expect(self.path, PathType, "emit"), emitted=True),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One path."""
+        return Work(self.keyword)
 
 
 OP = Emit

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from specplan.ir.context import Context
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.tree_types import check_rows
 from specplan.ir.types import RowsType, TreeType
 from specplan.ir.values import Entry, Value
@@ -32,6 +34,10 @@ class Mix(Op):
         over = context.expect(self.over, TreeType, "over")
         check_rows(over, rows, self.rows)
         return (replace(rows, exact=False),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One, whatever the rows."""
+        return Work(self.keyword)
 
 
 OP = Mix

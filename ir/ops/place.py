@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import attach, check_nodes, is_tip
+from specplan.ir.tree_types import attach, check_nodes, given_nodes, is_tip
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import Value
 
@@ -55,6 +57,10 @@ class Place(Op):
             laws=tree.laws | {"given"},
         )  # fmt: skip
         return (placed,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
 
 OP = Place

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specplan.ir.context import Context
-from specplan.ir.op import Op
-from specplan.ir.plan import CacheState
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import CacheState, Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.values import State
 
@@ -30,6 +31,13 @@ class Refresh(Op):
         if isinstance(cache, CacheState) and not cache.view:
             raise RuleError("view", f"@{self.state} is no view; there is nothing to rebuild")
         return ()
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The view, which is filled by its policy."""
+        view = plan.state(self.state)
+        if not isinstance(view, CacheState) or view.policy is None:
+            return Work(self.keyword, view=view if isinstance(view, CacheState) else None)
+        return Work(f"{self.keyword}:{view.policy.name}", view=view)
 
 
 OP = Refresh

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from specplan.ir.context import Context
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import check_nodes, check_rows
+from specplan.ir.tree_types import check_nodes, check_rows, given_nodes
 from specplan.ir.types import RowsType, TreeType
 from specplan.ir.values import Value
 
@@ -22,6 +24,7 @@ class Relabel(Op):
     """
 
     keyword = "relabel"
+    renumbers = True
     positional = ("tree",)
     tree: Value
     rows: Value | None = None
@@ -62,6 +65,10 @@ class Relabel(Op):
             )
         if not self.map and other.nodes != tree.nodes:
             raise RuleError("children", f"%{self.other} has {other.nodes} nodes, not {tree.nodes}")
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
 
 OP = Relabel

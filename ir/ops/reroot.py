@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from specplan.ir.context import Context
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import PathType, TreeType
 from specplan.ir.values import Value
 
@@ -20,6 +23,8 @@ class Reroot(Op):
     """
 
     keyword = "reroot"
+    renumbers = True
+    owns_laws = True
     positional = ("tree", "path")
     tree: Value
     path: Value
@@ -38,6 +43,10 @@ class Reroot(Op):
             placed=(), ragged=True, chain=chain, probes=False, lineage=None,
         )  # fmt: skip
         return (left,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
 
 def _placed_chains(tree: TreeType) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from specplan.ir.context import Context
+from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.state_types import loaded_type
@@ -56,6 +57,10 @@ class Store(Op):
             yield "capacity", drawn
         elif tree.probes:
             yield "capacity", f"%{self.value} still holds probes; relabel or prune them first"
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One value."""
+        return Work(self.keyword)
 
 
 OP = Store

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specplan.ir.context import Context
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import UniformsType
 
@@ -31,6 +33,10 @@ class Uniform(Op):
         if self.count < 1:
             raise RuleError("size", "uniform needs a count of at least 1")
         return (UniformsType(self.count),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One input of the round."""
+        return Work(self.keyword)
 
 
 OP = Uniform
