@@ -16,7 +16,7 @@ from specplan.ir.plan import walk
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FACETS = ("infer", "demand")
-"""What every op says itself; where it breaks no rule alone and holds no memory, the base says so."""
+"""What every op says itself; the base says that it breaks no rule alone, and holds no memory."""
 ROUNDS = {
     f"ir/{name}.py"
     for name in (
