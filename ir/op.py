@@ -23,6 +23,7 @@ from specplan.ir.values import Entry, Value
 if TYPE_CHECKING:
     from specplan.ir.context import Context
     from specplan.ir.meaning import Batch, Scope, World
+    from specplan.ir.needs import Demand, Held, Sizes
     from specplan.ir.plan import Plan
     from specplan.ir.tables import Tables
 
@@ -50,6 +51,8 @@ class Op:
         touches: per field that names a state, which kinds of state it may be.
         entries: per field that names an entry of an open table, which table.
         writes: fields that name states which the op writes.
+        renumbers: nodes of the tree that it gives have other numbers or tokens than before.
+        owns_laws: the tree that it gives holds copies of the laws that its nodes were drawn from.
     """
 
     keyword: ClassVar[str]
@@ -58,6 +61,8 @@ class Op:
     touches: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     entries: ClassVar[tuple[tuple[str, Table], ...]] = ()
     writes: ClassVar[tuple[str, ...]] = ()
+    renumbers: ClassVar[bool] = False
+    owns_laws: ClassVar[bool] = False
     results: tuple[Value, ...] = ()
 
     if TYPE_CHECKING:
@@ -82,8 +87,42 @@ class Op:
         return None
 
     @property
+    def judges(self) -> Value | None:
+        """The tree that it judges; None for an op that judges none."""
+        return None
+
+    @property
     def judges_by(self) -> Entry | None:
         """The rule by which it judges a tree; None for an op that judges none."""
+        return None
+
+    @property
+    def draws(self) -> bool:
+        """Whether it attaches children that are drawn, with the laws that they are drawn from."""
+        return False
+
+    @property
+    def finds(self) -> int:
+        """Levels of tokens that it finds in a source at once; 0 for an op that looks nothing up."""
+        return 0
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether it is a loop that may end before its last trip."""
+        return self.body is not None and self.body.until is not None
+
+    @property
+    def trips(self) -> int:
+        """Most trips through its region."""
+        return 1
+
+    def limited(self, trips: int) -> Op:
+        """The same op with so many trips through its region, at most."""
+        return self
+
+    @property
+    def variety(self) -> object:
+        """What a backend does in another way for ops of the same keyword."""
         return None
 
     def misplaced(self, plan: Plan) -> Iterable[Problem]:
@@ -110,6 +149,18 @@ class Op:
         """What it means for the requests of a batch, by row; their scopes gain its results."""
         for row, scope in scopes.items():
             scope.update(zip(self.results, self.run(scope, batch.worlds[row]), strict=True))
+
+    def demand(self, step: Step, plan: Plan) -> Demand:
+        """What it asks of a device: by which name that knows it, and how wide it is."""
+        raise NotImplementedError
+
+    def bytes(self, step: Step, sizes: Sizes) -> Iterable[Held]:
+        """Memory that it needs beside what it reads, of all requests.
+
+        Numbers per node and request (tokens, parents, uniforms) are left out: beside one row over
+        the vocabulary they are nothing.
+        """
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

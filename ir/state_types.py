@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from specplan.ir.bounds import check_tree_size
-from specplan.ir.plan import ValueState
+from specplan.ir.plan import Plan, SourceState, ValueState
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import ROOT, NumberType, TreeType
+from specplan.ir.values import State
 
 
 def loaded_type(state: object, name: str) -> TreeType | NumberType:
@@ -42,3 +43,9 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
         if max(tree.depths or (0,)) != depth:
             raise RuleError("state", f"@{name}: depth={depth} is not that of parents=")
     return tree
+
+
+def with_source(keyword: str, plan: Plan, source: State) -> str:
+    """How a device knows an op on a source: with what kind of source it is; the text has none."""
+    state = plan.state(source)
+    return f"{keyword}:{state.kind.name}" if isinstance(state, SourceState) else keyword

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specplan.ir.bounds import check_tree_size
+from specplan.ir.op import Step
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import Lineage, NodesType, RowsType, TreeType, Type
 from specplan.ir.values import Value
@@ -69,6 +70,19 @@ def attach(
         tree, nodes=len(parents), parents=tuple(parents), depth=deepest,
         newest=tuple(range(tree.nodes, len(parents))), newest_count=added,
     )  # fmt: skip
+
+
+def given_nodes(step: Step) -> int:
+    """Nodes of the tree that an op gives, one at least; 1 where it gives something else."""
+    given = next(iter(step.gives), None)
+    return max(1, given.nodes) if isinstance(given, TreeType) else 1
+
+
+def nodes_before(step: Step, name: Value) -> int:
+    """Nodes of a tree that an op reads."""
+    tree = step.reads[name]
+    assert isinstance(tree, TreeType)
+    return tree.nodes
 
 
 def is_tip(tree: TreeType, at: NodesType) -> bool:

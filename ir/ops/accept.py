@@ -9,10 +9,11 @@ from typing import Any
 from specplan.ir.context import Context
 from specplan.ir.declaration import Declaration
 from specplan.ir.meaning import Judged, Scope, World, numbered
+from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.tables import Tables
-from specplan.ir.tree_types import check_nodes, check_rows
+from specplan.ir.tree_types import check_nodes, check_rows, nodes_before
 from specplan.ir.types import ROOT, PathType, RowsType, TreeType, UniformsType
 from specplan.ir.values import Entry, Value
 
@@ -37,6 +38,11 @@ class Accept(Op):
     by: Value | None = None
     at: Value | None = None
     law: Entry = Entry("request")
+
+    @property
+    def judges(self) -> Value:
+        """The tree that it judges."""
+        return self.tree
 
     @property
     def judges_by(self) -> Entry:
@@ -93,6 +99,29 @@ class Accept(Op):
                 yield f"rule {rule.name} needs by= with {needed} uniforms"
         elif self.by is not None:
             yield f"rule {rule.name} draws nothing; leave by= out"
+
+    @property
+    def variety(self) -> str:
+        """The rule."""
+        return self.rule.name
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes that are judged."""
+        return Work(f"{self.keyword}:{self.rule.name}", nodes_before(step, self.tree))
+
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+        """Copies of the rows that judge: one more where each request's chain is put in order.
+
+        Of a tree that lacks rows, nodes up to the first without one are judged.
+        """
+        if self.rule.name == "greedy":
+            return
+        tree = step.reads[self.tree]
+        rows = None if self.target is None else step.reads[self.target]
+        assert isinstance(tree, TreeType)
+        nodes = min(tree.nodes, rows.width) if isinstance(rows, RowsType) else tree.nodes
+        copies = LAW_COPIES + (tree.parents is None and tree.is_chain)
+        yield Held(f"judging %{self.tree}", copies * sizes.laws(nodes + 1))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The path that the rule takes; a dead one where the logits of its start are missing."""

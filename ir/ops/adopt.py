@@ -9,11 +9,12 @@ from typing import Any
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, World
+from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tables import Tables
-from specplan.ir.tree_types import check_rows
+from specplan.ir.tree_types import check_rows, given_nodes
 from specplan.ir.types import ROOT, PathType, RowsType, TreeType
 from specplan.ir.values import Value
 
@@ -27,6 +28,7 @@ class Adopt(Op):
     """
 
     keyword = "adopt"
+    renumbers = True
     positional = ("tree", "path")
     tree: Value
     path: Value
@@ -57,6 +59,10 @@ class Adopt(Op):
         path = step.reads[self.path]
         if isinstance(path, PathType) and path.target not in (None, self.rows):
             yield "law", f"adopted nodes follow the rows that judged them, %{path.target}"
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The judged nodes give way to the path; its tokens follow the distribution of `rows`."""

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.types import PathType, TreeType
 from specplan.ir.values import Span, State, Value
 
@@ -36,6 +38,12 @@ class Commit(Op):
         if self.alive is not None:
             context.expect(self.alive, TreeType, "alive")
         return ()
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """A chain stays where it is; a tree's path is moved."""
+        path = step.reads[self.path]
+        assert isinstance(path, PathType)
+        return Work("commit:chain" if path.chain else "commit:tree")
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """What was emitted stays; other drafts of the round are forgotten."""

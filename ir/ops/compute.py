@@ -9,7 +9,9 @@ from specplan.ir.context import Context
 from specplan.ir.errors import UsageError
 from specplan.ir.formula import evaluate, formula_names, is_condition
 from specplan.ir.meaning import Scope, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import FlagType, NumberType
 from specplan.ir.values import Text, Value
@@ -46,6 +48,10 @@ class Compute(Op):
                 raise RuleError("type", f"compute %{name} is not a number")
             drawn = drawn or operand.drawn
         return (FlagType(drawn) if is_condition(self.formula) else NumberType(drawn),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One formula."""
+        return Work(self.keyword)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The formula's value."""

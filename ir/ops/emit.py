@@ -7,7 +7,9 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.types import PathType
 from specplan.ir.values import Value
 
@@ -27,6 +29,10 @@ class Emit(Op):
     def infer(self, context: Context) -> tuple[PathType]:
         """The path as it was emitted: what states may commit."""
         return (replace(context.expect(self.path, PathType, "emit"), emitted=True),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One path."""
+        return Work(self.keyword)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The path as far as it was emitted."""

@@ -10,11 +10,12 @@ from typing import Any, Literal
 from specplan.ir.blocks import Skips
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World, numbered
+from specplan.ir.needs import Held, Pass, Sizes
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tables import Tables
-from specplan.ir.types import RowsType, Type
+from specplan.ir.types import NodesType, RowsType, TreeType, Type
 from specplan.ir.values import Span, State, Value
 
 
@@ -152,9 +153,62 @@ class Forward(Op):
                 if isinstance(layer, int) and not any(_holds(s, layer) for s in self.layers):
                     yield f"layer {layer} of @{record.name} lies outside layers="
 
+    @property
+    def variety(self) -> tuple[bool, bool, str]:
+        """Whether it runs the whole stack, and for good."""
+        return bool(self.layers), bool(self.skip), self.write
+
+    def demand(self, step: Step, plan: Plan) -> Pass:
+        """A pass over the nodes of its operands."""
+        root, drafted = _operands(self, step)
+        cache = None if self.cache is None else plan.state(self.cache)
+        budget = cache.budget if isinstance(cache, CacheState) else None
+        track = None if self.features is None else plan.state(self.features)
+        return Pass(
+            model=self.model,
+            cache=str(self.cache or ""),
+            root=root,
+            drafted=drafted,
+            pending=self.most_pending,
+            gives_rows=self.gives != (),
+            spans=tuple((span.start, span.stop) for span in self.layers) or (None,),
+            skips=Skips.read(self.skip),
+            way=self.write,
+            own_states=isinstance(track, TrackState) and track.model == self.model,
+            budget=None if budget is None else float(budget),
+        )
+
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+        """What its layers and its logits take; rows live until they are read for the last time."""
+        root, drafted = _operands(self, step)
+        first = root or (self.most_pending > 0 and step.trip == 0)
+        width = max(drafted + (max(self.most_pending, 1) if first else 0), 1)
+        rows = sum(given.width for given in step.gives if isinstance(given, RowsType))
+        parts = sizes.forward(self.model, width, rows)
+        what = f"%{self.results[0]}" if self.results else f"{self.model}, no logits"
+        yield Held(f"pass of {what}", parts.always, logits=False)
+        yield Held(f"layers of {what}", parts.layers, last=0, logits=False)
+        if rows:
+            yield Held(f"states for {what}", parts.gathered, first=1, logits=False)
+            yield Held(f"{what} before the cast", parts.cast, first=1)
+            yield Held(f"rows {what}", parts.logits, first=1, last="rows")
+
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Logits of the nodes that have an unbroken line of states above them."""
         return world.forward(self, [numbered(scope[name]) for name in self.nodes])
+
+
+def _operands(op: Forward, step: Step) -> tuple[bool, int]:
+    """Whether its operands hold the root, and how many drafted nodes they hold."""
+    root, drafted = False, 0
+    for name in op.nodes:
+        nodes = step.reads[name]
+        if isinstance(nodes, TreeType):
+            root, drafted = True, drafted + nodes.nodes
+        elif isinstance(nodes, NodesType):
+            root = root or nodes.root
+            drafted += nodes.width - (1 if nodes.root else 0)
+    return root, drafted
 
 
 def stack_ends(plan: Plan, item: Round) -> dict[str, int]:

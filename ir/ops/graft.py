@@ -9,8 +9,11 @@ from typing import Any, Literal
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, Tree, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
+from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import Value
 
@@ -28,6 +31,7 @@ class Graft(Op):
     """
 
     keyword = "graft"
+    renumbers = True
     positional = ("trees",)
     trees: tuple[Value, ...]
     same: Literal["keep", "merge"] = "keep"
@@ -76,6 +80,10 @@ class Graft(Op):
             offset = len(parents)
             parents += [ROOT if p == ROOT else p + offset for p in tree.parents]
         return tuple(parents)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the joined tree."""
+        return Work(f"{self.keyword}:{self.same}", given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """All nodes of all trees, tree after tree."""

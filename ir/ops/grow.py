@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, World, counts_of, numbered
+from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import nodes_of
 from specplan.ir.tables import Tables
-from specplan.ir.tree_types import attach, check_nodes, check_rows, child_counts
+from specplan.ir.tree_types import attach, check_nodes, check_rows, child_counts, nodes_before
 from specplan.ir.types import ROOT, NodesType, RowsType, TreeType, UniformsType
 from specplan.ir.values import Entry, Value
 
@@ -91,6 +92,28 @@ class Grow(Op):
         numbers = step.reads[self.by] if self.by is not None else None
         if not isinstance(numbers, UniformsType) or numbers.count < needed:
             yield "draws", f"how={self.how} needs by= with {needed} uniforms"
+
+    @property
+    def variety(self) -> str:
+        """How children come about."""
+        return self.how
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The new nodes."""
+        (grown,) = step.gives
+        assert isinstance(grown, TreeType)
+        return Work(f"{self.keyword}:{self.how}", grown.nodes - nodes_before(step, self.tree))
+
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+        """Copies while children are drawn, and the laws of all nodes that have any."""
+        (grown,) = step.gives
+        if not self.draws or not isinstance(grown, TreeType):
+            return
+        name = self.results[0]
+        parents = nodes_of(step.reads, self.at, "at").width
+        yield Held(f"drawing %{name}", LAW_COPIES * sizes.laws(parents), last=0)
+        laws = len(set(grown.parents)) if grown.parents is not None else grown.nodes
+        yield Held(f"laws of %{name}", sizes.laws(laws), first=1, last="laws")
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Children of each node; where its logits are missing they are dead."""

@@ -7,8 +7,11 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, Tree, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.state_types import loaded_type
+from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import NumberType, TreeType
 from specplan.ir.values import State
 
@@ -22,6 +25,8 @@ class Load(Op):
     """
 
     keyword = "load"
+    renumbers = True
+    owns_laws = True
     positional = ("state",)
     touches = (("state", ("value",)),)
     state: State
@@ -29,6 +34,10 @@ class Load(Op):
     def infer(self, context: Context) -> tuple[TreeType | NumberType]:
         """What the state is declared to hold."""
         return (loaded_type(context.plan.state(self.state), self.state),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The value; a tree hangs below the end of the text."""

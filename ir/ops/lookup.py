@@ -7,9 +7,12 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, World, counts_of, numbered
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import attach, check_nodes, child_counts
+from specplan.ir.state_types import with_source
+from specplan.ir.tree_types import attach, check_nodes, child_counts, given_nodes, nodes_before
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import State, Value
 
@@ -46,6 +49,16 @@ class Lookup(Op):
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, self.length, self.nodes)
         return (replace(grown, laws=tree.laws | {"given"}, ragged=True),)
+
+    @property
+    def finds(self) -> int:
+        """Levels of tokens that it finds at once."""
+        return self.length
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes that may be found; the source says what they take."""
+        width = given_nodes(step) - nodes_before(step, self.tree)
+        return Work(with_source(self.keyword, plan, self.source), max(1, width))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Continuations below each node; what the source lacks is dead."""

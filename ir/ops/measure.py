@@ -9,6 +9,7 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Judged, Logits, Picked, Scope, Tree, World
+from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.scope import WORDS
@@ -54,6 +55,21 @@ class Measure(Op):
         part = declared.of == "tree" and isinstance(measured, NodesType)  # some of a tree's nodes
         if word.split()[-1] != declared.of and not part:
             yield "type", f"{declared.name} measures {declared.of}, and {self.operand} is {word}"
+
+    @property
+    def variety(self) -> str:
+        """What is measured."""
+        return self.kind.name
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes that are measured, where it reads a law or scores."""
+        if not self.variant:
+            return Work(self.keyword)
+        measured = step.reads.get(self.operand) if isinstance(self.operand, Value) else None
+        nodes = 1
+        if isinstance(measured, TreeType | NodesType):
+            nodes = measured.nodes if isinstance(measured, TreeType) else measured.width
+        return Work(f"{self.keyword}:{self.variant}", max(1, nodes))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Of a path its nodes, of logits the first row, of uniforms the first number."""

@@ -7,7 +7,9 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Logits, Scope, Tree, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.tree_types import check_rows
 from specplan.ir.types import RowsType, TreeType
 from specplan.ir.values import Entry, Value
@@ -34,6 +36,10 @@ class Mix(Op):
         over = context.expect(self.over, TreeType, "over")
         check_rows(over, rows, self.rows)
         return (replace(rows, exact=False),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One, whatever the rows."""
+        return Work(self.keyword)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Where both have logits for a node."""

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Picked, Scope, World, numbered
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import check_nodes
 from specplan.ir.types import ROOT, NodesType, NumberType, TreeType
@@ -81,6 +83,14 @@ class Pick(Op):
                 if at is None:
                     raise RuleError("type", "pick of=from needs at=")
                 return _below(tree, at)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes among which it ranks; it ranks none where it picks by place."""
+        if self.best is None:
+            return Work(self.keyword)
+        tree = step.reads[self.tree]
+        assert isinstance(tree, TreeType)
+        return Work("pick:best", tree.nodes if self.of == "all" else tree.newest_count)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """By place, number or score; a choice by score takes live nodes."""

@@ -8,9 +8,11 @@ from typing import Any
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, World, numbered
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import attach, check_nodes, is_tip
+from specplan.ir.tree_types import attach, check_nodes, given_nodes, is_tip
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import Value
 
@@ -57,6 +59,10 @@ class Place(Op):
             laws=tree.laws | {"given"},
         )  # fmt: skip
         return (placed,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Constant tokens; with `upto=` below the deepest live node of a chain."""

@@ -7,8 +7,10 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World, numbered
-from specplan.ir.op import Op
-from specplan.ir.tree_types import check_nodes
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tree_types import check_nodes, given_nodes
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import Value
 
@@ -22,6 +24,7 @@ class Prune(Op):
     """
 
     keyword = "prune"
+    renumbers = True
     positional = ("tree",)
     tree: Value
     to: Value
@@ -47,6 +50,10 @@ class Prune(Op):
             dropped_draws=tree.dropped_draws or tree.drawn,
         )  # fmt: skip
         return (left,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """These nodes and their ancestors."""

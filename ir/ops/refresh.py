@@ -7,8 +7,9 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World
-from specplan.ir.op import Op
-from specplan.ir.plan import CacheState
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import CacheState, Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.values import State
 
@@ -32,6 +33,13 @@ class Refresh(Op):
         if isinstance(cache, CacheState) and not cache.view:
             raise RuleError("view", f"@{self.state} is no view; there is nothing to rebuild")
         return ()
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The view, which is filled by its policy."""
+        view = plan.state(self.state)
+        if not isinstance(view, CacheState) or view.policy is None:
+            return Work(self.keyword, view=view if isinstance(view, CacheState) else None)
+        return Work(f"{self.keyword}:{view.policy.name}", view=view)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The view is a copy again."""

@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, Tree, World, numbered
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import check_nodes, check_rows
+from specplan.ir.tree_types import check_nodes, check_rows, given_nodes
 from specplan.ir.types import ROOT, RowsType, TreeType
 from specplan.ir.values import Value
 
@@ -23,6 +25,7 @@ class Relabel(Op):
     """
 
     keyword = "relabel"
+    renumbers = True
     positional = ("tree",)
     tree: Value
     rows: Value | None = None
@@ -63,6 +66,10 @@ class Relabel(Op):
             )
         if not self.map and other.nodes != tree.nodes:
             raise RuleError("children", f"%{self.other} has {other.nodes} nodes, not {tree.nodes}")
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The same shape with other tokens; what the new ones come from must be live."""

@@ -8,7 +8,9 @@ from typing import Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Batch, Scope
-from specplan.ir.op import Op, Region
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Region, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import WORDS
 from specplan.ir.types import FlagType, TreeType, Type
@@ -57,6 +59,24 @@ class Repeat(Op):
                 inner.expect(until, FlagType, "until")
             carried = following
         return carried if until is None else tuple(_cut_short(item) for item in carried)
+
+    @property
+    def trips(self) -> int:
+        """Most trips through its region."""
+        return self.count
+
+    def limited(self, trips: int) -> Repeat:
+        """The same loop with so many trips at most."""
+        return replace(self, count=trips)
+
+    @property
+    def variety(self) -> tuple[int, bool, bool]:
+        """What it carries, and whether it may end early."""
+        return len(self.carried), self.body.until is None, self.only is None
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """Nothing by itself: the ops of its region are asked."""
+        return Work(self.keyword, 0)
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """Trips until the flag of `until` holds, request by request."""

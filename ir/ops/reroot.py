@@ -7,7 +7,10 @@ from typing import Any, Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, Tree, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import ROOT, PathType, TreeType
 from specplan.ir.values import Value
 
@@ -21,6 +24,8 @@ class Reroot(Op):
     """
 
     keyword = "reroot"
+    renumbers = True
+    owns_laws = True
     positional = ("tree", "path")
     tree: Value
     path: Value
@@ -39,6 +44,10 @@ class Reroot(Op):
             placed=(), ragged=True, chain=chain, probes=False, lineage=None,
         )  # fmt: skip
         return (left,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """What hangs below the node that the text now ends with."""

@@ -7,7 +7,10 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, Tree, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import TreeType
 
 
@@ -25,6 +28,10 @@ class Root(Op):
     def infer(self, context: Context) -> tuple[TreeType]:
         """A tree of no nodes."""
         return (TreeType(rows=self.rows),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The text's end, with nothing drafted."""

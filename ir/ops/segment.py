@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Batch, Scope
-from specplan.ir.op import Op, Region
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Region, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
 from specplan.ir.types import Type
 
 
@@ -27,7 +30,13 @@ class Segment(Op):
 
     def infer(self, context: Context) -> tuple[Type, ...]:
         """What its region yields."""
+        if self.body.until is not None:
+            raise RuleError("arity", "until= ends trips of a repeat")
         return context.region(self.body, lane=self.lane).yields(self.body)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """Nothing by itself: the ops of its region are asked."""
+        return Work(self.keyword, 0)
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """The region itself."""

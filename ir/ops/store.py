@@ -8,6 +8,7 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, Tree, World
+from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.state_types import loaded_type
@@ -58,6 +59,10 @@ class Store(Op):
             yield "capacity", drawn
         elif tree.probes:
             yield "capacity", f"%{self.value} still holds probes; relabel or prune them first"
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One value."""
+        return Work(self.keyword)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The value; nodes of a state without distributions are given ones from now on."""

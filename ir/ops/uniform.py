@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World
-from specplan.ir.op import Op
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import UniformsType
 
@@ -32,6 +34,10 @@ class Uniform(Op):
         if self.count < 1:
             raise RuleError("size", "uniform needs a count of at least 1")
         return (UniformsType(self.count),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One input of the round."""
+        return Work(self.keyword)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Numbers of the stream, by the trip of the loops around."""

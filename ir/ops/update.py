@@ -7,9 +7,11 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World
-from specplan.ir.op import Op
-from specplan.ir.plan import SourceState
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan, SourceState
 from specplan.ir.rule_error import RuleError
+from specplan.ir.state_types import with_source
 from specplan.ir.tree_types import check_rows
 from specplan.ir.types import RowsType, TreeType
 from specplan.ir.values import State, Value
@@ -43,6 +45,10 @@ class Update(Op):
         if isinstance(source, SourceState) and source.scope == "read_only":
             raise RuleError("state", f"@{self.source} is read only")
         return ()
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One lesson; the source says what it takes."""
+        return Work(with_source(self.keyword, plan, self.source))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Rows of judged nodes, runs of drafted ones, or the text itself."""

@@ -8,7 +8,9 @@ from typing import Literal
 
 from specplan.ir.context import Context, Scope
 from specplan.ir.meaning import Batch
-from specplan.ir.op import Op, Region
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Region, Step
+from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import join
 from specplan.ir.tree_types import identified
@@ -34,6 +36,8 @@ class When(Op):
     def infer(self, context: Context) -> tuple[Type, ...]:
         """Types that hold what is yielded and what is taken otherwise."""
         flag, body = context.expect(self.flag, FlagType, "when"), self.body
+        if body.until is not None:
+            raise RuleError("arity", "until= ends trips of a repeat")
         if len(self.otherwise) != len(body.yields):
             counts = f"{len(self.otherwise)} values otherwise, {len(body.yields)} yielded"
             raise RuleError("arity", counts)
@@ -47,6 +51,10 @@ class When(Op):
                 either = replace(either, dropped_draws=True)
             joined.append(identified(either))
         return tuple(joined)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """Nothing by itself: the ops of its region are asked."""
+        return Work(self.keyword, 0)
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """The region for requests whose flag holds."""
