@@ -11,18 +11,17 @@ from functools import lru_cache
 
 from specplan.cost_models.acceptance.turns import Leg
 from specplan.cost_models.beam_pools import BeamPool, read_pool
-from specplan.cost_models.op_sizes import forward_nodes, judged_tree, op_size
 from specplan.cost_models.round_types import round_types
 from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.left_out import left_out
-from specplan.ir.ops import Accept, Commit, Forward, Lookup, Op, Refresh, Repeat, Update
-from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, walk
+from specplan.ir.needs import Pass, Work
+from specplan.ir.op import Op
+from specplan.ir.ops import Commit
+from specplan.ir.plan import CacheState, Plan, Round, walk
 from specplan.ir.types import NodesType, TreeType
 
 Span = tuple[int, int] | None
-_RESHAPING = frozenset({"prune", "graft", "reroot", "adopt", "relabel", "load"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class ForwardDemand:
             of a model cost alike.
     """
 
-    op: Forward
+    op: Op
     model: str
     cache: str
     tokens: int
@@ -130,13 +129,12 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
     reader = _Reader(plan)
     for step in types.steps:
         reader.read(step)
-    judged = tuple(judged_tree(step) for step in types.steps if isinstance(step.op, Accept))
-    loops = (op for op in walk(item.ops) if isinstance(op, Repeat))
+    judged = tuple(tree for tree in map(judged_tree, types.steps) if tree is not None)
     return RoundDemands(
         tuple(reader.demands),
         judged,
-        _not_run(types, judged[-1].nodes if judged else 0),
-        any(op.body.until is not None for op in loops),
+        _not_run(plan, types, judged[-1].nodes if judged else 0),
+        any(op.may_stop for op in walk(item.ops)),
         read_pool(types),
         _looked_up(types),
         read_legs(types),
@@ -145,14 +143,21 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
 
 def _looked_up(types: RoundTypes) -> tuple[int, int] | None:
     """Levels and nodes of a judged tree that one lookup below the root gave."""
-    judged = [step.op for step in types.steps if isinstance(step.op, Accept)]
+    judged = [step.op.judges for step in types.steps if step.op.judges is not None]
     for step in types.steps:
-        if isinstance(step.op, Lookup) and [op.tree for op in judged] == [*step.op.results]:
-            before, (found,) = step.reads[step.op.tree], step.gives
-            assert isinstance(before, TreeType) and isinstance(found, TreeType)
-            if not before.nodes and found.parents is None:
-                return step.op.length, found.nodes
+        if step.op.finds and judged == [*step.op.results]:
+            (found,) = step.gives
+            before = [tree for tree in step.reads.values() if isinstance(tree, TreeType)]
+            assert isinstance(found, TreeType)
+            if not any(tree.nodes for tree in before) and found.parents is None:
+                return step.op.finds, found.nodes
     return None
+
+
+def judged_tree(step: Step) -> TreeType | None:
+    """The tree that an op judges, if it judges one."""
+    tree = None if step.op.judges is None else step.reads[step.op.judges]
+    return tree if isinstance(tree, TreeType) else None
 
 
 @dataclass
@@ -162,72 +167,47 @@ class _Reader:
     drafted: dict[tuple[str, tuple[Span, ...], str], int] = field(default_factory=dict)
 
     def read(self, step: Step) -> None:
-        if isinstance(step.op, Forward):
-            self.demands.append(self.forward(step.op, step))
-        else:
-            name, width = op_size(step)
-            if isinstance(step.op, Lookup | Update):
-                name = self.with_source(name, step.op.source)
-            view = self.view(step.op)
-            if view is not None and view.policy is not None:
-                name = f"{name}:{view.policy.name}"
-            self.demands.append(OpDemand(step.op, name, width, step.conditional, step.lane, view))
+        match step.op.demand(step, self.plan):
+            case Pass() as needed:
+                self.demands.append(self.forward(step, needed))
+            case Work(name, width, view):
+                op = OpDemand(step.op, name, width, step.conditional, step.lane, view)
+                self.demands.append(op)
 
-    def view(self, op: Op) -> CacheState | None:
-        state = self.plan.state(op.state) if isinstance(op, Refresh) else None
-        return state if isinstance(state, CacheState) else None
-
-    def with_source(self, name: str, source: str) -> str:
-        """The name of an op on a source, with what kind of source it is; the text has none."""
-        state = next((state for state in self.plan.states if state.name == source), None)
-        return f"{name}:{state.kind.name}" if isinstance(state, SourceState) else name
-
-    def forward(self, op: Forward, step: Step) -> ForwardDemand:
-        root, drafted = forward_nodes(step)
-        cache = str(op.cache or "")
-        spans: tuple[Span, ...] = tuple((s.start, s.stop) for s in op.layers) or (None,)
-        pending = op.pending if isinstance(op.pending, int) else max(op.pending)
-        before = self.drafted.get((cache, spans, op.way))
+    def forward(self, step: Step, needed: Pass) -> ForwardDemand:
+        kind = needed.cache, needed.spans, needed.way
+        before, drafted = self.drafted.get(kind), needed.drafted
         first = before is None
-        catches_up = root or (pending > 0 and first)
+        catches_up = needed.root or (needed.pending > 0 and first)
         least = drafted + (1 if catches_up else 0)
-        most = drafted + max(pending, 1) if catches_up and first else least
-        self.drafted[cache, spans, op.way] = (before or 0) + drafted
+        most = drafted + max(needed.pending, 1) if catches_up and first else least
+        self.drafted[kind] = (before or 0) + drafted
         return ForwardDemand(
-            op=op,
-            model=op.model,
-            cache=cache,
+            op=step.op,
+            model=needed.model,
+            cache=needed.cache,
             tokens=least,
             pending=most - least,
             drafted_before=before or 0,
-            budget=self.budget(op),
-            rows=0 if op.gives == () else drafted + (1 if root else 0),
-            spans=spans,
-            own_states=self.own_states(op),
+            budget=needed.budget,
+            rows=drafted + (1 if needed.root else 0) if needed.gives_rows else 0,
+            spans=needed.spans,
+            own_states=needed.own_states,
             conditional=step.conditional,
             lane=step.lane,
-            skips=left_out(self.plan, op),
+            skips=needed.skips,
         )
 
-    def own_states(self, op: Forward) -> bool:
-        state = self.plan.state(op.features) if op.features is not None else None
-        return isinstance(state, TrackState) and state.model == op.model
 
-    def budget(self, op: Forward) -> float | None:
-        state = self.plan.state(op.cache) if op.cache is not None else None
-        if isinstance(state, CacheState) and state.budget is not None:
-            return float(state.budget)
-        return None
-
-
-def _not_run(types: RoundTypes, nodes: int) -> Mapping[str, tuple[int, ...]] | None:
+def _not_run(plan: Plan, types: RoundTypes, nodes: int) -> Mapping[str, tuple[int, ...]] | None:
     """Nodes keep their numbers while trees only grow."""
-    if any(step.op.keyword in _RESHAPING for step in types.steps):
+    if any(step.op.renumbers for step in types.steps):
         return None
     ran: dict[str, set[int]] = {}
     for step in types.steps:
-        if isinstance(step.op, Forward) and step.op.cache and step.op.write == "exact":
-            held_by = ran.setdefault(str(step.op.cache), set())
+        needed = step.op.demand(step, plan)
+        if isinstance(needed, Pass) and needed.cache and needed.way == "exact":
+            held_by = ran.setdefault(needed.cache, set())
             for held in step.reads.values():
                 if isinstance(held, TreeType):
                     held_by |= set(range(held.nodes))

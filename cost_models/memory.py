@@ -18,11 +18,10 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.timing.device import Device
 from specplan.cost_models.timing.roofline import AnalyticDevice
 from specplan.cost_models.workspace import PREFILL_CHUNK, higher, prefill_moment, row_bytes
-from specplan.ir.infer import Step
-from specplan.ir.ops import Forward
+from specplan.ir.needs import Pass
+from specplan.ir.op import Step
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
 from specplan.ir.types import Lineage, NodesType, TreeType
-from specplan.ir.values import State
 
 _ROUNDING = 0.05
 """Relative half width of the interval of a sum of parts: the tests hold it against what was
@@ -128,7 +127,7 @@ def plan_memory(
     """
     prompt = text_tokens if prompt_tokens is None else prompt_tokens
     rounds = [round_types(plan, item).steps for item in plan.rounds]
-    drafted = _speculative_slots(rounds)
+    drafted = _speculative_slots(plan, rounds)
     slots = text_tokens + drafted + 1
     parts = [
         MemoryPart(f"weights of {name}", shapes[name].weight_bytes) for name in plan.models_run
@@ -213,18 +212,19 @@ def _copies(attention: Attention, devices: int) -> float:
 
 def speculative_slots(plan: Plan) -> int:
     """Most cache slots that drafted nodes of one round, and its root, may take."""
-    return _speculative_slots([round_types(plan, item).steps for item in plan.rounds])
+    return _speculative_slots(plan, [round_types(plan, item).steps for item in plan.rounds])
 
 
-def _speculative_slots(rounds: Iterable[Sequence[Step]]) -> int:
+def _speculative_slots(plan: Plan, rounds: Iterable[Sequence[Step]]) -> int:
     most = 1
     for steps in rounds:
-        chosen: dict[State | None, int] = {}  # nodes that data chose, by cache
-        known: dict[State | None, dict[Lineage | None, int]] = {}  # others, by what they grew from
+        chosen: dict[str, int] = {}  # nodes that data chose, by cache
+        known: dict[str, dict[Lineage | None, int]] = {}  # others, by what they grew from
         for step in steps:
-            if not isinstance(step.op, Forward):
+            needed = step.op.demand(step, plan)
+            if not isinstance(needed, Pass):
                 continue
-            cache = step.op.cache
+            cache = needed.cache
             for held in step.reads.values():
                 if not isinstance(held, TreeType | NodesType):
                     continue

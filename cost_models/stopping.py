@@ -8,13 +8,13 @@ from functools import lru_cache
 
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.demands import RoundDemands, round_demands
-from specplan.ir.ops import Op, Repeat
+from specplan.ir.op import Op
 from specplan.ir.plan import Plan, Round, walk
 
 
-def stopping_loops(item: Round) -> list[Repeat]:
+def stopping_loops(item: Round) -> list[Op]:
     """Loops of a round that may end before their last trip."""
-    return [op for op in walk(item.ops) if isinstance(op, Repeat) and op.body.until is not None]
+    return [op for op in walk(item.ops) if op.may_stop]
 
 
 def with_ends(
@@ -29,7 +29,7 @@ def with_ends(
         stopped: share of a request's rounds that took at most 0, 1, 2, ... trips, up to 1.
     """
     (loop,) = stopping_loops(item)
-    counts = range(min(loop.count, len(stopped) - 1) + 1)
+    counts = range(min(loop.trips, len(stopped) - 1) + 1)
     ends = (
         (1.0 if count == counts[-1] else stopped[count], _ended_after(plan, item, count))
         for count in counts
@@ -65,6 +65,4 @@ def _ended_after(plan: Plan, item: Round, count: int) -> RoundDemands:
 
 
 def _cut(op: Op, count: int) -> Op:
-    if isinstance(op, Repeat) and op.body.until is not None:
-        return replace(op, count=count)
-    return op
+    return op.limited(count) if op.may_stop else op

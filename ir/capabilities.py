@@ -10,7 +10,6 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Forward, Op
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.printer import print_op
-from specplan.ir.scope import region_of
 from specplan.ir.values import State
 
 
@@ -122,7 +121,7 @@ def _reason(op: Op, capabilities: Capabilities) -> str | None:
             return f"{field} may hold one item only"
     if isinstance(op, Forward) and isinstance(op.skip, State) and capabilities.whole_rounds:
         return "what it leaves out changes as it runs: name the blocks, skip=[attn.1, mlp.1]"
-    region = region_of(op)
+    region = op.body
     if region is not None and region.until is not None and not capabilities.stops:
         return "loops that stop early are not supported"
     return None

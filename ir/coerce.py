@@ -69,9 +69,14 @@ def coerce(hint: Any, atom: Atom) -> Any:
     elif hint is str and type(atom) is str:
         if WORD.fullmatch(atom) and atom not in NOT_WORDS:
             return atom
-    elif type(atom) is hint:
+    elif type(atom) is hint or _is_kind(hint, atom):
         return atom
     raise CoercionError(f"{_shown(atom)} is not {describe(hint)}")
+
+
+def _is_kind(hint: Any, atom: Atom) -> bool:
+    """Whether JSON holds an op or statement where one of its kind is wanted."""
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(atom, hint)
 
 
 def _coerce_tuple(hint: Any, atom: tuple[Atom, ...]) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from specplan.ir.coerce import CoercionError, coerce, field_types
 from specplan.ir.errors import UsageError
-from specplan.ir.ops import OPS, BaseOp, Region
+from specplan.ir.ops import OPS, Op, Region
 from specplan.ir.plan import (
     Assumptions,
     CacheState,
@@ -95,7 +95,7 @@ def _encode(value: Any) -> Any:
             return {"entry": value.name, "arguments": [[k, _encode(v)] for k, v in value.arguments]}
         case tuple():
             return [_encode(item) for item in value]
-        case BaseOp():
+        case Op():
             return {"op": value.keyword, **_encode_fields(value)}
         case CacheState() | TrackState() | SourceState() | ValueState():
             return {"declare": value.keyword, **_encode_fields(value)}

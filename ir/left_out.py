@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from specplan.ir.blocks import Skips, spread
-from specplan.ir.ops import Forward
 from specplan.ir.plan import Plan, SourceState
 from specplan.ir.values import Entry, State
 
 
-def left_out(plan: Plan, op: Forward) -> Skips:
+def left_out(plan: Plan, skip: tuple[str, ...] | State) -> Skips:
     """The blocks that a forward of a verified plan leaves out.
 
     Where a source says which, those that it begins with stand for all its sets: they have as many
     attentions and as many MLPs, and blocks of a model cost alike.
     """
-    if not isinstance(op.skip, State):
-        return Skips.read(op.skip)
-    source = plan.state(op.skip)
+    if not isinstance(skip, State):
+        return Skips.read(skip)
+    source = plan.state(skip)
     assert isinstance(source, SourceState), "the rule `declared` sees to it"
     return spread(*block_counts(source.kind))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from specplan.ir.ops import Op
+from specplan.ir.op import Op
 from specplan.ir.plan import Plan, walk
-from specplan.ir.scope import operands, region_of
+from specplan.ir.scope import operands
 from specplan.ir.values import Value
 
 
@@ -15,7 +15,7 @@ def read_by(ops: Iterable[Op]) -> set[Value]:
     found: set[Value] = set()
     for op in walk(tuple(ops)):
         found.update(operands(op))
-        body = region_of(op)
+        body = op.body
         if body is not None:
             found.update(body.yields)
             found.update(() if body.until is None else (body.until,))
@@ -41,7 +41,7 @@ def _note(ops: tuple[Op, ...], wanted: set[Value], found: dict[int, tuple[Value,
         spent = touched - wanted
         found[id(op)] = tuple(sorted(spent.intersection(found.get(id(op), spent))))
         wanted |= touched
-        body = region_of(op)
+        body = op.body
         if body is not None:
             later = set(body.yields)
             _note(body.ops, later | (set() if body.until is None else {body.until}), found)

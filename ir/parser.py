@@ -7,7 +7,7 @@ from typing import Any
 
 from specplan.ir.coerce import CoercionError, coerce, field_types
 from specplan.ir.lexer import Token
-from specplan.ir.ops import OPS, Compute, Op, Region, Repeat, Segment, When
+from specplan.ir.ops import OPS, Op, Region
 from specplan.ir.plan import (
     Assumptions,
     CacheState,
@@ -181,14 +181,15 @@ def _op(reader: Reader, depth: int) -> Op:
         raise reader.error(
             f"'{token.text}' is no op", f"Ops are {', '.join(sorted(OPS))}.", at=token
         )
+    fields = field_types(typing.cast(type, cls))
     ready: dict[str, Any] = {"results": results, **_positional(reader, cls, token)}
-    if cls is Repeat:
+    if "carried" in fields:
         ready["carried"] = _carried(reader)
     given = reader.keywords()
-    if cls is Compute:
-        ready["operands"] = _operands(reader, given)
+    if cls.rest is not None:
+        ready[cls.rest] = _operands(reader, given, token)
         given = {}
-    if cls in (Repeat, When, Segment):
+    if "body" in fields:
         ready["body"] = _region(reader, depth + 1)
     else:
         reader.take("newline")
@@ -231,9 +232,9 @@ def _carried(reader: Reader) -> tuple[tuple[Value, Value], ...]:
 
 
 def _operands(
-    reader: Reader, given: dict[str, tuple[Atom, Token]]
+    reader: Reader, given: dict[str, tuple[Atom, Token]], op: Token
 ) -> tuple[tuple[str, Value], ...]:
     for key, (atom, token) in given.items():
         if not isinstance(atom, Value):
-            raise reader.error(f"compute {key}: an operand is a value (%name)", at=token)
+            raise reader.error(f"{op.text} {key}: an operand is a value (%name)", at=token)
     return tuple((key, typing.cast(Value, atom)) for key, (atom, _) in given.items())

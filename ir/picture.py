@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import networkx as nx
 
-from specplan.ir.ops import Op, Repeat
+from specplan.ir.op import Op
 from specplan.ir.plan import Plan, Round
 from specplan.ir.printer import print_op
-from specplan.ir.scope import operands, region_of, states
+from specplan.ir.scope import operands, states
 from specplan.ir.values import Value
 
 _MERMAID = str.maketrans(
@@ -82,11 +82,9 @@ def _add(
             if state in touched:
                 graph.add_edge(touched[state], node, label=f"@{state}", kind="state")
             touched[state] = node
-        region = region_of(op)
+        region = op.body
         if region is not None:
-            inner = dict(defined)
-            if isinstance(op, Repeat):
-                inner.update({to: defined[of] for to, of in op.carried if of in defined})
+            inner = {**defined, **{to: defined[of] for to, of in op.carried if of in defined}}
             _add(graph, region.ops, node, inner, touched)
             given = (*region.yields, *(() if region.until is None else (region.until,)))
             for name in dict.fromkeys(given):

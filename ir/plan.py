@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from specplan.ir.errors import UsageError
-from specplan.ir.ops import Accept, Forward, Op, Repeat, Segment, When
+from specplan.ir.op import Op
 from specplan.ir.values import Entry, Range, State, Text
 
 
@@ -191,13 +191,13 @@ class Plan:
         """True when it is right at temperature 0 only: it assumes so, or some rule is."""
         if self.assumptions.greedy:
             return True
-        judged = [op for op in walk_plan(self) if isinstance(op, Accept)]
-        return any(op.rule.name == "greedy" for op in judged)
+        rules = [op.judges_by for op in walk_plan(self)]
+        return any(rule is not None and rule.name == "greedy" for rule in rules)
 
     @property
     def models_run(self) -> tuple[str, ...]:
         """Names of the models some forward runs, in order of first use."""
-        names = [op.model for op in walk_plan(self) if isinstance(op, Forward)]
+        names = [op.runs for op in walk_plan(self) if op.runs is not None]
         return tuple(dict.fromkeys(names))
 
 
@@ -205,7 +205,7 @@ def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
     """All ops in program order, those of regions after the op that holds them."""
     for op in ops:
         yield op
-        if isinstance(op, Repeat | When | Segment):
+        if op.body is not None:
             yield from walk(op.body.ops)
 
 

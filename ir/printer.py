@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from specplan.ir.ops import Compute, Op, Region, Repeat, Segment, When
+from specplan.ir.op import Op, Region
 from specplan.ir.plan import (
     CacheState,
     Plan,
@@ -74,14 +74,14 @@ def _op(op: Op, level: int) -> list[str]:
         value = getattr(op, name)
         items = value if isinstance(value, tuple) else (value,)
         words += [print_atom(item) for item in items]
-    if isinstance(op, Repeat) and op.carried:
+    if op.carried:
         pairs = ", ".join(f"{print_atom(p)} = {print_atom(i)}" for p, i in op.carried)
         words.append(f"({pairs})")
-    if isinstance(op, Compute):
-        words += [f"{key}={print_atom(value)}" for key, value in op.operands]
-    words += _attributes(op, skip=("results", "body", "carried", "operands", *op.positional))
+    if op.rest is not None:
+        words += [f"{key}={print_atom(value)}" for key, value in getattr(op, op.rest)]
+    words += _attributes(op, skip=("results", "body", "carried", op.rest or "", *op.positional))
     line = _INDENT * level + " ".join(words)
-    if isinstance(op, Repeat | When | Segment):
+    if op.body is not None:
         return [f"{line} {{", *_region(op.body, level + 1), f"{_INDENT * level}}}"]
     return [line]
 

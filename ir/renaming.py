@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from specplan.ir.ops import Region
+from specplan.ir.op import Region
 from specplan.ir.values import State, Value
 
 T = TypeVar("T")

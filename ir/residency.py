@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from specplan.ir.infer import Step
+from specplan.ir.op import Step
 from specplan.ir.ops import Forward
 from specplan.ir.types import ROOT, Lineage, NodesType, TreeType
 from specplan.ir.values import Span

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import Accept, Graft, Lookup, Op, Relabel, Reroot, Store, Update
 from specplan.ir.plan import Plan
+from specplan.ir.state_types import loaded_type
 from specplan.ir.types import Lineage, TreeType, Type
 from specplan.ir.values import State, Value
 

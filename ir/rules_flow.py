@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from specplan.ir.infer import RoundTypes
-from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -16,12 +15,9 @@ from specplan.ir.ops import (
     Grow,
     Measure,
     Op,
-    Store,
     Uniform,
-    Update,
 )
 from specplan.ir.plan import Plan, walk_plan
-from specplan.ir.scope import states
 from specplan.ir.tables import Tables
 from specplan.ir.types import ROOT, PathType, RowsType, TreeType, UniformsType
 from specplan.ir.values import State, Value
@@ -115,41 +111,16 @@ def progress(types: RoundTypes) -> Iterator[Finding]:
             yield accept.op, "an empty tree judged without rows emits nothing"
 
 
-def capacity(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
-    """A stored tree fits the state that it is stored in."""
-    for step in types.steps:
-        op = step.op
-        if not isinstance(op, Store):
-            continue
-        tree, room = step.reads[op.value], loaded_type(plan.state(op.state), op.state)
-        if not isinstance(tree, TreeType) or not isinstance(room, TreeType):
-            continue
-        if tree.nodes > room.nodes or tree.depth > room.depth:
-            yield (
-                op,
-                f"%{op.value} may have {tree.nodes} nodes in {tree.depth} levels; "
-                f"@{op.state} holds {room.nodes} in {room.depth}",
-            )
-        elif room.is_chain and not tree.is_chain:
-            yield op, f"@{op.state} holds chains, and %{op.value} may branch"
-        elif room.parents and not room.is_chain and tree.parents != room.parents:
-            yield op, f"@{op.state} holds trees of one shape, and %{op.value} has another"
-        elif room.drawn and not tree.laws <= room.laws:
-            yield op, f"@{op.state} holds nodes of how=draw alone, and %{op.value} has others"
-        elif tree.probes:
-            yield op, f"%{op.value} still holds probes; relabel or prune them first"
-
-
 def lanes(types: RoundTypes) -> Iterator[Finding]:
     """Two lanes do not write the same state, or the same layers of a cache."""
     writers: dict[State, dict[Op, str]] = {}
     for step in types.steps:
         op, lane = step.op, step.lane
-        if lane is None or not isinstance(op, Forward | Commit | Store | Update):
+        if lane is None:
             continue
-        for state in states(op):
-            if isinstance(op, Forward) and state not in (op.cache, op.keep):
-                continue  # it only reads others
+        for state in (getattr(op, field) for field in op.writes):
+            if state is None:
+                continue
             mine = writers.setdefault(state, {})
             if op not in mine:
                 for other, theirs in mine.items():

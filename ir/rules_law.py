@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specplan.ir.infer import RoundTypes
-from specplan.ir.infer_models import alters_stack, is_reduced
-from specplan.ir.infer_trees import child_counts
-from specplan.ir.ops import Accept, Adopt, Emit, Forward, Grow, Op
+from specplan.ir.ops import Adopt, Emit, Forward, Op
 from specplan.ir.plan import Plan, walk_plan
 from specplan.ir.rules_draws import kept_draws
-from specplan.ir.scope import nodes_of
 from specplan.ir.tables import Tables
-from specplan.ir.types import PathType, TreeType, Type, UniformsType
+from specplan.ir.types import PathType
 from specplan.ir.values import Range, State
 
 Finding = tuple[Op | None, str]
@@ -63,73 +60,8 @@ def _pollutes(plan: Plan, op: Forward, fed: set[State]) -> bool:
     """True when a forward of the target leaves other keys, values or features than its stack's."""
     if op.keep in fed:
         lower = len(op.layers) == 1 and (op.layers[0].start == 0 or op.features is not None)
-        if alters_stack(plan, op) or is_reduced(plan, op) or op.write != "exact" or not lower:
+        if op.alters_stack(plan) or op.is_reduced(plan) or op.write != "exact" or not lower:
             return True
-    if op.write != "exact" or op.cache is None or is_reduced(plan, op):
+    if op.write != "exact" or op.cache is None or op.is_reduced(plan):
         return False
-    return alters_stack(plan, op)
-
-
-def rule_fits(types: RoundTypes, tables: Tables) -> Iterator[Finding]:
-    """A rule gets the tree shape, the rows and the uniforms it needs."""
-    for step in types.steps:
-        op = step.op
-        if isinstance(op, Adopt):
-            path = step.reads[op.path]
-            if isinstance(path, PathType) and path.target not in (None, op.rows):
-                yield op, f"adopted nodes follow the rows that judged them, %{path.target}"
-        if not isinstance(op, Accept):
-            continue
-        rule = tables.find("rule", op.rule.name)
-        tree = step.reads[op.tree]
-        if rule is None or not isinstance(tree, TreeType):
-            continue
-        if rule.needs_rows != (op.target is not None):
-            takes = "needs target=" if rule.needs_rows else "reads no rows; leave target= out"
-            yield op, f"rule {rule.name} {takes}"
-        if rule.chain_only and not tree.is_chain:
-            yield op, f"rule {rule.name} judges chains, and %{op.tree} may branch"
-        if rule.children and tree.laws - set(rule.children):
-            ways = " or ".join(rule.children)
-            yield op, f"rule {rule.name} judges children of how={ways}, and %{op.tree} has others"
-        if rule.uniforms_per_node is not None:
-            needed = rule.uniforms_per_node * _judged(op, step.gives, tree) + 1
-            given = step.reads[op.by] if op.by is not None else None
-            if not isinstance(given, UniformsType) or given.count < needed:
-                yield op, f"rule {rule.name} needs by= with {needed} uniforms"
-        elif op.by is not None:
-            yield op, f"rule {rule.name} draws nothing; leave by= out"
-
-
-def _judged(op: Accept, gives: tuple[Type, ...], tree: TreeType) -> int:
-    path = gives[0]
-    return path.nodes if op.at is not None and isinstance(path, PathType) else tree.nodes
-
-
-def draws(types: RoundTypes) -> Iterator[Finding]:
-    """Drawn children get one uniform each, shared draws one per level, ranked ones get none."""
-    for step in types.steps:
-        op = step.op
-        if not isinstance(op, Grow):
-            continue
-        if op.how == "best":
-            if op.by is not None:
-                yield op, "ranked children draw nothing; leave by= out"
-            continue
-        (grown,) = step.gives
-        needed = sum(child_counts(op.children, nodes_of(step.reads, op.at, "at")))
-        if op.how == "shared" and isinstance(grown, TreeType):
-            needed = grown.depth  # number d is for all children of nodes at depth d
-        given = step.reads[op.by] if op.by is not None else None
-        if not isinstance(given, UniformsType) or given.count < needed:
-            yield op, f"how={op.how} needs by= with {needed} uniforms"
-
-
-def probes(types: RoundTypes) -> Iterator[Finding]:
-    """Probe tokens are never judged: they are no draft."""
-    for step in types.steps:
-        op = step.op
-        if isinstance(op, Accept):
-            tree = step.reads[op.tree]
-            if isinstance(tree, TreeType) and tree.probes:
-                yield op, f"%{op.tree} still holds probes; relabel or prune them first"
+    return op.alters_stack(plan)

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 from specplan.ir.bounds import check_bounds
 from specplan.ir.errors import UsageError
 from specplan.ir.formula import formula_names, is_condition
-from specplan.ir.ops import Op
+from specplan.ir.op import Op
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.rules_state import states
-from specplan.ir.scope import region_of
 from specplan.ir.tables import Tables
 
 GUARD_NAMES = frozenset({"batch", "context", "emitted", "phase"})
@@ -63,7 +62,7 @@ def _sizes(plan: Plan) -> Iterator[PlanFinding]:
 
 
 def _too_deep(ops: Iterable[Op], levels: int) -> bool:
-    regions = [region for region in map(region_of, ops) if region is not None]
+    regions = [op.body for op in ops if op.body is not None]
     return bool(regions) and (
         levels == 0 or any(_too_deep(region.ops, levels - 1) for region in regions)
     )

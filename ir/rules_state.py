@@ -5,56 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from specplan.ir.infer_states import loaded_type
-from specplan.ir.ops import (
-    Commit,
-    Forward,
-    Load,
-    Lookup,
-    Measure,
-    Op,
-    Refresh,
-    Repeat,
-    Root,
-    Store,
-    Update,
-)
-from specplan.ir.plan import (
-    CacheState,
-    Plan,
-    Round,
-    SourceState,
-    TrackState,
-    ValueState,
-    walk,
-)
+from specplan.ir.ops import Commit, Forward, Op, Root
+from specplan.ir.plan import CacheState, Plan, Round, TrackState, ValueState, walk
 from specplan.ir.rule_error import RuleError
 from specplan.ir.rules_tables import state_entries
+from specplan.ir.state_types import loaded_type
 from specplan.ir.tables import Tables
 from specplan.ir.values import TEXT_STATE, State
 
 Finding = tuple[Op | None, str]
-_KINDS: dict[tuple[type[Op], str], tuple[type, ...]] = {
-    (Forward, "cache"): (CacheState,),
-    (Forward, "features"): (TrackState,),
-    (Forward, "keep"): (TrackState,),
-    (Forward, "skip"): (SourceState,),
-    (Lookup, "source"): (SourceState,),
-    (Update, "source"): (SourceState,),
-    (Load, "state"): (ValueState,),
-    (Store, "state"): (ValueState,),
-    (Commit, "state"): (CacheState, TrackState),
-    (Refresh, "state"): (CacheState,),
-    (Measure, "operand"): (CacheState,),
-}
 
 
 def ssa(item: Round) -> Iterator[Finding]:
     """Every name is defined once; regions do not shadow."""
     seen: Counter[str] = Counter()
     for op in walk(item.ops):
-        parameters = tuple(p for p, _ in op.carried) if isinstance(op, Repeat) else ()
-        for name in (*op.results, *parameters):
+        for name in (*op.results, *(parameter for parameter, _ in op.carried)):
             seen[name] += 1
             if seen[name] == 2:
                 yield op, f"%{name} is defined twice"
@@ -65,23 +31,19 @@ def declared(plan: Plan, item: Round) -> Iterator[Finding]:
     models = {model.name for model in plan.models}
     groups = {group.name for group in plan.row_groups}
     for op in walk(item.ops):
-        if isinstance(op, Forward) and op.model not in models:
-            yield op, f"model {op.model} is not declared"
+        if op.runs is not None and op.runs not in models:
+            yield op, f"model {op.runs} is not declared"
         if isinstance(op, Root) and op.rows is not None and op.rows not in groups:
             yield op, f"row group {op.rows} is not declared"
-        for field in vars(op):
-            name = getattr(op, field)
-            if isinstance(name, State) and not (isinstance(op, Lookup) and name == TEXT_STATE):
-                found = plan.state(name)
-                wanted = _KINDS.get((type(op), field), ())
-                if found is None:
+        touched = dict(op.touches)
+        for field, name in vars(op).items():
+            wanted = touched.get(field, ())
+            if isinstance(name, State) and not (name == TEXT_STATE and "text" in wanted):
+                state = plan.state(name)
+                if state is None:
                     yield op, f"@{name} is not declared"
-                elif not isinstance(found, wanted):
-                    yield op, f"@{name} is a {found.keyword}"
-        if isinstance(op, Forward) and op.cache is not None:
-            cache = plan.state(op.cache)
-            if isinstance(cache, CacheState) and cache.model != op.model:
-                yield op, f"@{op.cache} is a cache of {cache.model}, not of {op.model}"
+                elif state.keyword not in wanted:
+                    yield op, f"@{name} is a {state.keyword}"
 
 
 def written(plan: Plan, item: Round) -> Iterator[Finding]:
@@ -98,18 +60,6 @@ def written(plan: Plan, item: Round) -> Iterator[Finding]:
         for state in (op.cache, op.keep):
             if state is not None and state not in committed:
                 yield op, f"@{state} is written and never committed"
-
-
-def views(plan: Plan, item: Round) -> Iterator[Finding]:
-    """What skips blocks or sees a view of another cache is written as scratch only."""
-    for op in walk(item.ops):
-        if not isinstance(op, Forward) or op.cache is None or op.write == "scratch":
-            continue
-        cache = plan.state(op.cache)
-        if isinstance(cache, CacheState) and cache.view is not None:
-            yield op, f"@{cache.name} is a view: it takes write=scratch"
-        if op.skip:
-            yield op, f"skipped blocks leave holes in @{op.cache}: it takes write=scratch"
 
 
 def states(plan: Plan, tables: Tables) -> Iterator[str]:

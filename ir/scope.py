@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from specplan.ir.ops import Op, Region, Repeat, Segment, When
+from specplan.ir.op import Op
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import (
     ROOT,
@@ -44,7 +44,7 @@ def operands(op: Op) -> Iterator[Value]:
                 yield held
             case tuple():
                 for item in held:
-                    if isinstance(item, Value) and not isinstance(op, Repeat):
+                    if isinstance(item, Value):
                         yield item
                     elif isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], Value):
                         yield item[1]
@@ -56,11 +56,6 @@ def states(op: Op) -> Iterator[State]:
         held = getattr(op, name)
         if isinstance(held, State):
             yield held
-
-
-def region_of(op: Op) -> Region | None:
-    """The region an op holds, if it holds one."""
-    return op.body if isinstance(op, Repeat | When | Segment) else None
 
 
 def look(scope: dict[Value, Type], name: Value, what: str) -> Type:

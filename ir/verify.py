@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from specplan.ir import (
@@ -15,35 +15,29 @@ from specplan.ir import (
 )
 from specplan.ir.errors import UsageError
 from specplan.ir.infer import InferenceError, RoundTypes, infer_round
-from specplan.ir.ops import Op
-from specplan.ir.plan import Plan, Round
+from specplan.ir.op import Op
+from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.printer import print_op
 from specplan.ir.rules_plan import plan_findings
 from specplan.ir.tables import BUILTIN, Tables
 
 _TypedRule = Callable[[Plan, Round, RoundTypes, Tables], Iterable[rules_state.Finding]]
-_TYPED: tuple[tuple[str, _TypedRule], ...] = (
-    ("type", lambda plan, item, types, tables: rules_tables.measured(types, tables)),
-    ("stream", lambda plan, item, types, tables: rules_flow.streams(plan, types, tables)),
-    ("emit", lambda plan, item, types, tables: rules_flow.emits(types)),
-    ("progress", lambda plan, item, types, tables: rules_flow.progress(types)),
-    ("residency", lambda plan, item, types, tables: rules_residency.resident(types)),
-    ("starvation", lambda plan, item, types, tables: rules_residency.starvation(plan, types)),
-    ("blocks", lambda plan, item, types, tables: rules_blocks.blocks(plan, item, types, tables)),
-    ("features", lambda plan, item, types, tables: rules_tables.features(plan, types)),
-    ("capacity", lambda plan, item, types, tables: rules_flow.capacity(plan, types)),
-    ("lanes", lambda plan, item, types, tables: rules_flow.lanes(types)),
-    ("lossless", lambda plan, item, types, tables: rules_law.lossless(plan, types, tables)),
-    ("law", lambda plan, item, types, tables: rules_law.rule_fits(types, tables)),
-    ("draws", lambda plan, item, types, tables: rules_law.draws(types)),
-    ("probe", lambda plan, item, types, tables: rules_law.probes(types)),
-)
-RULES = tuple(
-    dict.fromkeys(
-        ("plan", "schedule", "formula", "state", "reproducible", "ssa", "declared", "entry",
-         "commit", "view", "type", "arity", "lineage", "children", "size",
-         *(rule for rule, _ in _TYPED))
-    )
+_TYPED: Mapping[str, _TypedRule] = {
+    "stream": lambda plan, item, types, tables: rules_flow.streams(plan, types, tables),
+    "emit": lambda plan, item, types, tables: rules_flow.emits(types),
+    "progress": lambda plan, item, types, tables: rules_flow.progress(types),
+    "residency": lambda plan, item, types, tables: rules_residency.resident(types),
+    "starvation": lambda plan, item, types, tables: rules_residency.starvation(plan, types),
+    "blocks": lambda plan, item, types, tables: rules_blocks.blocks(plan, item, types, tables),
+    "lanes": lambda plan, item, types, tables: rules_flow.lanes(types),
+    "lossless": lambda plan, item, types, tables: rules_law.lossless(plan, types, tables),
+}
+"""Rules of whole rounds; ops know those of their own (`Op.findings`)."""
+RULES = (
+    "plan", "schedule", "formula", "state", "reproducible", "ssa", "declared", "entry",
+    "commit", "view", "type", "arity", "lineage", "children", "size",
+    "stream", "emit", "progress", "residency", "starvation", "blocks", "features", "capacity",
+    "lanes", "lossless", "law", "draws", "probe",
 )  # fmt: skip
 
 
@@ -99,23 +93,40 @@ def _round_findings(plan: Plan, item: Round, tables: Tables) -> Iterator[Diagnos
         "declared": rules_state.declared(plan, item),
         "entry": rules_tables.entries(item, tables),
         "commit": rules_state.written(plan, item),
-        "view": rules_state.views(plan, item),
     }
-    broken = False
-    for rule, findings in untyped.items():
-        for op, what in findings:
-            broken = True
-            yield Diagnostic(rule, _where(item, op), what)
-    if broken:
+    found = [
+        Diagnostic(rule, _where(item, op), what)
+        for rule, findings in untyped.items()
+        for op, what in findings
+    ]
+    found += [
+        Diagnostic(rule, _where(item, op), what)
+        for op in walk(item.ops)
+        for rule, what in op.misplaced(plan)
+    ]
+    if found:
+        yield from sorted(found, key=_order)
         return
     try:
         types = infer_round(plan, item)
     except InferenceError as error:
         yield Diagnostic(error.error.rule, _where(item, error.op), error.error.what)
         return
-    for rule, check in _TYPED:
-        for op, what in check(plan, item, types, tables):
-            yield Diagnostic(rule, _where(item, op), what)
+    checked = [
+        Diagnostic(rule, _where(item, op), what)
+        for rule, check in _TYPED.items()
+        for op, what in check(plan, item, types, tables)
+    ]
+    checked += [
+        Diagnostic(rule, _where(item, step.op), what)
+        for step in types.steps
+        for rule, what in step.op.findings(step, plan, tables)
+    ]
+    yield from sorted(checked, key=_order)
+
+
+def _order(found: Diagnostic) -> int:
+    return RULES.index(found.rule)
 
 
 def _where(item: Round, op: Op | None) -> str:

@@ -9,7 +9,7 @@ from specplan.ir.infer import infer_round
 from specplan.ir.lifetimes import read_by
 from specplan.ir.ops import Accept, Forward, Lookup, Op, Repeat, Segment, When
 from specplan.ir.plan import Plan, Round, SourceState, walk
-from specplan.ir.scope import region_of, states
+from specplan.ir.scope import states
 from specplan.ir.types import TreeType
 from specplan.ir.values import TEXT_STATE, Value
 from specplan.passes.values import FreshNames, segment_of, with_body, with_rounds
@@ -84,7 +84,7 @@ class _Marks:
         yield from self._unit(run, wanted)
 
     def _host(self, op: Op) -> bool:
-        body = region_of(op)
+        body = op.body
         if body is None:
             return id(op) in self.asks
         loop = isinstance(op, Repeat) and body.until is not None and op.control is None

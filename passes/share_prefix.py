@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from specplan.ir.infer import Step, infer_round
-from specplan.ir.infer_models import alters_stack, is_reduced
 from specplan.ir.ops import Commit, Forward, Op, Pick, Repeat, Segment, When
 from specplan.ir.plan import Plan, Round, TrackState, walk
 from specplan.ir.residency import CacheRuns
@@ -111,7 +110,7 @@ def _sharing(plan: Plan, item: Round) -> _Sharing | None:
 def _from_below(plan: Plan, op: Forward) -> bool:
     """Whether a forward leaves in the first layers of a cache what the model's own stack would."""
     named = len(op.layers) == 1 and op.layers[0].start == 0 < op.layers[0].stop
-    own = op.features is None and not alters_stack(plan, op) and not is_reduced(plan, op)
+    own = op.features is None and not op.alters_stack(plan) and not op.is_reduced(plan)
     return named and own and op.write == "exact" and isinstance(op.pending, int)
 
 

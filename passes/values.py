@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
-from specplan.ir.ops import Op, Region, RegionOp, Repeat, Segment
+from specplan.ir.ops import Op, Region, Segment
 from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.renaming import renamed
 from specplan.ir.values import Value
 
 T = TypeVar("T")
+OpT = TypeVar("OpT", bound=Op)
 
 
 def with_values(item: T, named: Callable[[Value], Value]) -> T:
@@ -30,16 +31,18 @@ def with_rounds(plan: Plan, change: Callable[[Round], Round]) -> Plan:
     return plan if rounds == plan.rounds else dataclasses.replace(plan, rounds=rounds)
 
 
-def with_body(op: RegionOp, ops: Iterable[Op]) -> RegionOp:
+def with_body(op: OpT, ops: Iterable[Op]) -> OpT:
     """The op with other ops in its region."""
-    return dataclasses.replace(op, body=dataclasses.replace(op.body, ops=tuple(ops)))
+    assert op.body is not None, "it holds a region"
+    body = dataclasses.replace(op.body, ops=tuple(ops))
+    changed: OpT = cast(Any, dataclasses.replace)(op, body=body)
+    return changed
 
 
 def defined(ops: Iterable[Op]) -> Iterator[Value]:
     """Every value that ops define, in regions and as parameters of loops too."""
     for op in walk(tuple(ops)):
-        if isinstance(op, Repeat):
-            yield from (parameter for parameter, _ in op.carried)
+        yield from (parameter for parameter, _ in op.carried)
         yield from op.results
 
 

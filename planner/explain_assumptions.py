@@ -7,7 +7,6 @@ from itertools import product
 
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.infer import infer_round
-from specplan.ir.ops import Accept
 from specplan.ir.types import TreeType
 from specplan.planner.candidates import Candidate
 from specplan.planner.search import SearchResult
@@ -68,6 +67,6 @@ def judged(candidate: Candidate) -> TreeType | None:
     """The tree that the candidate judges, of its first round that drafts; None without any."""
     assert candidate.plan is not None
     steps = (s for item in candidate.plan.rounds for s in infer_round(candidate.plan, item).steps)
-    trees = [step.reads[step.op.tree] for step in steps if isinstance(step.op, Accept)]
+    trees = [step.reads[step.op.judges] for step in steps if step.op.judges is not None]
     found = [tree for tree in trees if isinstance(tree, TreeType)]
     return next((tree for tree in found if tree.nodes), found[0] if found else None)

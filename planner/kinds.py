@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from specplan.ir.ops import Accept, Forward, Grow, Measure, Op, Repeat
 from specplan.ir.plan import Plan, walk_plan
 
 OptionsT = TypeVar("OptionsT")
@@ -23,7 +22,7 @@ def kinds(
     found: dict[frozenset[tuple[str, object]], list[tuple[OptionsT, Plan]]] = {}
     for options in settings:
         written = plan(options)
-        held = frozenset((op.keyword, _way(op)) for op in walk_plan(written))
+        held = frozenset((op.keyword, op.variety) for op in walk_plan(written))
         found.setdefault(held, []).append((options, written))
     return list(found.values())
 
@@ -31,20 +30,3 @@ def kinds(
 def nodes_of(options: object) -> int:
     """Verified nodes of a setting, 0 where it says nothing of them."""
     return int(getattr(options, "nodes", len(getattr(options, "parents", ()))))
-
-
-def _way(op: Op) -> object:
-    """What a backend does in another way for the same op."""
-    match op:
-        case Grow():
-            return op.how
-        case Accept():
-            return op.rule.name
-        case Measure():
-            return op.kind.name
-        case Forward():
-            return bool(op.layers), bool(op.skip), op.write
-        case Repeat():
-            return len(op.carried), op.body.until is None, op.only is None
-        case _:
-            return None

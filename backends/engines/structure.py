@@ -23,7 +23,6 @@ from specplan.ir.plan import (
     walk,
 )
 from specplan.ir.schedule import select_round
-from specplan.ir.scope import region_of
 from specplan.ir.types import RowsType, TreeType
 
 Drafter: TypeAlias = Literal[
@@ -272,7 +271,7 @@ def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
         if step.op.rule.name not in LOSSLESS_RULES or step.op.law.name != "request":
             yield f"acceptance by the rule {step.op.rule.name} under the law {step.op.law.name}"
     for op in walk(item.ops):
-        region = region_of(op)
+        region = op.body
         if region is not None and region.until is not None:
             yield "drafting that stops early by what was drafted"
         if op.keyword not in USUAL:

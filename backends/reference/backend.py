@@ -9,9 +9,9 @@ from specplan.backends.reference.session import ReferenceSession
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.infer_models import stack_ends
 from specplan.ir.left_out import block_counts, left_out
 from specplan.ir.ops import Forward, Grow, Place, Relabel
+from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import CacheState, Plan, SourceState, ValueState, walk_plan
 from specplan.ir.values import State
 from specplan.ir.verify import check_plan
@@ -171,7 +171,7 @@ def _check_skips(plan: Plan, models: Mapping[str, CausalModel]) -> None:
     """
     for op in walk_plan(plan):
         if isinstance(op, Forward) and op.skip:
-            height, layers = left_out(plan, op).height, models[op.model].num_layers
+            height, layers = left_out(plan, op.skip).height, models[op.model].num_layers
             source = plan.state(op.skip) if isinstance(op.skip, State) else None
             if isinstance(source, SourceState) and block_counts(source.kind)[0] != layers:
                 what = f"@{source.name} searches a stack of {block_counts(source.kind)[0]} layers"

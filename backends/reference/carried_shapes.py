@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import Compute, Load, Measure, Pick, Place, Relabel, Reroot, Store, When
 from specplan.ir.plan import Plan, Round, walk
+from specplan.ir.state_types import loaded_type
 from specplan.ir.types import FlagType, NumberType, RowsType, TreeType
 
 _PURE = (Place, Relabel, Pick, Measure, Compute)

@@ -22,9 +22,9 @@ from specplan.backends.reference.values import (
     per_request,
     shared_by_all,
 )
-from specplan.ir.infer_states import loaded_type
 from specplan.ir.ops import Place, Relabel
 from specplan.ir.plan import ValueState
+from specplan.ir.state_types import loaded_type
 from specplan.ir.types import ROOT, TreeType
 from specplan.runtime.sampling import best
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specplan.ir.infer import Step
-from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Accept, Adopt, Forward, Grow, Pick
 from specplan.ir.scope import nodes_of
+from specplan.ir.tree_types import child_counts
 from specplan.ir.types import ROOT, Lineage, NodesType, PathType, TreeType, Type
 from specplan.ir.values import State
 

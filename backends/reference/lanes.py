@@ -20,7 +20,6 @@ from specplan.backends.reference.values import Held, Scope
 from specplan.ir.lifetimes import read_by
 from specplan.ir.ops import Forward, Graft, Grow, Op, Pick, Prune, Repeat, Segment, Uniform
 from specplan.ir.plan import Plan, walk
-from specplan.ir.scope import region_of
 from specplan.ir.values import Value
 from specplan.runtime.models import CausalModel
 
@@ -105,7 +104,7 @@ def _regions(ops: tuple[Op, ...]) -> Iterator[tuple[Op, ...]]:
     """These ops, and those of all regions in them but those of lanes."""
     yield ops
     for op in ops:
-        body = region_of(op)
+        body = op.body
         if body is not None and not (isinstance(op, Segment) and op.lane):
             yield from _regions(body.ops)
 

@@ -215,7 +215,7 @@ class ReferenceSession:
 
     def forward(self, op: Forward, scope: Scope) -> None:
         """A model on nodes."""
-        pending, declared = pending_of(op), left_out(self.plan, op)
+        pending, declared = pending_of(op), left_out(self.plan, op.skip)
         skips = trials.found_so_far(self.batch, op, declared)
         if skips is None:
             self.observed = Observed(ran=False)

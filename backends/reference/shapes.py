@@ -15,8 +15,6 @@ from specplan.backends.reference.stop_shapes import EndedLoops
 from specplan.backends.reference.tip_shapes import CarriedTips
 from specplan.ir.capabilities import Refusal
 from specplan.ir.infer import Step, infer_round
-from specplan.ir.infer_models import continues_stack, is_reduced
-from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import (
     Accept,
     Adopt,
@@ -34,6 +32,7 @@ from specplan.ir.ops import (
 from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
+from specplan.ir.tree_types import child_counts
 from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType
 from specplan.ir.values import State
 
@@ -268,10 +267,10 @@ class _Walk:
 
     def _tracks(self, op: Forward, nodes: set[int]) -> str | None:
         """Why hidden states cannot be read or kept; notes which nodes' are kept."""
-        if (op.features is not None or op.keep is not None) and is_reduced(self.plan, op):
+        if (op.features is not None or op.keep is not None) and op.is_reduced(self.plan):
             return "hidden states are kept beside whole caches only"
         if op.features is not None:
-            if not continues_stack(self.plan, op):
+            if not op.continues_stack(self.plan):
                 return "features may only be the model's own, of the layer that it begins at"
             if not nodes <= self.kept[op.features]:
                 return f"no earlier pass of the round keeps all that it reads of @{op.features}"

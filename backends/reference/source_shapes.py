@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from specplan.backends.reference.chain_shapes import ChainStages
 from specplan.ir.infer import Step
-from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.plan import Plan, SourceState
 from specplan.ir.scope import nodes_of
+from specplan.ir.tree_types import child_counts
 from specplan.ir.types import ROOT, RowsType, TreeType
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.registry import SOURCES

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specplan.ir.infer import Step
-from specplan.ir.infer_trees import child_counts
 from specplan.ir.ops import Accept, Grow, Pick
 from specplan.ir.scope import nodes_of
+from specplan.ir.tree_types import child_counts
 from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType, Type
 
 

@@ -189,7 +189,7 @@ class RoundRun:
         """A model on nodes, and on as much text as may be pending."""
         name = op.cache or State("")
         cached, store = self.caches[name], self.stores[name]
-        skips = left_out(self.graph.plan, op)
+        skips = left_out(self.graph.plan, op.skip)
         stretch = stretch_of(op, cached.num_layers, self.tracks, skips)
         trees, model = [nodes_as(scope, one) for one in op.nodes], self.graph.models[op.model]
         holds_root = any(nodes.holds_root for nodes in trees)

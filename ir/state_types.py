@@ -1,15 +1,12 @@
-"""Static types of what is read from states, and checks of what is written to them."""
+"""Static types of what is carried from round to round."""
 
 from __future__ import annotations
 
-from specplan.ir import infer_trees as trees
 from specplan.ir.bounds import check_tree_size
-from specplan.ir.ops import Commit, Refresh, Store, Update
-from specplan.ir.plan import CacheState, Plan, SourceState, ValueState
+from specplan.ir.plan import Plan, SourceState, ValueState
 from specplan.ir.rule_error import RuleError
-from specplan.ir.scope import expect
-from specplan.ir.types import ROOT, NumberType, PathType, RowsType, TreeType, Type
-from specplan.ir.values import Value
+from specplan.ir.types import ROOT, NumberType, TreeType
+from specplan.ir.values import State
 
 
 def loaded_type(state: object, name: str) -> TreeType | NumberType:
@@ -48,33 +45,7 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
     return tree
 
 
-def check_effect(
-    plan: Plan, op: Commit | Store | Update | Refresh, scope: dict[Value, Type]
-) -> None:
-    """Refuse operands that do not fit the state they are written to.
-
-    Raises:
-        RuleError: `type`, `arity`, `lineage`, `state` or `view`.
-    """
-    match op:
-        case Commit():
-            expect(scope, op.path, PathType, "commit")
-            if op.alive is not None:
-                expect(scope, op.alive, TreeType, "alive")
-        case Store():
-            kind = type(loaded_type(plan.state(op.state), op.state))
-            expect(scope, op.value, kind, "store")
-        case Update():
-            tree = expect(scope, op.tree, TreeType, "update")
-            if (op.rows is None) == (op.last is None):
-                raise RuleError("arity", "update takes one of rows= and last=")
-            if op.rows is not None:
-                rows = expect(scope, op.rows, RowsType, "rows")
-                trees.check_rows(tree, rows, op.rows)
-            source = plan.state(op.source)
-            if isinstance(source, SourceState) and source.scope == "read_only":
-                raise RuleError("state", f"@{op.source} is read only")
-        case Refresh():
-            cache = plan.state(op.state)
-            if isinstance(cache, CacheState) and not cache.view:
-                raise RuleError("view", f"@{op.state} is no view; there is nothing to rebuild")
+def with_source(keyword: str, plan: Plan, source: State) -> str:
+    """How a device knows an op on a source: with what kind of source it is; the text has none."""
+    state = plan.state(source)
+    return f"{keyword}:{state.kind.name}" if isinstance(state, SourceState) else keyword

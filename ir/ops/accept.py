@@ -1,0 +1,125 @@
+"""`accept`: a tree is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.declaration import Declaration
+from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
+from specplan.ir.op import Op, Problem, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tables import Tables
+from specplan.ir.tree_types import check_nodes, check_rows, nodes_before
+from specplan.ir.types import PathType, RowsType, TreeType, UniformsType
+from specplan.ir.values import Entry, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accept(Op):
+    """Judge a tree against target rows by a rule; gives the accepted path and its bonus.
+
+    %a = accept %t target=%l
+    %a = accept %t target=%l rule=token by=%u
+    """
+
+    keyword = "accept"
+    positional = ("tree",)
+    entries = (
+        ("rule", "rule"),
+        ("law", "law"),
+    )
+    tree: Value
+    target: Value | None = None
+    rule: Entry = Entry("greedy")
+    by: Value | None = None
+    at: Value | None = None
+    law: Entry = Entry("request")
+
+    @property
+    def judges(self) -> Value:
+        """The tree that it judges."""
+        return self.tree
+
+    @property
+    def judges_by(self) -> Entry:
+        """The rule by which it judges."""
+        return self.rule
+
+    def infer(self, context: Context) -> tuple[PathType]:
+        """The judged path of a tree, or of what hangs below some of its nodes."""
+        tree = context.expect(self.tree, TreeType, "accept")
+        exact = False
+        if self.target is not None:
+            rows = context.expect(self.target, RowsType, "target")
+            check_rows(tree, rows, self.target)
+            exact = rows.exact and rows.model == "target"
+        if self.by is not None:
+            context.expect(self.by, UniformsType, "by")
+        nodes, depth = tree.nodes, tree.depth
+        if self.at is not None:
+            at = context.nodes(self.at, "at")
+            check_nodes(tree, at, self.at)
+            nodes -= at.seen
+            depth = min(depth, nodes)
+        path = PathType(
+            depth=depth, nodes=nodes, rule=self.rule, exact=exact, law=self.law,
+            target=self.target, whole=self.at is None, chain=tree.is_chain,
+            dropped_draws=tree.dropped_draws, rows=tree.rows, lineage=tree.lineage,
+        )  # fmt: skip
+        return (path,)
+
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
+        """The rule gets the tree shape, the rows and the uniforms it needs, and no probes."""
+        rule, tree = tables.find("rule", self.rule.name), step.reads[self.tree]
+        if isinstance(tree, TreeType):
+            if rule is not None:
+                yield from (("law", what) for what in self._misfits(step, rule, tree))
+            if tree.probes:
+                yield "probe", f"%{self.tree} still holds probes; relabel or prune them first"
+
+    def _misfits(self, step: Step, rule: Declaration, tree: TreeType) -> Iterator[str]:
+        if rule.needs_rows != (self.target is not None):
+            takes = "needs target=" if rule.needs_rows else "reads no rows; leave target= out"
+            yield f"rule {rule.name} {takes}"
+        if rule.chain_only and not tree.is_chain:
+            yield f"rule {rule.name} judges chains, and %{self.tree} may branch"
+        if rule.children and tree.laws - set(rule.children):
+            ways = " or ".join(rule.children)
+            yield f"rule {rule.name} judges children of how={ways}, and %{self.tree} has others"
+        if rule.uniforms_per_node is not None:
+            (path,) = step.gives
+            judged = path.nodes if self.at and isinstance(path, PathType) else tree.nodes
+            needed = rule.uniforms_per_node * judged + 1
+            numbers = step.reads[self.by] if self.by is not None else None
+            if not isinstance(numbers, UniformsType) or numbers.count < needed:
+                yield f"rule {rule.name} needs by= with {needed} uniforms"
+        elif self.by is not None:
+            yield f"rule {rule.name} draws nothing; leave by= out"
+
+    @property
+    def variety(self) -> str:
+        """The rule."""
+        return self.rule.name
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes that are judged."""
+        return Work(f"{self.keyword}:{self.rule.name}", nodes_before(step, self.tree))
+
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+        """Copies of the rows that judge: one more where each request's chain is put in order.
+
+        Of a tree that lacks rows, nodes up to the first without one are judged.
+        """
+        if self.rule.name == "greedy":
+            return
+        tree = step.reads[self.tree]
+        rows = None if self.target is None else step.reads[self.target]
+        assert isinstance(tree, TreeType)
+        nodes = min(tree.nodes, rows.width) if isinstance(rows, RowsType) else tree.nodes
+        copies = LAW_COPIES + (tree.parents is None and tree.is_chain)
+        yield Held(f"judging %{self.tree}", copies * sizes.laws(nodes + 1))
+
+
+OP = Accept

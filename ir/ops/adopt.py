@@ -1,0 +1,66 @@
+"""`adopt`: a path judged inside the round becomes drafted nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from specplan.ir.bounds import check_tree_size
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Problem, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.tables import Tables
+from specplan.ir.tree_types import check_rows, given_nodes
+from specplan.ir.types import PathType, RowsType, TreeType
+from specplan.ir.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adopt(Op):
+    """A path judged inside the round, bonus included, becomes drafted nodes with law `rows`.
+
+    %i = accept %g target=%m rule=token by=%v at=%tip
+    %o = adopt %g %i rows=%m
+    """
+
+    keyword = "adopt"
+    renumbers = True
+    positional = ("tree", "path")
+    tree: Value
+    path: Value
+    rows: Value
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """The path and its bonus in place of the nodes that were judged."""
+        tree = context.expect(self.tree, TreeType, "adopt")
+        path = context.expect(self.path, PathType, "adopt")
+        rows = context.expect(self.rows, RowsType, "rows")
+        check_rows(tree, rows, self.rows)
+        if tree.lineage is None or not tree.lineage.related(path.lineage):
+            raise RuleError("lineage", f"the path %{self.path} was judged in another tree")
+        base = max(tree.nodes - path.nodes, 0)
+        nodes = base + path.depth + 1
+        check_tree_size(nodes)
+        chain = tree.is_chain
+        adopted = TreeType(
+            nodes=nodes, depth=min(tree.depth + 1, nodes), newest_count=path.depth + 1,
+            parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
+            newest=tuple(range(base, nodes)) if chain else None, ragged=True, probes=tree.probes,
+            laws=tree.laws | {"draw"}, rows=tree.rows, dropped_draws=tree.dropped_draws,
+        )  # fmt: skip
+        return (adopted,)
+
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
+        """Its law is that of the rows that judged it."""
+        path = step.reads[self.path]
+        if isinstance(path, PathType) and path.target not in (None, self.rows):
+            yield "law", f"adopted nodes follow the rows that judged them, %{path.target}"
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
+
+
+OP = Adopt

@@ -1,0 +1,48 @@
+"""`commit`: a state takes over what was emitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.types import PathType, TreeType
+from specplan.ir.values import Span, State, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit(Op):
+    """Make the resident prefix of the emitted path permanent in a state, drop the rest.
+
+    commit @kv %e
+    commit @dkv %e alive=%s
+    """
+
+    keyword = "commit"
+    positional = ("state", "path")
+    touches = (("state", ("cache", "track")),)
+    writes = ("state",)
+    state: State
+    path: Value
+    keep: Literal["path", "text"] = "path"
+    alive: Value | None = None
+    layers: tuple[Span, ...] = ()
+
+    def infer(self, context: Context) -> tuple[()]:
+        """Nothing; what it takes must be a path, and a tree."""
+        context.expect(self.path, PathType, "commit")
+        if self.alive is not None:
+            context.expect(self.alive, TreeType, "alive")
+        return ()
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """A chain stays where it is; a tree's path is moved."""
+        path = step.reads[self.path]
+        assert isinstance(path, PathType)
+        return Work("commit:chain" if path.chain else "commit:tree")
+
+
+OP = Commit

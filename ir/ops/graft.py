@@ -1,0 +1,87 @@
+"""`graft`: trees joined at the root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specplan.ir.bounds import check_tree_size
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.tree_types import given_nodes
+from specplan.ir.types import ROOT, TreeType
+from specplan.ir.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graft(Op):
+    """Trees joined at the root; equal siblings are kept apart or merged.
+
+    Merged, what hangs below equal siblings hangs below the first of them. The others stay, each
+    with the law that it was drawn from; of those that were not drawn the first alone is left, and
+    its path score is that of the summed probabilities of all their paths.
+
+    %t = graft %drafted %looked
+    %t = graft %a %b %c same=merge
+    """
+
+    keyword = "graft"
+    renumbers = True
+    positional = ("trees",)
+    trees: tuple[Value, ...]
+    same: Literal["keep", "merge"] = "keep"
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """One tree, in which the nodes of the first keep their numbers.
+
+        Siblings that were drawn from several laws are laws of their own kind, `joined`: a rule that
+        takes children of one law does not judge them. To merge drops no draw, but shared ones,
+        which rules tell apart by their depth alone.
+        """
+        if not self.trees:
+            raise RuleError("arity", "graft needs a tree")
+        trees = tuple(context.expect(name, TreeType, "graft") for name in self.trees)
+        if len({tree.rows for tree in trees}) > 1:
+            raise RuleError("lineage", "trees of different row groups have different roots")
+        nodes = sum(tree.nodes for tree in trees)
+        check_tree_size(nodes)
+        races = sum("shared" in tree.laws for tree in trees)
+        merged_draws = races > 1 or (self.same == "merge" and races > 0)
+        laws = frozenset[str]().union(*(tree.laws for tree in trees))
+        if sum(tree.drawn for tree in trees) > 1:
+            laws |= {"joined"}
+        joined = TreeType(
+            nodes=nodes,
+            depth=max(tree.depth for tree in trees),
+            parents=self._parents(trees),
+            newest=None,
+            newest_count=sum(tree.newest_count for tree in trees),
+            ragged=any(tree.ragged for tree in trees),
+            chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
+            laws=laws,
+            dropped_draws=merged_draws or any(tree.dropped_draws for tree in trees),
+            probes=any(tree.probes for tree in trees),
+            rows=trees[0].rows,
+            lineage=trees[0].lineage,
+        )
+        return (joined,)
+
+    def _parents(self, trees: tuple[TreeType, ...]) -> tuple[int, ...] | None:
+        """The joined shape, where it is static: all shapes are, and no siblings are merged."""
+        parents: list[int] = []
+        for tree in trees:
+            if tree.parents is None or self.same == "merge":
+                return None
+            offset = len(parents)
+            parents += [ROOT if p == ROOT else p + offset for p in tree.parents]
+        return tuple(parents)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the joined tree."""
+        return Work(f"{self.keyword}:{self.same}", given_nodes(step))
+
+
+OP = Graft

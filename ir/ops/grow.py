@@ -1,0 +1,118 @@
+"""`grow`: children of nodes, ranked or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from specplan.ir.context import Context
+from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
+from specplan.ir.op import Op, Problem, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.scope import nodes_of
+from specplan.ir.tables import Tables
+from specplan.ir.tree_types import attach, check_nodes, check_rows, child_counts, nodes_before
+from specplan.ir.types import ROOT, NodesType, RowsType, TreeType, UniformsType
+from specplan.ir.values import Entry, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grow(Op):
+    """Children of the nodes `at`, ranked or drawn from `rows` under the law.
+
+    `children` is one count for every node or one per node (0 attaches only the law row);
+    `how` says best ranks, independent draws, draws without replacement, or the same by a race that
+    whoever has its number can run too (`shared`); `by` gives one uniform per draw, for shared ones
+    number d to all children of nodes at depth d; `keep` bounds the new nodes to the best of them.
+
+    %t1 = grow %t0 at=%t0 rows=%q children=4
+    %t1 = grow %t0 at=%f rows=%q how=draw by=%u
+    """
+
+    keyword = "grow"
+    positional = ("tree",)
+    entries = (("law", "law"),)
+    tree: Value
+    at: Value
+    rows: Value
+    children: int | tuple[int, ...] = 1
+    how: Literal["best", "draw", "draw_distinct", "shared"] = "best"
+    by: Value | None = None
+    keep: int | None = None
+    law: Entry = Entry("request")
+
+    @property
+    def draws(self) -> bool:
+        """Whether its children are drawn, and keep the laws that they were drawn from."""
+        return self.how != "best"
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """The tree with children below nodes."""
+        tree = context.expect(self.tree, TreeType, "grow")
+        rows = context.expect(self.rows, RowsType, "rows")
+        if self.by is not None:
+            context.expect(self.by, UniformsType, "by")
+        at = context.nodes(self.at, "at")
+        check_nodes(tree, at, self.at)
+        check_rows(tree, rows, self.rows)
+        self._check_covered(tree, at, rows)
+        counts = child_counts(self.children, at)
+        grown = attach(tree, at, counts, 1, self.keep)
+        fewer = self.keep is not None and self.keep < sum(counts)
+        dropped = tree.dropped_draws or (self.draws and fewer)
+        laws = tree.laws | ({self.how} if sum(counts) else set())
+        return (replace(grown, laws=laws, dropped_draws=dropped),)
+
+    def _check_covered(self, tree: TreeType, at: NodesType, rows: RowsType) -> None:
+        """Every node needs a row of its own or of an ancestor (heads look ahead from the root)."""
+        if at.indices is None or rows.indices is None or tree.parents is None:
+            return
+        covered = set(rows.indices)
+        for node in at.indices:
+            above = node
+            while above not in covered:
+                if above == ROOT:
+                    missing = f"rows %{self.rows} have none for node {node} or above"
+                    raise RuleError("lineage", missing)
+                above = tree.parents[above]
+
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
+        """Drawn children get one uniform each, shared draws one per level, ranked ones get none."""
+        if not self.draws:
+            if self.by is not None:
+                yield "draws", "ranked children draw nothing; leave by= out"
+            return
+        (grown,) = step.gives
+        needed = sum(child_counts(self.children, nodes_of(step.reads, self.at, "at")))
+        if self.how == "shared" and isinstance(grown, TreeType):
+            needed = grown.depth  # number d is for all children of nodes at depth d
+        numbers = step.reads[self.by] if self.by is not None else None
+        if not isinstance(numbers, UniformsType) or numbers.count < needed:
+            yield "draws", f"how={self.how} needs by= with {needed} uniforms"
+
+    @property
+    def variety(self) -> str:
+        """How children come about."""
+        return self.how
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The new nodes."""
+        (grown,) = step.gives
+        assert isinstance(grown, TreeType)
+        return Work(f"{self.keyword}:{self.how}", grown.nodes - nodes_before(step, self.tree))
+
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+        """Copies while children are drawn, and the laws of all nodes that have any."""
+        (grown,) = step.gives
+        if not self.draws or not isinstance(grown, TreeType):
+            return
+        name = self.results[0]
+        parents = nodes_of(step.reads, self.at, "at").width
+        yield Held(f"drawing %{name}", LAW_COPIES * sizes.laws(parents), last=0)
+        laws = len(set(grown.parents)) if grown.parents is not None else grown.nodes
+        yield Held(f"laws of %{name}", sizes.laws(laws), first=1, last="laws")
+
+
+OP = Grow

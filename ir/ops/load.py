@@ -1,0 +1,41 @@
+"""`load`: a value state is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.state_types import loaded_type
+from specplan.ir.tree_types import given_nodes
+from specplan.ir.types import NumberType, TreeType
+from specplan.ir.values import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Op):
+    """Read a value state.
+
+    %w = load @window
+    %b = load @bar
+    """
+
+    keyword = "load"
+    renumbers = True
+    owns_laws = True
+    positional = ("state",)
+    touches = (("state", ("value",)),)
+    state: State
+
+    def infer(self, context: Context) -> tuple[TreeType | NumberType]:
+        """What the state is declared to hold."""
+        return (loaded_type(context.plan.state(self.state), self.state),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
+
+
+OP = Load

@@ -1,0 +1,62 @@
+"""`lookup`: continuations found in a source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.state_types import with_source
+from specplan.ir.tree_types import attach, check_nodes, child_counts, given_nodes, nodes_before
+from specplan.ir.types import TreeType
+from specplan.ir.values import State, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(Op):
+    """Continuations, found in a source, of the text that ends at the nodes `at`.
+
+    `match` is the shortest and longest suffix looked for, in tokens; `length` the tokens of one
+    continuation; `children` the continuations per node; `nodes` bounds the new nodes.
+
+    %t = lookup @text %t0 at=%t0 match=[2, 4] length=5
+    %t = lookup @trie %t0 at=%f children=3 length=8 nodes=16
+    """
+
+    keyword = "lookup"
+    positional = ("source", "tree")
+    touches = (("source", ("source", "text")),)
+    source: State
+    tree: Value
+    at: Value
+    match: tuple[int, ...] = ()
+    children: int | tuple[int, ...] = 1
+    length: int = 1
+    nodes: int | None = None
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """The tree with chains below nodes; any of them may be missing."""
+        tree = context.expect(self.tree, TreeType, "lookup")
+        at = context.nodes(self.at, "at")
+        check_nodes(tree, at, self.at)
+        if self.match and (len(self.match) != 2 or self.match[0] > self.match[1]):
+            raise RuleError("size", "match is [shortest, longest]")
+        counts = child_counts(self.children, at)
+        grown = attach(tree, at, counts, self.length, self.nodes)
+        return (replace(grown, laws=tree.laws | {"given"}, ragged=True),)
+
+    @property
+    def finds(self) -> int:
+        """Levels of tokens that it finds at once."""
+        return self.length
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes that may be found; the source says what they take."""
+        width = given_nodes(step) - nodes_before(step, self.tree)
+        return Work(with_source(self.keyword, plan, self.source), max(1, width))
+
+
+OP = Lookup

@@ -1,0 +1,81 @@
+"""`measure`: one number per request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Problem, Step
+from specplan.ir.plan import Plan
+from specplan.ir.scope import WORDS
+from specplan.ir.tables import Tables
+from specplan.ir.types import NodesType, NumberType, PathType, RowsType, TreeType, Type
+from specplan.ir.values import Entry, State, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(Op):
+    """One number per request, measured on rows, a tree, a path or a cache.
+
+    %m = measure %q top1
+    %lag = measure @kv lag(layers=0:16)
+    """
+
+    keyword = "measure"
+    positional = ("operand", "kind")
+    touches = (("operand", ("cache",)),)
+    entries = (("kind", "measure"),)
+    operand: Value | State
+    kind: Entry
+
+    @property
+    def variant(self) -> str:
+        """What devices tell it by: its kind where it reads a law or scores."""
+        counts = self.kind.name in ("count", "accepted", "lag", "uniform")
+        return "" if counts else self.kind.name
+
+    def infer(self, context: Context) -> tuple[NumberType]:
+        """A number, which may tell of tokens that were drawn in the round."""
+        operand = self.operand
+        measured = context.look(operand, "measure") if isinstance(operand, Value) else None
+        return (NumberType(_tells_of_draws(measured)),)
+
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
+        """A measure gets what it measures."""
+        declared = tables.find("measure", self.kind.name)
+        if declared is None or not declared.of:
+            return
+        measured = step.reads.get(self.operand) if isinstance(self.operand, Value) else None
+        word = "a cache" if measured is None else WORDS[type(measured)]
+        part = declared.of == "tree" and isinstance(measured, NodesType)  # some of a tree's nodes
+        if word.split()[-1] != declared.of and not part:
+            yield "type", f"{declared.name} measures {declared.of}, and {self.operand} is {word}"
+
+    @property
+    def variety(self) -> str:
+        """What is measured."""
+        return self.kind.name
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes that are measured, where it reads a law or scores."""
+        if not self.variant:
+            return Work(self.keyword)
+        measured = step.reads.get(self.operand) if isinstance(self.operand, Value) else None
+        nodes = 1
+        if isinstance(measured, TreeType | NodesType):
+            nodes = measured.nodes if isinstance(measured, TreeType) else measured.width
+        return Work(f"{self.keyword}:{self.variant}", max(1, nodes))
+
+
+def _tells_of_draws(measured: Type | None) -> bool:
+    """Whether what is measured depends on tokens that were drawn in the round."""
+    if isinstance(measured, TreeType):
+        return measured.drawn
+    if isinstance(measured, NodesType | RowsType | PathType):
+        return measured.lineage is not None and measured.lineage.drawn
+    return False
+
+
+OP = Measure

@@ -1,0 +1,116 @@
+"""`pick`: nodes of a tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.tree_types import check_nodes
+from specplan.ir.types import ROOT, NodesType, NumberType, TreeType
+from specplan.ir.values import Value
+
+_Indices = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pick(Op):
+    """Nodes of a tree: by place, by index, or the best or worst by score.
+
+    A path score sums the log-probabilities along a node's path, of the rows that its tokens were
+    ranked by, as they are: temperature 1, nothing left out, whatever the request's settings; what
+    was looked up is certain. Among equals the shallower comes first, then the earlier.
+
+    %f = pick %t of=newest
+    %b = pick %t of=all best=16
+    """
+
+    keyword = "pick"
+    positional = ("tree",)
+    tree: Value
+    of: Literal["newest", "leaves", "all", "from", "placed"]
+    at: Value | None = None
+    nodes: tuple[int, ...] | None = None
+    best: int | None = None
+    worst: int | None = None
+    by: Literal["path", "own"] = "path"
+    count: Value | None = None
+
+    def infer(self, context: Context) -> tuple[NodesType]:
+        """Nodes by place, index or score."""
+        tree = context.expect(self.tree, TreeType, "pick")
+        if self.count is not None:
+            context.expect(self.count, NumberType, "count")
+        at = None if self.at is None else context.nodes(self.at, "at")
+        if at is not None:
+            check_nodes(tree, at, self.at)
+        if sum(choice is not None for choice in (self.nodes, self.best, self.worst)) > 1:
+            raise RuleError("arity", "pick takes one of nodes=, best= and worst=")
+        indices, width = self._placed_at(tree, at)
+        if self.nodes is not None:
+            return (_numbered(self.nodes, tree, indices, width),)
+        bound = self.best if self.best is not None else self.worst
+        most = width if bound is None else min(bound, width)
+        if self.count is not None or most < width or (bound is not None and indices is None):
+            closed = self.of == "all" and self.best is not None and self.by == "path"
+            return (NodesType(most, None, tree.lineage, closed=closed, among=indices),)
+        holds_root = indices is not None and ROOT in indices
+        last_of_chain = self.of == "newest" and tree.is_chain and tree.newest_count == 1
+        seen = tree.nodes if self.of == "leaves" or last_of_chain else 0
+        return (NodesType(width, indices, tree.lineage, holds_root, seen=seen),)
+
+    def _placed_at(self, tree: TreeType, at: NodesType | None) -> tuple[_Indices, int]:
+        """The nodes that it picks from, where they are static, and how many they are at most."""
+        match self.of:
+            case "newest":
+                return tree.newest, tree.newest_count
+            case "all":
+                everything = tuple(range(tree.nodes)) or (ROOT,)
+                return everything, len(everything)
+            case "placed":
+                return tree.placed, len(tree.placed)
+            case "leaves":
+                leaves = tree.leaves
+                if leaves is None:
+                    return None, 1 if tree.is_chain else max(tree.nodes, 1)
+                return (None if tree.ragged else leaves), len(leaves)
+            case "from":
+                if at is None:
+                    raise RuleError("type", "pick of=from needs at=")
+                return _below(tree, at)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """The nodes among which it ranks; it ranks none where it picks by place."""
+        if self.best is None:
+            return Work(self.keyword)
+        tree = step.reads[self.tree]
+        assert isinstance(tree, TreeType)
+        return Work("pick:best", tree.nodes if self.of == "all" else tree.newest_count)
+
+
+def _below(tree: TreeType, at: NodesType) -> tuple[_Indices, int]:
+    """Some nodes and what hangs below them."""
+    if tree.parents is None or at.indices is None:
+        grown = at.seen and tree.is_chain  # below the tip of an earlier chain
+        return None, 1 + tree.nodes - (at.seen if grown else 0)
+    below = set(at.indices)
+    for node, parent in enumerate(tree.parents):
+        if parent in below:
+            below.add(node)
+    return tuple(sorted(below)), len(below)
+
+
+def _numbered(nodes: tuple[int, ...], tree: TreeType, indices: _Indices, width: int) -> NodesType:
+    if any(index >= width for index in nodes) or len(set(nodes)) != len(nodes):
+        raise RuleError("children", f"nodes={list(nodes)} of {width} nodes, each once")
+    if indices is None:
+        return NodesType(len(nodes), None, tree.lineage)
+    chosen = tuple(indices[index] for index in nodes)
+    return NodesType(len(nodes), chosen, tree.lineage, ROOT in chosen)
+
+
+OP = Pick

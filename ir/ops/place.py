@@ -1,0 +1,66 @@
+"""`place`: constant tokens below nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from specplan.ir.bounds import check_tree_size
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.tree_types import attach, check_nodes, given_nodes, is_tip
+from specplan.ir.types import ROOT, TreeType
+from specplan.ir.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place(Op):
+    """A chain of constant tokens below each of the nodes `at`; probes are never accepted.
+
+    %t1 = place %t0 at=%t0 tokens=[0] upto=8
+    %t1 = place %t at=%f tokens=[151643, 151643]
+    """
+
+    keyword = "place"
+    positional = ("tree",)
+    tree: Value
+    at: Value
+    tokens: tuple[int, ...]
+    probe: bool = False
+    upto: int | None = None
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """The tree with a chain below each node; `upto` fills up to that depth."""
+        tree = context.expect(self.tree, TreeType, "place")
+        at = context.nodes(self.at, "at")
+        check_nodes(tree, at, self.at)
+        if self.upto is None:
+            grown = attach(tree, at, (1,) * at.width, len(self.tokens), None)
+        elif at.width != 1:
+            raise RuleError("children", "place upto= works below one node")
+        elif tree.nodes == 0 and at.indices == (ROOT,):
+            grown = attach(tree, at, (1,), self.upto, None)
+        else:
+            size, chain = max(self.upto, tree.nodes), tree.is_chain and is_tip(tree, at)
+            check_tree_size(size)
+            grown = replace(
+                tree, nodes=size, depth=max(self.upto, tree.depth), newest=None,
+                newest_count=self.upto, parents=tuple(range(-1, size - 1)) if chain else None,
+                ragged=True, chain=chain, lineage=None,
+                dropped_draws=tree.dropped_draws or tree.drawn,
+            )  # fmt: skip
+        new = tuple(range(tree.nodes, grown.nodes))
+        placed = replace(
+            grown, probes=tree.probes or self.probe, placed=tree.placed + new,
+            laws=tree.laws | {"given"},
+        )  # fmt: skip
+        return (placed,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
+
+
+OP = Place

@@ -1,0 +1,68 @@
+"""`prune`: some nodes of a tree and their ancestors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tree_types import check_nodes, given_nodes
+from specplan.ir.types import ROOT, TreeType
+from specplan.ir.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prune(Op):
+    """The nodes `to` and their ancestors, renumbered parents first.
+
+    %b = pick %t of=all best=16
+    %s = prune %t to=%b
+    """
+
+    keyword = "prune"
+    renumbers = True
+    positional = ("tree",)
+    tree: Value
+    to: Value
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """A tree of its own; where shape and nodes are static, so is what is left."""
+        tree = context.expect(self.tree, TreeType, "prune")
+        to = context.nodes(self.to, "to")
+        check_nodes(tree, to, self.to)
+        probes = tree.probes
+        if tree.parents is not None and to.indices is not None:
+            kept = sorted(_closure(tree.parents, to.indices))
+            place_of = {ROOT: ROOT, **{old: new for new, old in enumerate(kept)}}
+            parents = tuple(place_of[tree.parents[old]] for old in kept)
+            nodes = len(kept)
+            probes = probes and not set(tree.placed).isdisjoint(kept)
+        else:
+            parents = None
+            nodes = min(tree.nodes, to.width if to.closed else to.width * max(tree.depth, 1))
+        left = replace(
+            tree, nodes=nodes, depth=min(tree.depth, nodes), parents=parents, newest=None,
+            newest_count=nodes, placed=(), chain=tree.is_chain, probes=probes, lineage=None,
+            dropped_draws=tree.dropped_draws or tree.drawn,
+        )  # fmt: skip
+        return (left,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
+
+
+def _closure(parents: tuple[int, ...], nodes: tuple[int, ...]) -> set[int]:
+    """Nodes and all their ancestors but the root."""
+    kept: set[int] = set()
+    for start in nodes:
+        node = start
+        while node != ROOT and node not in kept:
+            kept.add(node)
+            node = parents[node]
+    return kept
+
+
+OP = Prune

@@ -1,0 +1,87 @@
+"""`repeat`: a bounded loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Region, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.scope import WORDS
+from specplan.ir.types import FlagType, TreeType, Type
+from specplan.ir.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat(Op):
+    """At most `count` trips through the body; carried values are (parameter, initial) pairs.
+
+    Where trips may end early (`until`), requests whose flag `only` does not hold take none.
+
+    %c = repeat 4 (%t = %t0) {
+    %c = repeat 4 (%t = %t0) only=%go {
+    """
+
+    keyword = "repeat"
+    positional = ("count",)
+    count: int
+    carried: tuple[tuple[Value, Value], ...] = ()
+    only: Value | None = None
+    control: Literal["masked", "host", "device"] | None = None
+    body: Region = field(default_factory=Region)
+
+    def infer(self, context: Context) -> tuple[Type, ...]:
+        """What the last trip yields; some of the last nodes may be missing where trips may end."""
+        body, until = self.body, self.body.until
+        if len(body.yields) != len(self.carried):
+            counts = f"{len(self.carried)} values are carried, {len(body.yields)} yielded"
+            raise RuleError("arity", counts)
+        if self.only is not None:
+            context.expect(self.only, FlagType, "only")
+            if until is None:
+                raise RuleError("arity", "only= stands where trips may end early; give until=")
+        carried = tuple(context.look(initial, "repeat") for _, initial in self.carried)
+        parameters = [parameter for parameter, _ in self.carried]
+        for trip in range(self.count):
+            inner = context.region(
+                body, dict(zip(parameters, carried, strict=True)), trip=trip, trips=self.count
+            )
+            following = inner.yields(body)
+            for before, after in zip(carried, following, strict=True):
+                if type(before) is not type(after):
+                    raise RuleError("type", f"carried {WORDS[type(before)]} becomes another kind")
+            if until is not None:
+                inner.expect(until, FlagType, "until")
+            carried = following
+        return carried if until is None else tuple(_cut_short(item) for item in carried)
+
+    @property
+    def trips(self) -> int:
+        """Most trips through its region."""
+        return self.count
+
+    def limited(self, trips: int) -> Repeat:
+        """The same loop with so many trips at most."""
+        return replace(self, count=trips)
+
+    @property
+    def variety(self) -> tuple[int, bool, bool]:
+        """What it carries, and whether it may end early."""
+        return len(self.carried), self.body.until is None, self.only is None
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """Nothing by itself: the ops of its region are asked."""
+        return Work(self.keyword, 0)
+
+
+def _cut_short(item: Type) -> Type:
+    """What a loop gives that may have ended early: some of the last nodes may be missing."""
+    if not isinstance(item, TreeType):
+        return item
+    return replace(item, ragged=True, newest=None)
+
+
+OP = Repeat

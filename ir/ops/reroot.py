@@ -1,0 +1,60 @@
+"""`reroot`: what survives of a tree once a path was emitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tree_types import given_nodes
+from specplan.ir.types import PathType, TreeType
+from specplan.ir.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reroot(Op):
+    """What survives of the tree below the emitted path.
+
+    %r = reroot %g %e
+    %s = reroot %c %e nodes=3
+    """
+
+    keyword = "reroot"
+    renumbers = True
+    owns_laws = True
+    positional = ("tree", "path")
+    tree: Value
+    path: Value
+    take: Literal["match", "placed"] = "match"
+    nodes: int | None = None
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """A tree of its own, of as many nodes at most; shorter for some requests."""
+        tree = context.expect(self.tree, TreeType, "reroot")
+        context.expect(self.path, PathType, "reroot")
+        nodes = tree.nodes if self.nodes is None else min(self.nodes, tree.nodes)
+        chain = nodes <= 1 or (_placed_chains(tree) if self.take == "placed" else tree.is_chain)
+        left = replace(
+            tree, nodes=nodes, depth=nodes if chain else min(tree.depth, nodes),
+            parents=tuple(range(-1, nodes - 1)) if chain else None, newest=None, newest_count=nodes,
+            placed=(), ragged=True, chain=chain, probes=False, lineage=None,
+        )  # fmt: skip
+        return (left,)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
+
+
+def _placed_chains(tree: TreeType) -> bool:
+    """True when the placed nodes form at most one chain below each other node."""
+    if tree.parents is None:
+        return False
+    above = [tree.parents[node] for node in tree.placed]
+    return len(set(above)) == len(above)
+
+
+OP = Reroot

@@ -1,0 +1,35 @@
+"""`root`: the tree without drafted nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.tree_types import given_nodes
+from specplan.ir.types import TreeType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Root(Op):
+    """The tree without drafted nodes; `rows` names a row group.
+
+    %t0 = root
+    %t0 = root rows=prompts
+    """
+
+    keyword = "root"
+    rows: str | None = None
+
+    def infer(self, context: Context) -> tuple[TreeType]:
+        """A tree of no nodes."""
+        return (TreeType(rows=self.rows),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """All nodes of the tree that it gives."""
+        return Work(self.keyword, given_nodes(step))
+
+
+OP = Root

@@ -1,0 +1,40 @@
+"""`segment`: ops that are scheduled together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Region, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.types import Type
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment(Op):
+    """Ops compiled and scheduled together; has no meaning of its own.
+
+    %c = segment lane=draft {
+    %l = segment lane=verify {
+    """
+
+    keyword = "segment"
+    lane: str | None = None
+    fuse: bool = False
+    capture: bool = False
+    body: Region = field(default_factory=Region)
+
+    def infer(self, context: Context) -> tuple[Type, ...]:
+        """What its region yields."""
+        if self.body.until is not None:
+            raise RuleError("arity", "until= ends trips of a repeat")
+        return context.region(self.body, lane=self.lane).yields(self.body)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """Nothing by itself: the ops of its region are asked."""
+        return Work(self.keyword, 0)
+
+
+OP = Segment

@@ -1,0 +1,66 @@
+"""`store`: a value state is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Problem, Step
+from specplan.ir.plan import Plan
+from specplan.ir.state_types import loaded_type
+from specplan.ir.tables import Tables
+from specplan.ir.types import TreeType
+from specplan.ir.values import State, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store(Op):
+    """Write a value state.
+
+    store @window %s
+    store @bar %b2
+    """
+
+    keyword = "store"
+    positional = ("state", "value")
+    touches = (("state", ("value",)),)
+    writes = ("state",)
+    state: State
+    value: Value
+
+    def infer(self, context: Context) -> tuple[()]:
+        """Nothing; the value must be of the state's kind."""
+        kind = type(loaded_type(context.plan.state(self.state), self.state))
+        context.expect(self.value, kind, "store")
+        return ()
+
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
+        """A stored tree fits the state that it is stored in."""
+        tree, room = step.reads[self.value], loaded_type(plan.state(self.state), self.state)
+        if not isinstance(tree, TreeType) or not isinstance(room, TreeType):
+            return
+        if tree.nodes > room.nodes or tree.depth > room.depth:
+            yield (
+                "capacity",
+                f"%{self.value} may have {tree.nodes} nodes in {tree.depth} levels; "
+                f"@{self.state} holds {room.nodes} in {room.depth}",
+            )
+        elif room.is_chain and not tree.is_chain:
+            yield "capacity", f"@{self.state} holds chains, and %{self.value} may branch"
+        elif room.parents and not room.is_chain and tree.parents != room.parents:
+            other = f"@{self.state} holds trees of one shape, and %{self.value} has another"
+            yield "capacity", other
+        elif room.drawn and not tree.laws <= room.laws:
+            drawn = f"@{self.state} holds nodes of how=draw alone, and %{self.value} has others"
+            yield "capacity", drawn
+        elif tree.probes:
+            yield "capacity", f"%{self.value} still holds probes; relabel or prune them first"
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One value."""
+        return Work(self.keyword)
+
+
+OP = Store

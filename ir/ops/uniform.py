@@ -1,0 +1,42 @@
+"""`uniform`: numbers in [0, 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.types import UniformsType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Op):
+    """Numbers in [0, 1) from a request's own stream; an input of the round.
+
+    %u = uniform 1 stream=draft
+    %v = uniform 6 stream=race key=position
+    """
+
+    keyword = "uniform"
+    positional = ("count",)
+    count: int
+    stream: str
+    offset: int = 0
+    key: Literal["round", "position"] = "round"
+
+    def infer(self, context: Context) -> tuple[UniformsType]:
+        """So many numbers."""
+        if self.count < 1:
+            raise RuleError("size", "uniform needs a count of at least 1")
+        return (UniformsType(self.count),)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One input of the round."""
+        return Work(self.keyword)
+
+
+OP = Uniform

@@ -1,0 +1,52 @@
+"""`update`: a source is taught."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specplan.ir.context import Context
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Step
+from specplan.ir.plan import Plan, SourceState
+from specplan.ir.rule_error import RuleError
+from specplan.ir.state_types import with_source
+from specplan.ir.tree_types import check_rows
+from specplan.ir.types import RowsType, TreeType
+from specplan.ir.values import State, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update(Op):
+    """Teach a source: all judged rows, the last tokens of each leaf, or how its trial went.
+
+    update @log %t rows=%l
+    update @pool %x last=3
+    """
+
+    keyword = "update"
+    positional = ("source", "tree")
+    touches = (("source", ("source",)),)
+    writes = ("source",)
+    source: State
+    tree: Value
+    rows: Value | None = None
+    last: int | None = None
+
+    def infer(self, context: Context) -> tuple[()]:
+        """Nothing; the tree teaches with its rows, or by its leaves."""
+        tree = context.expect(self.tree, TreeType, "update")
+        if (self.rows is None) == (self.last is None):
+            raise RuleError("arity", "update takes one of rows= and last=")
+        if self.rows is not None:
+            check_rows(tree, context.expect(self.rows, RowsType, "rows"), self.rows)
+        source = context.plan.state(self.source)
+        if isinstance(source, SourceState) and source.scope == "read_only":
+            raise RuleError("state", f"@{self.source} is read only")
+        return ()
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """One lesson; the source says what it takes."""
+        return Work(with_source(self.keyword, plan, self.source))
+
+
+OP = Update

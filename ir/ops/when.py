@@ -1,0 +1,75 @@
+"""`when`: ops for some requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from specplan.ir.context import Context, Scope
+from specplan.ir.needs import Work
+from specplan.ir.op import Op, Region, Step
+from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
+from specplan.ir.scope import join
+from specplan.ir.tree_types import identified
+from specplan.ir.types import FlagType, TreeType, Type
+from specplan.ir.values import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class When(Op):
+    """A region for the requests whose flag holds; the others take `otherwise`.
+
+    when %miss {
+    %l = when %go otherwise=[%s] {
+    """
+
+    keyword = "when"
+    positional = ("flag",)
+    flag: Value
+    otherwise: tuple[Value, ...] = ()
+    control: Literal["masked", "host", "device"] | None = None
+    body: Region = field(default_factory=Region)
+
+    def infer(self, context: Context) -> tuple[Type, ...]:
+        """Types that hold what is yielded and what is taken otherwise."""
+        flag, body = context.expect(self.flag, FlagType, "when"), self.body
+        if body.until is not None:
+            raise RuleError("arity", "until= ends trips of a repeat")
+        if len(self.otherwise) != len(body.yields):
+            counts = f"{len(self.otherwise)} values otherwise, {len(body.yields)} yielded"
+            raise RuleError("arity", counts)
+        inner = context.region(body, conditional=True)
+        joined: list[Type] = []
+        for name, other in zip(body.yields, self.otherwise, strict=True):
+            entered, spared = inner.look(name, "yield"), context.look(other, "otherwise")
+            either = join(entered, spared)
+            chose = flag.drawn or _chose_draws(entered, spared, context.scope)
+            if isinstance(either, TreeType) and chose:
+                either = replace(either, dropped_draws=True)
+            joined.append(identified(either))
+        return tuple(joined)
+
+    def demand(self, step: Step, plan: Plan) -> Work:
+        """Nothing by itself: the ops of its region are asked."""
+        return Work(self.keyword, 0)
+
+
+def _chose_draws(entered: Type, spared: Type, scope: Scope) -> bool:
+    """True when nodes that were drawn before the flag was known stand in one branch only."""
+    for one, other in ((entered, spared), (spared, entered)):
+        for tree in scope.values():
+            if isinstance(tree, TreeType) and tree.drawn and isinstance(other, TreeType):
+                extends = isinstance(one, TreeType) and _extends(one, tree)
+                if extends and not _extends(other, tree):
+                    return True
+    return False
+
+
+def _extends(tree: TreeType, other: TreeType) -> bool:
+    if tree.lineage is None or other.lineage is None:
+        return False
+    return tree.lineage.extends(other.lineage)
+
+
+OP = When

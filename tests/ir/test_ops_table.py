@@ -1,0 +1,93 @@
+"""Everything that is known of an op stands in its file, and few modules name its class."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specplan.ir import ops, parse_ops, print_op
+from specplan.ir.op import Op
+from specplan.ir.ops import OPS
+from specplan.ir.plan import walk
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN_FACETS = ("infer", "demand")
+"""What every op says itself; the base says that it breaks no rule alone, and holds no memory."""
+ROUNDS = {
+    f"ir/{name}.py"
+    for name in (
+        "residency", "rules_blocks", "rules_draws", "rules_flow", "rules_law", "rules_residency",
+        "rules_state", "rules_tables",
+    )
+}  # fmt: skip
+"""Rules of whole rounds follow values from op to op."""
+SWIFT = {"ir/capabilities.py"}
+"""What a source leaves out is asked of passes until that source goes."""
+RECOGNISED = {
+    "cost_models/beam_pools.py", "cost_models/demands.py", "cost_models/turn_legs.py",
+    "backends/engines/structure.py", "backends/kernels/needs.py",
+}  # fmt: skip
+"""Shapes of rounds that are priced or projected as a whole."""
+FOLDERS = ("ir", "cost_models", "passes", "planner", "runtime", "backends", "measure", "src")
+MAY_NAME_OPS = ("ir/ops/", "passes/", "backends/reference/", "backends/static/")
+
+
+def test_an_op_is_known_by_its_place() -> None:
+    files = {path.stem for path in (ROOT / "ir" / "ops").glob("*.py")} - {"__init__"}
+    assert set(OPS) == files
+    for keyword, op in OPS.items():
+        assert op.keyword == keyword and inspect.getfile(op).endswith(f"/{keyword}.py")
+
+
+@pytest.mark.parametrize("keyword", OPS)
+def test_no_cell_of_the_table_is_empty(keyword: str) -> None:
+    op = OPS[keyword]
+    for facet in OWN_FACETS:
+        assert facet in vars(op), f"{keyword} lacks {facet}"
+    for facet in ("findings", "bytes", "misplaced"):
+        assert callable(getattr(op, facet))
+    for field in ("positional", "writes"):
+        assert set(getattr(op, field)) <= set(op.__dataclass_fields__), field
+    for pairs in (op.touches, op.entries):
+        assert {field for field, _ in pairs} <= set(op.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("keyword", OPS)
+def test_its_docstring_shows_it_in_two_lines(keyword: str) -> None:
+    lines = inspect.getdoc(OPS[keyword]).splitlines()[-2:]  # type: ignore[union-attr]
+    closed = [f"{line}\n}}" if line.endswith("{") else line for line in lines]
+    read = [op for line in closed if not line.startswith("state") for op in parse_ops(line)]
+    assert any(op.keyword == keyword for op in read)
+    assert [print_op(op).split("\n")[0] for op in read] == [
+        line for line in lines if not line.startswith("state")
+    ]
+    assert list(walk(tuple(read))) == read
+
+
+def test_few_modules_name_an_op_class() -> None:
+    classes = {name for name in ops.__all__ if name not in ("OPS", "Op", "Region")}
+    naming = set()
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            place = path.relative_to(ROOT).as_posix()
+            if not place.startswith(MAY_NAME_OPS) and classes & set(_imported(path)):
+                naming.add(place)
+    assert naming == ROUNDS | SWIFT | RECOGNISED
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Names that a module takes from the package of ops."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("specplan.ir.ops"):
+            yield from (alias.name for alias in node.names)
+
+
+def test_an_op_without_facets_cannot_be_used() -> None:
+    bare = Op()
+    for facet in OWN_FACETS:
+        with pytest.raises(NotImplementedError):
+            getattr(bare, facet)(*[None] * (2 if facet == "demand" else 1))
