@@ -9,7 +9,7 @@ from random import Random
 from typing import TypeVar
 
 from specplan.ir.infer import InferenceError, RoundTypes, Step, infer_round
-from specplan.ir.infer_trees import child_counts
+from specplan.ir.tree_types import child_counts
 from specplan.ir.ops import Accept, Grow, Uniform
 from specplan.ir.parser import parse_plan
 from specplan.ir.scope import nodes_of
