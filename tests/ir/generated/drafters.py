@@ -1,0 +1,116 @@
+"""Who gives rows to draft from: models, parts of the target, heads, each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.ir.generated.builder import Builder, refuse_unless
+
+POLICIES = (
+    "sink_recent(sink=2) budget=8",
+    "sink_recent(sink=1) budget=6",
+    "retrieved(chunk=2) budget=8",
+    "retrieved budget=16",
+)
+"""What a view of the target's cache holds."""
+
+
+class Drafter:
+    """A way to get rows of nodes.
+
+    Attributes:
+        model: who runs.
+        cache: what it attends to.
+        begun: it ran in this round.
+        ran: a tree of which all nodes but the newest were run; empty where that is not followed.
+
+    Args:
+        build: the round.
+        kind: one of `KINDS`.
+        spans: the target runs in two spans of layers in this round.
+    """
+
+    KINDS = ("draft", "small", "scratch", "budget", "skip", "view", "exit", "head", "block")
+
+    def __init__(self, build: Builder, kind: str, spans: bool) -> None:
+        refuse_unless(kind != "exit" or spans)
+        refuse_unless(kind not in ("skip", "view") or not spans)
+        self.build, self.kind = build, kind
+        self.begun = False
+        self.ran = ""
+        self.model, self.cache, self._words = self._declare()
+
+    def _declare(self) -> tuple[str, str, Callable[[], str]]:
+        """The model, its cache, and the attributes of its forwards."""
+        build, states = self.build, self.build.plan.states
+        pending = build.pick(4, 6, 8)
+        match self.kind:
+            case "draft" | "scratch":
+                cache, declared = "@dkv", "cache draft"
+            case "small":
+                cache, declared = "@skv", "cache small"
+            case "budget":
+                budget = build.pick(8, 12, 16)
+                sink = build.pick("", "(sink=2)", "(sink=4)") if budget > 12 else "(sink=3)"
+                cache, declared = "@bkv", f"cache small policy=sink_recent{sink} budget={budget}"
+            case "block":
+                cache, declared = "@nkv", "cache small"
+            case "head":
+                cache, declared = "@hkv", "cache head"
+                states.setdefault("@h", "track target layer=last")
+            case "exit":
+                return "target", "@kv", lambda: "pending=1 layers=[0:2] keep=@x"
+            case "skip":
+                blocks = build.pick("attn.1, mlp.2", "attn.2", "mlp.1, attn.2, mlp.2")
+                return "target", "@kv", lambda: f"pending=1 skip=[{blocks}] write=scratch"
+            case _:
+                policy = build.pick(*POLICIES)
+                states.setdefault("@part", f"cache target view=@kv policy={policy}")
+                return "target", "@part", lambda: f"pending={build.pick(1, 2, 4)} write=scratch"
+        model = declared.split()[1]
+        build.plan.models.setdefault(model, "")
+        states.setdefault(cache, declared)
+        return model, cache, lambda: f"pending={pending}"
+
+    def rows(self, tree: str, *, whole: bool = False, more: str = "") -> tuple[str, str | None]:
+        """Rows of the newest nodes where those above them ran, else of the whole tree.
+
+        Args:
+            tree: all of it may be run.
+            whole: all of it is to be run.
+            more: further attributes.
+
+        Returns:
+            The rows, and the picked nodes; None for the whole tree.
+        """
+        build = self.build
+        nodes: str | None = None
+        if self.ran == tree and not whole:
+            nodes = build.let(f"pick {tree} of=newest", "f")
+        words = self._words()
+        if self.kind in ("scratch", "block", "head"):
+            if not self.begun:
+                self._catch_up(words)
+            words = words if build.chance(0.5) else ""
+            words += " write=scratch" + (" attend=block" if self.kind == "block" else "")
+        if self.kind == "head":
+            words += " features=@h shift=1 keep=@h"
+        elif self.cache not in build.written and self.kind not in ("skip", "view"):
+            build.written.append(self.cache)
+        if self.kind == "exit" and "@x" not in build.written:
+            build.written.append("@x")
+        self.begun = True
+        run = f"forward {self.model} {nodes or tree} cache={self.cache} {words}{more}"
+        return build.let(" ".join(run.split()), "q"), nodes
+
+    def grew(self, tree: str) -> None:
+        """All nodes of this tree but the newest were run."""
+        self.ran = tree
+
+    def _catch_up(self, words: str) -> None:
+        """The text is read for good, drafted nodes are not."""
+        build = self.build
+        root = build.let("root", "r")
+        feed = " features=@h shift=1 keep=@h" if self.kind == "head" else ""
+        build.do(f"forward {self.model} {root} cache={self.cache} {words}{feed} gives=[]")
+        build.written += [self.cache, *(["@h"] if self.kind == "head" else [])]

@@ -1,0 +1,105 @@
+"""Plans of one or several rounds, what they assume, and their schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import count
+from random import Random
+
+from specplan.ir.infer import InferenceError
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from specplan.ir.printer import print_plan
+from specplan.ir.verify import Diagnostic, verify_plan
+from tests.ir.generated.builder import Builder, Refused, Statements
+from tests.ir.generated.rounds import drafted_round
+from tests.ir.generated.templates import TEMPLATES
+
+OnRefusal = Callable[[str, tuple[Diagnostic, ...]], None]
+"""Called with a text that the verifier refuses, and why."""
+GUARDS = (
+    "emitted < 6", "emitted % 3 == 1", "context < 20", "context + emitted > 12", "batch <= 2",
+    "phase == 1", "batch > 1 or emitted < 4",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=2048)
+def generated_plan(number: int) -> Plan:
+    """The verified plan of that number."""
+    return _first_verified(number, lambda text, broken: None)
+
+
+def generated_text(number: int) -> str:
+    """The same as text."""
+    return print_plan(generated_plan(number))
+
+
+def _first_verified(number: int, refused: OnRefusal) -> Plan:
+    for attempt in count():
+        text = _attempt(number, attempt)
+        if text is None:
+            continue
+        plan = parse_plan(text)
+        broken = verify_plan(plan)
+        if not broken:
+            return plan
+        refused(text, broken)
+    raise AssertionError("count() does not end")
+
+
+def _attempt(number: int, attempt: int) -> str | None:
+    """A text that should verify; None where its parts did not fit."""
+    random = Random(f"plan {number}, attempt {attempt}")
+    plan = Statements()
+    plan.greedy = random.random() < 0.45
+    plan.lossless = random.random() < 0.75
+    plan.races = not plan.greedy and random.random() < 0.2
+    rounds = []
+    try:
+        for index in range(random.choice((1, 1, 1, 1, 2, 2, 3))):
+            build = Builder(random, plan)
+            templates = [make for make, fits in TEMPLATES if fits(plan)]
+            make = random.choice(templates) if random.random() < 0.25 else drafted_round
+            rounds.append(make(build, f"r{index}"))
+    except (InferenceError, Refused):
+        return None
+    for name in ("draft", "small"):
+        if name in plan.models and random.random() < 0.1:
+            plan.models[name] = random.choice((" revision=live", " dtype=float64"))
+    for name, kind in plan.states.items():
+        if kind.startswith("cache") and random.random() < 0.05:
+            plan.states[name] = f"{kind} dtype=float64"
+    parts = [plan.text(f"p{number}", _assumptions(plan, random)), *rounds]
+    if len(rounds) > 1 or random.random() < 0.05:
+        parts.append(_schedule(len(rounds), random))
+    return "\n".join(parts) + "\n"
+
+
+def _assumptions(plan: Statements, random: Random) -> str:
+    words = []
+    if not plan.lossless:
+        words.append("lossless=false")
+    changing = any("live" in more for more in plan.models.values())
+    if plan.shared or changing or random.random() < 0.1:
+        words.append("reproducible=false")
+    if not plan.greedy:
+        words.append(f"temperature={random.choice(('0.0..1.0', '0.5..1.0', '0.7', '1'))}")
+    elif random.random() < 0.5:
+        words.append(f"temperature={random.choice(('0.0', '0.0..0.0'))}")
+    if random.random() < 0.3:
+        words.append("batch=1..4")
+    if random.random() < 0.3:
+        words.append("context=1..512")
+    return f"assume {' '.join(words)}" if words else ""
+
+
+def _schedule(rounds: int, random: Random) -> str:
+    names = random.sample([f"r{index}" for index in range(rounds)], rounds)
+    lines = [f'  when "{random.choice(GUARDS)}" {name}' for name in names[1:]]
+    if rounds == 1:
+        lines = [f'  when "{random.choice(GUARDS)}" {names[0]}']
+    head = (
+        f"schedule hysteresis={random.choice((0.1, 0.2))}" if random.random() < 0.4 else "schedule"
+    )
+    return "\n".join([f"{head} {{", *lines, f"  otherwise {names[0]}", "}"])
