@@ -129,6 +129,15 @@ class Tree:
         nodes = (*self.nodes, *new)
         return replace(self, nodes=nodes, newest=tuple(range(len(self.nodes), len(nodes))))
 
+    def filled_to(self, size: int) -> Tree:
+        """The tree with dead nodes behind its own, as many as data may leave out."""
+        missing = size - len(self.nodes)
+        if missing <= 0:
+            return self
+        nodes = (*self.nodes, *[Node(0, ROOT, live=False)] * missing)
+        newest = (*(i for i in self.newest if i != ROOT), *range(len(self.nodes), size))
+        return replace(self, nodes=nodes, newest=newest)
+
     def only(self, chosen: Iterable[int]) -> Tree:
         """These nodes and their ancestors, renumbered in order."""
         order = sorted({i for number in chosen for i in self.ancestors(number)})
@@ -226,6 +235,10 @@ class World(Protocol):
     trip: int
     done: bool
     batch: Batch
+
+    def filled(self, op: Any, values: Sequence[Any]) -> Sequence[Any]:
+        """Results of an op, whose trees get dead nodes up to the size of their type."""
+        ...
 
     def forward(self, op: Any, operands: Sequence[Picked]) -> tuple[Logits, ...]:
         """Run a model: logits per operand and kind of output."""

@@ -148,7 +148,8 @@ class Op:
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """What it means for the requests of a batch, by row; their scopes gain its results."""
         for row, scope in scopes.items():
-            scope.update(zip(self.results, self.run(scope, batch.worlds[row]), strict=True))
+            world = batch.worlds[row]
+            scope.update(zip(self.results, world.filled(self, self.run(scope, world)), strict=True))
 
     def demand(self, step: Step, plan: Plan) -> Demand:
         """What it asks of a device: by which name that knows it, and how wide it is."""

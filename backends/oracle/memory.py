@@ -45,15 +45,18 @@ class Memory:
         facts = self.exact if write == "exact" else self.scratch
         facts.setdefault(layer, {})[path] = fact
 
-    def commit(self, text: Path, alive: Iterable[Path]) -> None:
-        """Keep prefixes of the text, as far as each layer has them without a gap, and what lives.
+    def commit(self, text: Path, begin: int, alive: Iterable[Path]) -> None:
+        """Keep what was emitted, as far as there is no gap, what the text said before, and drafts.
 
-        Text that a small cache forgot is no gap.
+        Args:
+            text: with what was emitted.
+            begin: tokens of it before the round.
+            alive: paths of drafted nodes that live on.
         """
         stays = set(alive)
         for layer, facts in self.exact.items():
-            size = len(text) + 1 if self.track and layer else 1
-            while size <= len(text) and (text[:size] in facts or size <= self.forgotten):
+            size = len(text) + 1 if self.track and layer else begin + 1
+            while size <= len(text) and text[:size] in facts:
                 size += 1
             self.exact[layer] = {
                 path: fact

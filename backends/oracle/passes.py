@@ -220,10 +220,9 @@ class Pass:
         if self.op.attend != "ancestors":
             return True
         begun = len(self.world.text)
-        gaps = self.small or self.stack.optional_features
         for size in range(1, len(path)):
             above = path[:size]
-            if above in entered or (gaps and size <= begun):
+            if above in entered or (size <= begun and not self._complete):
                 continue
             if self.memory.get(self.layers[0], above, self.op.write) is None:
                 return False
@@ -259,9 +258,13 @@ class Pass:
 
     @property
     def _complete(self) -> bool:
-        """Whether every token above a node must be there in every layer."""
+        """Whether every token above a node must be there in every layer.
+
+        A layer attends to what entered it: text that was decoded without that layer is not there.
+        Where the target's distribution is promised, the verifier leaves no such hole.
+        """
         gaps = self.small or self.stack.optional_features or self.op.attend == "block"
-        return self.op.cache is not None and not gaps
+        return self.op.cache is not None and not gaps and self.world.plan.assumptions.lossless
 
     def _source(self, number: int, paths: Sequence[Path]) -> tuple[Tensor | None, Tensor | None]:
         """States of another model's cache, or from outside, that a layer attends to as well."""

@@ -9,7 +9,7 @@ import torch
 
 from specplan.backends.oracle.passes import Pass
 from specplan.backends.oracle.stacks import Stack
-from specplan.backends.oracle.world import OneRequest
+from specplan.backends.oracle.world import OneRequest, TypesByTrip
 from specplan.ir.infer import infer_round
 from specplan.ir.meaning import ROOT, Picked, Scope, Tree
 from specplan.ir.ops import Forward
@@ -37,7 +37,7 @@ class OracleSession:
             OneRequest(plan, stacks, request, self.sources, row, self)
             for row, request in enumerate(requests)
         ]
-        self.types = {item.name: infer_round(plan, item).types for item in plan.rounds}
+        self.types = {item.name: TypesByTrip(infer_round(plan, item)) for item in plan.rounds}
         self.trips: list[dict[int, int]] = []
 
     @property

@@ -13,7 +13,9 @@ from specplan.backends.oracle.memory import Memory
 from specplan.backends.oracle.passes import Pass
 from specplan.backends.oracle.stacks import Stack
 from specplan.ir import meaning
+from specplan.ir.infer import RoundTypes
 from specplan.ir.meaning import ROOT, Judged, Logits, Node, Path, Picked, Tree
+from specplan.ir.op import Op, Step
 from specplan.ir.ops import Accept, Forward, Lookup
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, ValueState
 from specplan.ir.tables import BUILTIN
@@ -30,6 +32,25 @@ from specplan.runtime.uniforms import numbers_of
 
 TEXT_MATCH = (1, 3)
 """Suffixes that are looked for in the text itself where a plan does not say."""
+
+
+class TypesByTrip:
+    """Types of a round, as they are in each trip through its loops."""
+
+    def __init__(self, types: RoundTypes | None = None) -> None:
+        self.names: Mapping[Value, Type] = {} if types is None else types.types
+        steps = () if types is None else types.steps
+        self.steps: dict[tuple[int, int], Step] = {(id(one.op), one.trip): one for one in steps}
+
+    def results(self, op: Op, trip: int) -> Sequence[Type | None]:
+        """Types of an op's results; of a region, those of the last trip."""
+        step = self.steps.get((id(op), trip))
+        return [self.names.get(name) for name in op.results] if step is None else step.gives
+
+    def operand(self, op: Op, name: Value | None, trip: int) -> Type | None:
+        """The type of what an op reads."""
+        step = self.steps.get((id(op), trip))
+        return None if step is None or name is None else step.reads.get(name)
 
 
 class OneRequest:
@@ -51,7 +72,7 @@ class OneRequest:
         self.done = request.max_new_tokens == 0
         self.trip = 0
         self.settings = sampling.SamplingSettings.of([request])
-        self.types: Mapping[Value, Type] = {}
+        self.types = TypesByTrip()
         self.values: dict[State, Any] = {}
         self.memory: dict[str, Memory] = {}
         self.outside: dict[str, Tensor] = {}
@@ -66,11 +87,21 @@ class OneRequest:
             if isinstance(state, CacheState) and state.view is not None:
                 self.memory[state.name].whole = self.memory[state.view]
 
-    def begin_round(self, types: Mapping[Value, Type]) -> None:
+    def begin_round(self, types: TypesByTrip) -> None:
         """What was written in scratch is gone."""
         self.begin, self.types, self.trip = self.text, types, 0
         for memory in self.memory.values():
             memory.scratch.clear()
+
+    def filled(self, op: Op, values: Sequence[Any]) -> Sequence[Any]:
+        """See `World.filled`."""
+        kinds = self.types.results(op, self.trip)
+        return [
+            value.filled_to(kind.nodes)
+            if isinstance(value, Tree) and isinstance(kind, TreeType)
+            else value
+            for value, kind in zip(values, kinds, strict=True)
+        ]
 
     # models
 
@@ -81,7 +112,7 @@ class OneRequest:
     def commit(self, state: State, alive: Tree | None) -> None:
         """See `World.commit`."""
         nodes = () if alive is None else (alive.path(i) for i in alive.live_nodes)
-        self.memory[state].commit(self.text, nodes)
+        self.memory[state].commit(self.text, len(self.begin), nodes)
         declared = self.plan.state(state)
         if isinstance(declared, CacheState) and declared.view is None:
             self.forget(declared)
@@ -104,9 +135,11 @@ class OneRequest:
         visible: dict[int, list[list[int]]] = {}
         for layer in range(stack.num_layers if size else 0):
             if view.policy.name == "retrieved":
-                states = torch.stack([whole.get(layer, path) for path in paths])
+                there = [path for path in paths if whole.get(layer, path) is not None]
+                states = torch.stack([whole.get(layer, path) for path in there])
                 chunk = view.policy.integer("chunk", 8)
-                visible[layer] = stack.retrieved(layer, paths, states, budget, chunk)
+                heads = stack.retrieved(layer, there, states, budget, chunk)
+                visible[layer] = [[len(there[i]) - 1 for i in head] for head in heads]
             else:
                 sink = min(view.policy.integer("sink", 16), budget)
                 visible[layer] = [[i for i in range(size) if i < sink or i >= size - budget + sink]]
@@ -210,13 +243,14 @@ class OneRequest:
         may draft at most, so that what is drawn does not depend on how long others went on.
         """
         order = tree.below([start])
-        kind, most = self.types.get(op.tree), len(order)
-        if isinstance(kind, TreeType):
-            rows = self.types.get(op.target or Value(""))
-            if op.at is None and isinstance(rows, RowsType):
-                most = min(kind.nodes, rows.width)  # nodes without logits are not judged
-            if kind.is_chain:
-                order = [i for i in order if i in tree.living]
+        kind = self.types.operand(op, op.tree, self.trip)
+        rows = self.types.operand(op, op.target, self.trip)
+        assert isinstance(kind, TreeType)
+        most = len(order)
+        if op.at is None and isinstance(rows, RowsType):
+            most = min(kind.nodes, rows.width)  # nodes without logits are not judged
+        if kind.is_chain:
+            order = [i for i in order if i in tree.living]
         return order, most
 
     def _drafted(

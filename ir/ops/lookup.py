@@ -66,16 +66,15 @@ class Lookup(Op):
         counts = counts_of(self.children, len(at.numbers))
         most, new = max(counts, default=0), list[Node]()
         for number, count in zip(at.numbers, counts, strict=False):
-            first = len(tree.nodes) + len(new)
-            size = (
-                count * self.length if self.nodes is None else min(self.nodes, count * self.length)
-            )
+            first, size = len(tree.nodes) + len(new), count * self.length
+            if self.nodes is not None:
+                size = min(size, self.nodes - len(new))
             if number not in tree.living:
                 new += [Node(0, number, live=False)] * size
                 continue
             for token, parent, live in world.looked_up(self, tree.path(number), most)[:size]:
                 new.append(Node(token, number if parent == ROOT else first + parent, live))
-        return (tree.grown(new),)
+        return (tree.grown(new) if sum(counts) else tree,)
 
 
 OP = Lookup

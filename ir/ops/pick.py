@@ -106,7 +106,7 @@ class Pick(Op):
                 tops = numbered(scope[self.at]).numbers
                 numbers = [*tops, *tree.below(tops)]
         if self.nodes is not None:
-            return (Picked(tree, [numbers[i] for i in self.nodes]),)
+            return (Picked(tree, [numbers[i] for i in self.nodes if i < len(numbers)]),)
         bound = self.best if self.best is not None else self.worst
         if bound is None and self.count is None:
             return (Picked(tree, numbers),)

@@ -100,7 +100,8 @@ class Repeat(Op):
                     going.discard(row)
         for row, scope in scopes.items():
             batch.worlds[row].trip = outer[row]
-            scope.update(zip(self.results, carried[row], strict=True))
+            values = batch.worlds[row].filled(self, carried[row])
+            scope.update(zip(self.results, values, strict=True))
         if self.body.until is not None:
             batch.trips.append(trips)
 

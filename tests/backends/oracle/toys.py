@@ -14,6 +14,7 @@ from torch import Tensor
 from specplan.backends.oracle.stacks import Context
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.meaning import Path
+from specplan.runtime.requests import Request
 
 WIDTH, HEADS = 16, 2
 SLOT = 48
@@ -151,6 +152,10 @@ class Toy:
         """The layer of another cache that this layer attends to."""
         return number
 
+    def outside(self, request: Request) -> Tensor:
+        """Five random states, as an encoder would give."""
+        return _Weights(len(request.prompt_tokens))(5, WIDTH)
+
     def retrieved(
         self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int
     ) -> list[list[int]]:
@@ -275,6 +280,10 @@ class Head:
             return [self.logits(state, path, "logits", step)]
         states = [state + torch.tanh(_norm(state) @ self.residual[i]) for i in range(levels)]
         return [2.5 * _norm(one) @ self.target.head for one in states]
+
+    def outside(self, request: Request) -> Tensor:
+        """The target's."""
+        return self.target.outside(request)
 
     def reads_layer(self, number: int) -> int:
         """The same layer of the target's cache, or the last ones."""
