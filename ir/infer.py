@@ -7,7 +7,7 @@ the types of what it reads and what it defines.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specplan.ir.bounds import MOST_STEPS, MOST_WORK, check_bounds
 from specplan.ir.context import Context, Scope
@@ -25,10 +25,14 @@ __all__ = ["InferenceError", "RoundTypes", "Step", "infer_round"]
 
 @dataclass(frozen=True, slots=True)
 class RoundTypes:
-    """Types of all values (of the last trip, inside loops) and the unrolled steps."""
+    """Types of all values (of the last trip, inside loops) and the unrolled steps.
+
+    `regions` has the types of what regions give, by the op's identity and the trip around it.
+    """
 
     types: dict[Value, Type]
     steps: tuple[Step, ...]
+    regions: Mapping[tuple[int, int], tuple[Type, ...]] = field(default_factory=dict)
 
 
 class InferenceError(Exception):
@@ -48,7 +52,7 @@ def infer_round(plan: Plan, item: Round) -> RoundTypes:
     """
     walk = _Walk(plan, item)
     walk.ops(item.ops, {})
-    return RoundTypes(walk.seen, tuple(walk.steps))
+    return RoundTypes(walk.seen, tuple(walk.steps), walk.regions)
 
 
 class _Walk:
@@ -57,6 +61,7 @@ class _Walk:
         self.ends = stack_ends(plan, item)
         self.seen: dict[Value, Type] = {}
         self.steps: list[Step] = []
+        self.regions: dict[tuple[int, int], tuple[Type, ...]] = {}
         self.work, self.unrolled = 0, 0
         self.trip, self.trips = 0, 1
         self.conditional = False
@@ -73,7 +78,9 @@ class _Walk:
         check_bounds(op, op.keyword)
         self._count(1, 0)
         gives = op.infer(Context(self.plan, scope, self.ends, self.region))
-        if op.body is None:
+        if op.body is not None:
+            self.regions[id(op), self.trip] = gives
+        else:
             gives = tuple(identified(item) for item in gives)
             self._record(op, scope, gives)
         if len(gives) != len(op.results):

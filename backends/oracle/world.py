@@ -37,15 +37,16 @@ TEXT_MATCH = (1, 3)
 class TypesByTrip:
     """Types of a round, as they are in each trip through its loops."""
 
-    def __init__(self, types: RoundTypes | None = None) -> None:
-        self.names: Mapping[Value, Type] = {} if types is None else types.types
-        steps = () if types is None else types.steps
-        self.steps: dict[tuple[int, int], Step] = {(id(one.op), one.trip): one for one in steps}
+    def __init__(self, types: RoundTypes) -> None:
+        self.steps: dict[tuple[int, int], Step] = {
+            (id(one.op), one.trip): one for one in types.steps
+        }
+        self.regions = types.regions
 
-    def results(self, op: Op, trip: int) -> Sequence[Type | None]:
-        """Types of an op's results; of a region, those of the last trip."""
-        step = self.steps.get((id(op), trip))
-        return [self.names.get(name) for name in op.results] if step is None else step.gives
+    def results(self, op: Op, trip: int) -> Sequence[Type]:
+        """Types of an op's results."""
+        at = id(op), trip
+        return self.steps[at].gives if at in self.steps else self.regions[at]
 
     def operand(self, op: Op, name: Value | None, trip: int) -> Type | None:
         """The type of what an op reads."""
@@ -71,8 +72,8 @@ class OneRequest:
         self.begin, self.prompt_length = self.text, len(self.text)
         self.done = request.max_new_tokens == 0
         self.trip = 0
+        self.types: TypesByTrip
         self.settings = sampling.SamplingSettings.of([request])
-        self.types = TypesByTrip()
         self.values: dict[State, Any] = {}
         self.memory: dict[str, Memory] = {}
         self.outside: dict[str, Tensor] = {}
