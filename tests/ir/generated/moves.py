@@ -65,7 +65,7 @@ class Drafting(Growing):
         if ends and build.chance(0.5):
             total, first = build.name("s"), build.let('compute "0.0"', "z")
             carried += f", {total} = {first}"
-        only = f" only={flag(self, tree)}" if ends and build.chance(0.4) else ""
+        only = f" only={flag(self, tree)}" if ends and build.chance(0.6) else ""
         results = f"{name}, {build.name('s')}" if total else name
         head = f"{results} = repeat {build.random.randint(1, 3)} ({carried}){only}"
         for drafter in self._drafters.values():
