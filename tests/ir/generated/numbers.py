@@ -27,7 +27,7 @@ def number(around: Around, tree: str) -> str:
     """Something measured, remembered or computed."""
     build = around.build
     kinds = ["tree", "tree", "value", "uniform", "carried", "some"]
-    kinds += ["rows"] * 4 if around.rows is not None else []
+    kinds += ["rows"] * 9 if around.rows is not None else []
     kinds += ["lag"] if build.plan.passes == "halves" else []
     match build.pick(*kinds):
         case "rows":

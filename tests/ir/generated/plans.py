@@ -53,7 +53,7 @@ def _attempt(number: int, attempt: int) -> str | None:
     random = Random(f"plan {number}, attempt {attempt}")
     plan = Statements()
     plan.greedy = random.random() < 0.45
-    plan.lossless = random.random() < 0.75
+    plan.lossless = random.random() < 0.7
     plan.races = not plan.greedy and random.random() < 0.2
     plan.heads = random.random() < 0.2
     share = random.random()
@@ -68,7 +68,8 @@ def _attempt(number: int, attempt: int) -> str | None:
         for index in range(random.choice((1, 1, 1, 1, 2, 2, 3))):
             build = Builder(random, plan)
             templates = [make for make, fits in TEMPLATES if fits(plan)] + [plain_round]
-            make = random.choice(templates) if random.random() < 0.3 else drafted_round
+            fixed = random.random() < (0.45 if plan.passes == "halves" else 0.3)
+            make = random.choice(templates) if fixed else drafted_round
             rounds.append(make(build, f"r{index}"))
     except (InferenceError, Refused):
         return None

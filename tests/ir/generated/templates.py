@@ -161,7 +161,7 @@ def _halves(plan: Statements) -> bool:
 
 TEMPLATES: tuple[tuple[Template, Callable[[Statements], bool]], ...] = (
     (exit_confident, lambda plan: _halves(plan) and not plan.lossless),
-    *((exit_copied, lambda plan: _halves(plan) and not plan.lossless),) * 2,
+    *((exit_copied, lambda plan: _halves(plan) and not plan.lossless),) * 4,
     (pipelined, _halves),
     (refined, lambda plan: not plan.lossless),
     (looking_ahead, _whole),
