@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from specplan.ir.infer import InferenceError, RoundTypes, Step, infer_round
-from specplan.ir.tree_types import child_counts
 from specplan.ir.ops import Accept, Grow, Uniform
 from specplan.ir.parser import parse_plan
 from specplan.ir.scope import nodes_of
 from specplan.ir.tables import BUILTIN
+from specplan.ir.tree_types import child_counts
 from specplan.ir.types import PathType, TreeType, Type
 from specplan.ir.values import Value
 
@@ -32,6 +32,10 @@ class Statements:
         lossless: the plan promises the target's law.
         greedy: it serves temperature 0 alone.
         races: its draws are keyed by position, which only races may read.
+        passes: how the target runs in all rounds, as what one round leaves out of a cache or a
+            track another lacks: its `whole` stack, in two `halves`, or `thin`, without some layers.
+        layers: attribute of its passes where they are thin.
+        heads: its last hidden states are kept, for heads to read.
         shared: some source learns of several requests.
     """
 
@@ -41,6 +45,9 @@ class Statements:
     greedy: bool = False
     races: bool = False
     shared: bool = False
+    passes: Literal["whole", "halves", "thin"] = "whole"
+    layers: str = ""
+    heads: bool = False
 
     def text(self, name: str, assumptions: str = "") -> str:
         """The statements above the rounds."""

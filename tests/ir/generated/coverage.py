@@ -30,7 +30,6 @@ from specplan.ir.plan import (
     ValueState,
     walk,
 )
-from specplan.ir.scope import region_of
 from specplan.ir.tables import BUILTIN
 from specplan.ir.values import Entry, Value
 
@@ -124,10 +123,9 @@ def _used(plan: Plan) -> Iterator[str]:
     for op in _ops(plan):
         yield op.keyword
         yield from _fields(op.keyword, op)
-        region = region_of(op)
-        if region is not None:
-            yield from (["region.until"] if region.until else [])
-            yield from (["region.yields"] if region.yields else [])
+        if op.body is not None:
+            yield from (["region.until"] if op.body.until else [])
+            yield from (["region.yields"] if op.body.yields else [])
     words = {cls: name for name, cls in _STATEMENTS}
     guards = plan.schedule.guards if plan.schedule else ()
     for item in (*plan.models, plan.assumptions, *plan.states, plan.schedule, *guards):
@@ -193,11 +191,9 @@ def _operands(op: Op) -> Iterator[tuple[str, str]]:
                     yield field, str(name)
             if field == "carried":
                 yield field, str(part[1])
-    region = region_of(op)
-    for name in region.yields if region is not None else ():
-        yield "yield", str(name)
-    if region is not None and region.until is not None:
-        yield "until", str(region.until)
+    if op.body is not None:
+        yield from (("yield", str(name)) for name in op.body.yields)
+        yield from [("until", str(op.body.until))] if op.body.until is not None else []
 
 
 def _words(plan: Plan) -> Iterator[str]:

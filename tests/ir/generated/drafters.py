@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.ir.generated.builder import Builder, refuse_unless
+from tests.ir.generated.builder import Builder, Statements
 
 POLICIES = (
     "sink_recent(sink=2) budget=8",
@@ -13,6 +13,16 @@ POLICIES = (
     "retrieved budget=16",
 )
 """What a view of the target's cache holds."""
+
+
+ALONE = ("draft", "small", "budget")
+"""Models that run beside the target."""
+
+
+def drafters_of(plan: Statements) -> tuple[str, ...]:
+    """Who may draft: what reads layers of the target needs passes that leave them behind."""
+    own = {"whole": ("skip", "view"), "halves": ("exit",), "thin": ()}[plan.passes]
+    return (*ALONE, "scratch", "block", *own, *(("head", "head") if plan.heads else ()))
 
 
 class Drafter:
@@ -26,15 +36,10 @@ class Drafter:
 
     Args:
         build: the round.
-        kind: one of `KINDS`.
-        spans: the target runs in two spans of layers in this round.
+        kind: one of `drafters_of`.
     """
 
-    KINDS = ("draft", "small", "scratch", "budget", "skip", "view", "exit", "head", "block")
-
-    def __init__(self, build: Builder, kind: str, spans: bool) -> None:
-        refuse_unless(kind != "exit" or spans)
-        refuse_unless(kind not in ("skip", "view") or not spans)
+    def __init__(self, build: Builder, kind: str) -> None:
         self.build, self.kind = build, kind
         self.begun = False
         self.ran = ""
@@ -50,14 +55,13 @@ class Drafter:
             case "small":
                 cache, declared = "@skv", "cache small"
             case "budget":
-                budget = build.pick(8, 12, 16)
+                budget = build.pick(8, 12, 20)
                 sink = build.pick("", "(sink=2)", "(sink=4)") if budget > 12 else "(sink=3)"
                 cache, declared = "@bkv", f"cache small policy=sink_recent{sink} budget={budget}"
             case "block":
                 cache, declared = "@nkv", "cache small"
             case "head":
                 cache, declared = "@hkv", "cache head"
-                states.setdefault("@h", "track target layer=last")
             case "exit":
                 return "target", "@kv", lambda: "pending=1 layers=[0:2] keep=@x"
             case "skip":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tests.ir.generated.builder import Builder, refuse_unless
-from tests.ir.generated.drafters import Drafter
+from tests.ir.generated.drafters import Drafter, drafters_of
 from tests.ir.generated.sources import look_up
 
 T = TypeVar("T")
@@ -19,15 +19,14 @@ class Growing:
 
     Attributes:
         build: the round.
-        spans: the target runs in two spans of layers.
         kinds: of drafters that may be called.
         rows: the latest rows, where they are in reach.
         loops: loops around what is written now.
     """
 
-    def __init__(self, build: Builder, spans: bool) -> None:
-        self.build, self.spans = build, spans
-        self.kinds: tuple[str, ...] = Drafter.KINDS
+    def __init__(self, build: Builder) -> None:
+        self.build = build
+        self.kinds = drafters_of(build.plan)
         self.rows: str | None = None
         self.loops = 0
         self._drafters: dict[str, Drafter] = {}
@@ -41,7 +40,7 @@ class Growing:
             return build.pick(*before)
         kind = build.pick(*self.kinds)
         if kind not in self._drafters:
-            self._drafters[kind] = Drafter(build, kind, self.spans)
+            self._drafters[kind] = Drafter(build, kind)
         return self._drafters[kind]
 
     def forget(self) -> None:

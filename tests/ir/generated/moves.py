@@ -60,12 +60,12 @@ class Drafting(Growing):
     def loop(self, tree: str) -> str:
         """A move several times over."""
         build = self.build
-        name, trip, ends = build.name("t"), build.name("p"), build.chance(0.45)
+        name, trip, ends = build.name("t"), build.name("p"), build.chance(0.55)
         carried, total, first = f"{trip} = {tree}", "", ""
         if ends and build.chance(0.5):
             total, first = build.name("s"), build.let('compute "0.0"', "z")
             carried += f", {total} = {first}"
-        only = f" only={flag(self, tree)}" if ends and build.chance(0.4) else ""
+        only = f" only={flag(self, tree)}" if ends and build.chance(0.75) else ""
         results = f"{name}, {build.name('s')}" if total else name
         head = f"{results} = repeat {build.random.randint(1, 3)} ({carried}){only}"
         for drafter in self._drafters.values():

@@ -11,13 +11,12 @@ class Around(Protocol):
     """Where a number is wanted."""
 
     build: Builder
-    spans: bool
     rows: str | None
 
 
 FORMULAS = (
     "m", "abs(m - 1)", "min(m, 2) + max(m, 0)", "exp(0 - abs(m))", "log(1 + abs(m))",
-    "floor(m * 3) % 2", "where(m > 1, m, 0.5) / 2", "-m * 0.5 + 1",
+    "floor(m * 3) % 2", "where(m > 1, m, log(2)) / 2", "-m * 0.5 + 1",
 )  # fmt: skip
 CONDITIONS = (
     "m < {x}", "m >= {x}", "m > {x} or m == 0", "m <= {x} and not m != m", "not m > {x}",
@@ -28,8 +27,8 @@ def number(around: Around, tree: str) -> str:
     """Something measured, remembered or computed."""
     build = around.build
     kinds = ["tree", "tree", "value", "uniform", "carried", "some"]
-    kinds += ["rows"] * 4 if around.rows is not None else []
-    kinds += ["lag"] if around.spans else []
+    kinds += ["rows"] * 9 if around.rows is not None else []
+    kinds += ["lag"] if build.plan.passes == "halves" else []
     match build.pick(*kinds):
         case "rows":
             op = f"measure {around.rows} {build.pick('top1', 'margin', 'entropy')}"

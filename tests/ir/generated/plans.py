@@ -13,7 +13,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import Diagnostic, verify_plan
 from tests.ir.generated.builder import Builder, Refused, Statements
-from tests.ir.generated.rounds import drafted_round
+from tests.ir.generated.rounds import drafted_round, plain_round
 from tests.ir.generated.templates import TEMPLATES
 
 OnRefusal = Callable[[str, tuple[Diagnostic, ...]], None]
@@ -53,14 +53,23 @@ def _attempt(number: int, attempt: int) -> str | None:
     random = Random(f"plan {number}, attempt {attempt}")
     plan = Statements()
     plan.greedy = random.random() < 0.45
-    plan.lossless = random.random() < 0.75
+    plan.lossless = random.random() < 0.7
     plan.races = not plan.greedy and random.random() < 0.2
+    plan.heads = random.random() < 0.2
+    share = random.random()
+    if share < 0.3:
+        plan.passes = "halves"
+        plan.states["@x"] = "track target layer=2"
+    elif share < 0.5 and not plan.lossless:
+        plan.passes = "thin"
+        plan.layers = random.choice((" layers=[0:2, 3:4]", " layers=[0:1, 2:4]"))
     rounds = []
     try:
         for index in range(random.choice((1, 1, 1, 1, 2, 2, 3))):
             build = Builder(random, plan)
-            templates = [make for make, fits in TEMPLATES if fits(plan)]
-            make = random.choice(templates) if random.random() < 0.25 else drafted_round
+            templates = [make for make, fits in TEMPLATES if fits(plan)] + [plain_round]
+            fixed = random.random() < (0.45 if plan.passes == "halves" else 0.3)
+            make = random.choice(templates) if fixed else drafted_round
             rounds.append(make(build, f"r{index}"))
     except (InferenceError, Refused):
         return None

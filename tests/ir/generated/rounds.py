@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specplan.ir.types import TreeType
 from tests.ir.generated.builder import Builder, refuse_unless
+from tests.ir.generated.drafters import ALONE
 from tests.ir.generated.judging import judge
 from tests.ir.generated.moves import Drafting
 from tests.ir.generated.sources import teach
@@ -22,7 +23,7 @@ CARRIED = (
 
 def drafted_round(build: Builder, name: str) -> str:
     """A round that drafts in some way and verifies."""
-    drafting = Drafting(build, spans=build.chance(0.2))
+    drafting = Drafting(build)
     if build.chance(0.3):
         build.plan.states.setdefault("@left", f"value {build.pick(*CARRIED)}")
     drawn = "law=drawn" in build.plan.states.get("@left", "")
@@ -43,31 +44,33 @@ def drafted_round(build: Builder, name: str) -> str:
     return build.text(name)
 
 
+def plain_round(build: Builder, name: str) -> str:
+    """One token per round."""
+    drafting = Drafting(build)
+    judged, rows, verified = _verified(drafting, build.let("root", "t"))
+    path = judge(build, judged, rows, keep_law=build.plan.lossless)
+    _finish(build, judged, verified, rows, path, build.let(f"emit {path}", "e"))
+    return build.text(name)
+
+
 def _verified(drafting: Drafting, tree: str) -> tuple[str, str, str]:
     """The tree to judge, rows of the target, and the tree of which it has them."""
     build = drafting.build
-    if not drafting.spans and build.chance(0.15):
+    if build.plan.passes != "halves" and build.chance(0.15):
         along = drafting.attempt(lambda first: _overlapped(drafting, first), tree)
         if along is not None:
             return along
-    keep = _kept(build)
-    if drafting.spans:
-        below = f"forward target {tree} cache=@kv pending=1 layers=[0:2]"
-        build.do(f"{below} keep=@x gives=[]")
-        rows = f"forward target {tree} cache=@kv pending=1 layers=[2:4] features=@x{keep}"
-        build.written += ["@x"]
-        build.plan.states.setdefault("@x", "track target layer=2")
-        return tree, build.let(rows, "l"), tree
-    layers = ""
-    if not build.plan.lossless and build.chance(0.2):
-        layers = build.pick(" layers=[0:2, 3:4]", " layers=[0:1, 2:4]")
-    if build.chance(0.12):  # a second tree, of which something may be learned
+    run, upper = _pass(build), ""
+    if build.plan.passes == "halves":
+        lower = f"forward target {tree} cache=@kv pending=1 layers=[0:2] keep=@x gives=[]"
+        build.do(lower)
+        upper = " layers=[2:4] features=@x"
+    elif build.chance(0.12):  # a second tree, of which something may be learned
         other = drafting.attempt(drafting.simple, build.let("root", "r"))
         if other is not None:
-            operands = f"{tree} {other} cache=@kv pending=1{layers}"
-            rows, _ = build.let(f"forward target {operands}{keep}", "l", 2).split(", ")
+            rows, _ = build.let(run.format(f"{tree} {other}"), "l", 2).split(", ")
             return tree, rows, tree
-    run = f"forward target {tree} cache=@kv pending=1{layers}{keep}"
+    run = run.format(tree) + upper
     if build.chance(0.15):
         rows = build.name("l")
         with build.region(f"{rows} = segment"):
@@ -76,25 +79,27 @@ def _verified(drafting: Drafting, tree: str) -> tuple[str, str, str]:
     return tree, build.let(run, "l"), tree
 
 
-def _kept(build: Builder) -> str:
-    """Attributes that record what drafters read of the target."""
+def _pass(build: Builder) -> str:
+    """The verifying pass over what stands for `{}`."""
+    states, keep = build.plan.states, ""
+    states.setdefault("@kv", "cache target")
     build.written.append("@kv")
-    build.plan.states.setdefault("@kv", "cache target")
-    if "@h" in build.plan.states:
+    if build.plan.heads:
+        states.setdefault("@h", "track target layer=last")
         build.written.append("@h")
-        return " keep=@h"
-    return ""
+        keep = " keep=@h"
+    if build.plan.passes == "halves":
+        build.written.append("@x")
+    return f"forward target {{}} cache=@kv pending=1{build.plan.layers}{keep}"
 
 
 def _overlapped(drafting: Drafting, tree: str) -> tuple[str, str, str]:
     """The target verifies what was drafted before, while another model drafts on."""
     build = drafting.build
     rows, further = build.name("l"), build.name("t")
-    refuse_unless("@h" not in build.plan.states)
-    drafting.kinds = ("draft", "small", "budget")
-    keep = _kept(build)
+    drafting.kinds = ALONE
     with build.region(f"{rows} = segment lane=a", f"yield {tree}"):
-        build.do(f"yield {build.let(f'forward target {tree} cache=@kv pending=1{keep}', 'l')}")
+        build.do(f"yield {build.let(_pass(build).format(tree), 'l')}")
     with build.region(f"{further} = segment lane=b", f"yield {tree}"):
         build.do(f"yield {build.pick(drafting.loop, drafting.step)(tree)}")
     return further, rows, tree

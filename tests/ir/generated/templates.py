@@ -10,14 +10,6 @@ from tests.ir.generated.judging import judge
 Template = Callable[[Builder, str], str]
 
 
-def plain(build: Builder, name: str) -> str:
-    """One token per round."""
-    build.plan.states.setdefault("@kv", "cache target")
-    tree = build.let("root", "t")
-    rows = build.let(f"forward target {tree} cache=@kv pending=1", "l")
-    return _judged(build, name, tree, rows)
-
-
 def _judged(build: Builder, name: str, tree: str, rows: str, *more: str) -> str:
     """Judge, emit and commit."""
     path = judge(build, tree, rows, keep_law=build.plan.lossless)
@@ -30,7 +22,6 @@ def _judged(build: Builder, name: str, tree: str, rows: str, *more: str) -> str:
 def _below(build: Builder) -> tuple[str, str]:
     """The root, and rows of the target's first layers."""
     build.plan.states.setdefault("@kv", "cache target")
-    build.plan.states.setdefault("@x", "track target layer=2")
     tree = build.let("root", "t")
     run = f"forward target {tree} cache=@kv pending=1 layers=[0:2] keep=@x"
     return tree, build.let(run, "s")
@@ -68,7 +59,6 @@ def exit_copied(build: Builder, name: str) -> str:
 def pipelined(build: Builder, name: str) -> str:
     """While the upper layers verify, the lower ones run what was guessed half way up."""
     build.plan.states.setdefault("@kv", "cache target")
-    build.plan.states.setdefault("@x", "track target layer=2")
     tree = build.let("root", "t")
     lower = "cache=@kv pending=1 layers=[0:2] keep=@x gives=[]"
     lag = build.let("measure @kv lag(layers=0:2)", "m")
@@ -161,21 +151,20 @@ def judged_drafting(build: Builder, name: str) -> str:
     return _judged(build, name, drafted, build.let(run, "l"), "@dkv", "@y")
 
 
-def _always(plan: Statements) -> bool:
-    return True
+def _whole(plan: Statements) -> bool:
+    return plan.passes == "whole" and not plan.heads
 
 
-def _lossy(plan: Statements) -> bool:
-    return not plan.lossless
+def _halves(plan: Statements) -> bool:
+    return plan.passes == "halves" and not plan.heads
 
 
 TEMPLATES: tuple[tuple[Template, Callable[[Statements], bool]], ...] = (
-    (plain, _always),
-    (exit_confident, _lossy),
-    (exit_copied, _lossy),
-    (pipelined, _always),
-    (refined, _lossy),
-    (looking_ahead, _always),
-    (judged_drafting, _always),
+    (exit_confident, lambda plan: _halves(plan) and not plan.lossless),
+    *((exit_copied, lambda plan: _halves(plan) and not plan.lossless),) * 4,
+    (pipelined, _halves),
+    (refined, lambda plan: not plan.lossless),
+    (looking_ahead, _whole),
+    (judged_drafting, _whole),
 )
 """Rounds, and the plans that they suit."""
