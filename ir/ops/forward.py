@@ -28,6 +28,10 @@ class Forward(Op):
     or the best set that a source has found so far, with `trial` the set that it tries now;
     `features` feeds hidden states of a track, shifted by `shift` nodes; `keep` records them;
     `gives=[]` computes state only; `write=scratch` drops what it wrote when the round ends.
+    `levels` rows per node, one number or one per node, look so many tokens ahead, by heads or by
+    slots below the node, as the model has them; slots see what is above them and are never cached.
+    `most` bounds the tokens of all requests of the batch together: drafted nodes and roots first,
+    then text in order of arrival; who does not fit waits.
 
     %l = forward target %t cache=@kv pending=1
     %q = forward head %f cache=@hkv pending=5 features=@h shift=1 write=scratch
@@ -53,6 +57,8 @@ class Forward(Op):
     shift: int = 0
     keep: State | None = None
     gives: tuple[str, ...] | None = None
+    levels: int | tuple[int, ...] = 1
+    most: int | None = None
     attend: Literal["ancestors", "block"] = "ancestors"
     write: Literal["exact", "scratch"] = "exact"
     only: Literal["keys_values"] | None = None
@@ -71,6 +77,16 @@ class Forward(Op):
     def most_pending(self) -> int:
         """Most tokens of text that it may catch up for an operand."""
         return max(self.pending) if isinstance(self.pending, tuple) else self.pending
+
+    @property
+    def most_levels(self) -> int:
+        """How many tokens ahead its rows look at most."""
+        return max(self.levels, default=1) if isinstance(self.levels, tuple) else self.levels
+
+    @property
+    def head_only(self) -> bool:
+        """Whether it runs none of the layers, and the head alone on states that were kept."""
+        return bool(self.layers) and all(span.start == span.stop for span in self.layers)
 
     def misplaced(self, plan: Plan) -> Iterator[Problem]:
         """Its cache is its model's; what skips blocks or sees a view is written as scratch only."""
@@ -102,7 +118,12 @@ class Forward(Op):
         rows: list[Type] = []
         for name in self.nodes:
             nodes = context.nodes(name, "forward")
-            made = RowsType(nodes.width, nodes.indices, nodes.lineage, self.model, exact)
+            if isinstance(self.levels, tuple) and len(self.levels) != nodes.width:
+                counts = f"{len(self.levels)} levels for {nodes.width} nodes"
+                raise RuleError("children", counts)
+            made = RowsType(
+                nodes.width, nodes.indices, nodes.lineage, self.model, exact, self.most_levels
+            )
             rows += [made] * len(kinds)
         return tuple(rows)
 
@@ -148,9 +169,12 @@ class Forward(Op):
             if not given and not any(track.name in _kept(op) for op in walk_plan(plan)):
                 yield f"no forward keeps @{track.name}"
             own = track.model == self.model and not given
-            if own and self.shift == 0 and not self.continues_stack(plan):
+            if own and self.shift == 0 and self.layers and not self.continues_stack(plan):
                 yield f"@{track.name} holds layer {_layer(track)}; begin layers= there"
-            if own and self.shift > 0 and self.layers:
+            ahead = self.most_levels + self.shift
+            if own and self.head_only and self.most_levels > 1 and ahead > track.levels:
+                yield f"@{track.name} keeps {track.levels} levels, not {ahead}"
+            if own and self.shift > 0 and self.layers and not self.head_only:
                 yield "features of earlier nodes enter at the first layer; leave layers= out"
         elif self.shift:
             yield "shift= says which node's features= are read, and there are none"
@@ -177,6 +201,8 @@ class Forward(Op):
             cache=str(self.cache or ""),
             root=root,
             drafted=drafted,
+            ahead=self._ahead(root + drafted),
+            slots=self.cache is not None and not self.head_only,
             pending=self.most_pending,
             gives_rows=self.gives != (),
             spans=tuple((span.start, span.stop) for span in self.layers) or (None,),
@@ -186,12 +212,19 @@ class Forward(Op):
             budget=None if budget is None else float(budget),
         )
 
+    def _ahead(self, nodes: int) -> int:
+        """Rows beyond one per node."""
+        if isinstance(self.levels, tuple):
+            return sum(self.levels) - len(self.levels)
+        return (self.levels - 1) * nodes
+
     def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
         """What its layers and its logits take; rows live until they are read for the last time."""
         root, drafted = _operands(self, step)
         first = root or (self.most_pending > 0 and step.trip == 0)
         width = max(drafted + (max(self.most_pending, 1) if first else 0), 1)
         rows = sum(given.width for given in step.gives if isinstance(given, RowsType))
+        rows += self._ahead(rows) if rows else 0
         parts = sizes.forward(self.model, width, rows)
         what = f"%{self.results[0]}" if self.results else f"{self.model}, no logits"
         yield Held(f"pass of {what}", parts.always, logits=False)

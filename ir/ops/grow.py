@@ -25,7 +25,10 @@ class Grow(Op):
     `children` is one count for every node or one per node (0 attaches only the law row);
     `how` says best ranks, independent draws, draws without replacement, or the same by a race that
     whoever has its number can run too (`shared`); `by` gives one uniform per draw, for shared ones
-    number d to all children of nodes at depth d; `keep` bounds the new nodes to the best of them.
+    number d to all children of nodes at depth d. `keep` bounds the new nodes to the best of them;
+    with `draw_distinct` whole paths are drawn without replacement, and so many of them stay. A node
+    without a row of its own takes that of the nearest node above it which has one, of the level
+    that says what lies so deep below it.
 
     %t1 = grow %t0 at=%t0 rows=%q children=4
     %t1 = grow %t0 at=%f rows=%q how=draw by=%u
@@ -61,22 +64,26 @@ class Grow(Op):
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, 1, self.keep)
         fewer = self.keep is not None and self.keep < sum(counts)
-        dropped = tree.dropped_draws or (self.draws and fewer)
+        paths = self.how == "draw_distinct"  # those kept are draws of paths without replacement
+        dropped = tree.dropped_draws or (self.draws and fewer and not paths)
         laws = tree.laws | ({self.how} if sum(counts) else set())
-        return (replace(grown, laws=laws, dropped_draws=dropped),)
+        return (replace(grown, laws=laws, dropped_draws=dropped, whole=tree.whole and rows.exact),)
 
     def _check_covered(self, tree: TreeType, at: NodesType, rows: RowsType) -> None:
-        """Every node needs a row of its own or of an ancestor (heads look ahead from the root)."""
+        """Every node needs a row of its own, or of an ancestor that looks as far ahead."""
         if at.indices is None or rows.indices is None or tree.parents is None:
             return
         covered = set(rows.indices)
         for node in at.indices:
-            above = node
+            above, back = node, 0
             while above not in covered:
                 if above == ROOT:
                     missing = f"rows %{self.rows} have none for node {node} or above"
                     raise RuleError("lineage", missing)
-                above = tree.parents[above]
+                above, back = tree.parents[above], back + 1
+            if back >= rows.levels:
+                ahead = f"rows %{self.rows} look {rows.levels} tokens ahead, not {back + 1}"
+                raise RuleError("lineage", ahead)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
         """Drawn children get one uniform each, shared draws one per level, ranked ones get none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specplan.ir.context import Context
 from specplan.ir.needs import Work
@@ -17,7 +17,7 @@ from specplan.ir.values import Entry, State, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Op):
-    """One number per request, measured on rows, a tree, a path or a cache.
+    """One number per request, measured on rows, a tree, a path, a cache, or numbers of a batch.
 
     %m = measure %q top1
     %lag = measure @kv lag(layers=0:16)
@@ -33,13 +33,24 @@ class Measure(Op):
     @property
     def variant(self) -> str:
         """What devices tell it by: its kind where it reads a law or scores."""
-        counts = self.kind.name in ("count", "accepted", "lag", "uniform")
+        counts = self.kind.name in (
+            "count",
+            "said",
+            "accepted",
+            "lag",
+            "uniform",
+            "batch_max",
+            "batch_mean",
+            "batch_sum",
+        )
         return "" if counts else self.kind.name
 
     def infer(self, context: Context) -> tuple[NumberType]:
         """A number, which may tell of tokens that were drawn in the round."""
         operand = self.operand
         measured = context.look(operand, "measure") if isinstance(operand, Value) else None
+        if isinstance(measured, NumberType):  # of all requests of the batch
+            return (replace(measured, shared=True),)
         return (NumberType(_tells_of_draws(measured)),)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:

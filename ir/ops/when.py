@@ -12,7 +12,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import join
 from specplan.ir.tree_types import identified
-from specplan.ir.types import FlagType, TreeType, Type
+from specplan.ir.types import FlagType, RowsType, TreeType, Type
 from specplan.ir.values import Value
 
 
@@ -45,6 +45,9 @@ class When(Op):
             entered, spared = inner.look(name, "yield"), context.look(other, "otherwise")
             either = join(entered, spared)
             chose = flag.drawn or _chose_draws(entered, spared, context.scope)
+            if isinstance(either, RowsType) and flag.calibrated:
+                sound = any(isinstance(r, RowsType) and _sound(r) for r in (entered, spared))
+                either = replace(either, bounded=sound)
             if isinstance(either, TreeType) and chose:
                 either = replace(either, dropped_draws=True)
             joined.append(identified(either))
@@ -53,6 +56,10 @@ class When(Op):
     def demand(self, step: Step, plan: Plan) -> Work:
         """Nothing by itself: the ops of its region are asked."""
         return Work(self.keyword, 0)
+
+
+def _sound(rows: RowsType) -> bool:
+    return rows.exact or rows.bounded
 
 
 def _chose_draws(entered: Type, spared: Type, scope: Scope) -> bool:
