@@ -24,7 +24,7 @@ from torch import Tensor
 from specplan.ir.acceptance import LOSSY
 from specplan.measure.machine import versions
 from specplan.measure.teacher import text_logits
-from specplan.runtime.acceptance import RULES, DraftedTree, cascade, contrastive
+from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.models import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, law
@@ -95,8 +95,6 @@ def measured() -> dict[str, Any]:
         found = {
             "token": mixed(q, p),
             "lenient": lenient(p, q),
-            "contrastive": mixed(q, contrastive.mixture(p, q, 0.5, 0.1)),
-            "cascade": mixed(q, cascade.mixture(p, q, 0.1)),
             **{rule: passing(rule, logits, q) for rule in ALONE},
             "all": (q, torch.ones(())),
         }

@@ -179,8 +179,8 @@ class _Reader:
         before, drafted = self.drafted.get(kind), needed.drafted
         first = before is None
         catches_up = needed.root or (needed.pending > 0 and first)
-        least = drafted + (1 if catches_up else 0)
-        most = drafted + max(needed.pending, 1) if catches_up and first else least
+        least = drafted + (1 if catches_up else 0) + (needed.ahead if needed.slots else 0)
+        most = least + max(needed.pending, 1) - 1 if catches_up and first else least
         self.drafted[kind] = (before or 0) + drafted
         return ForwardDemand(
             op=step.op,
@@ -190,7 +190,7 @@ class _Reader:
             pending=most - least,
             drafted_before=before or 0,
             budget=needed.budget,
-            rows=drafted + (1 if needed.root else 0) if needed.gives_rows else 0,
+            rows=drafted + needed.root + needed.ahead if needed.gives_rows else 0,
             spans=needed.spans,
             own_states=needed.own_states,
             conditional=step.conditional,

@@ -16,9 +16,10 @@ LARGEST = (1 << 31) - 1
 """Token numbers, text lengths and every other attribute."""
 
 LEAST = {
-    "children": 0, "keep": 1, "length": 1, "nodes": 0, "match": 1, "tokens": 0, "upto": 1,
+    "children": 0, "keep": 1, "length": 1, "nodes": 0, "match": 0, "tokens": 0, "upto": 1,
     "map": ROOT, "token": 0, "best": 1, "worst": 1, "pending": 0, "shift": 0, "count": 0,
     "offset": 0, "last": 1, "budget": 1, "layer": 0, "batch": 1, "context": 0, "temperature": 0,
+    "levels": 1, "most": 1, "above": 0,
 }  # fmt: skip
 
 

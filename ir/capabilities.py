@@ -27,7 +27,9 @@ class Capabilities:
     Attributes:
         backend: name of the backend.
         ops: keywords of the ops it runs.
-        limits: (op keyword, field) -> the values it takes there; fields not named here are free.
+        limits: (keyword of an op or a state, or "plan", and field) -> the values it takes there, or
+            names of entries; fields not named here are free.
+        required: (op keyword, field) of fields that may be left out in a plan, and not here.
         states: keywords of the states it keeps.
         sources: names of the sources it can look up beside the text.
         policies: names of the policies by which it keeps less than all text in a cache.
@@ -44,6 +46,7 @@ class Capabilities:
     sources: frozenset[str] = frozenset()
     policies: frozenset[str] = frozenset()
     limits: Mapping[tuple[str, str], tuple[Any, ...]]
+    required: frozenset[tuple[str, str]] = frozenset()
     single: frozenset[tuple[str, str]] = frozenset()
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
     whole_rounds: bool = False
@@ -107,20 +110,31 @@ def require_support(plan: Plan, capabilities: Capabilities) -> None:
 def _reason(op: Op, capabilities: Capabilities) -> str | None:
     if op.keyword not in capabilities.ops:
         return f"it has no op {op.keyword}"
-    for (keyword, field), allowed in capabilities.limits.items():
-        if keyword != op.keyword:
-            continue
-        value = getattr(op, field)
-        name = getattr(value, "name", value)
-        if value not in allowed and name not in allowed:
-            takes = ", ".join("unset" if item in (None, ()) else str(item) for item in allowed)
-            return f"{field} may only be {takes}"
+    reason = _beyond(op.keyword, op, capabilities)
+    if reason is not None:
+        return reason
+    for keyword, field in capabilities.required:
+        if keyword == op.keyword and getattr(op, field) is None:
+            return f"{field}= is left out"
     for keyword, field in capabilities.single:
         if keyword == op.keyword and len(getattr(op, field)) > 1:
             return f"{field} may hold one item only"
     region = op.body
     if region is not None and region.until is not None and not capabilities.stops:
         return "loops that stop early are not supported"
+    return None
+
+
+def _beyond(keyword: str, item: object, capabilities: Capabilities) -> str | None:
+    """Why an op, a state or the plan itself has an attribute that the backend does not take."""
+    for (limited, field), allowed in capabilities.limits.items():
+        if limited != keyword:
+            continue
+        value = getattr(item, field)
+        name = getattr(value, "name", value)
+        if value not in allowed and name not in allowed:
+            takes = ", ".join("unset" if item in (None, ()) else str(item) for item in allowed)
+            return f"{field} may only be {takes}"
     return None
 
 
@@ -146,8 +160,13 @@ def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
         elif isinstance(state, SourceState) and state.kind.name not in capabilities.sources:
             known = ", ".join(("@text", *sorted(capabilities.sources)))
             reason = f"it looks up {known} only"
+        else:
+            reason = _beyond(state.keyword, state, capabilities)
         if reason is not None:
             found.append(Refusal(capabilities.backend, f"state @{state.name}", reason))
+    reason = _beyond("plan", plan, capabilities)
+    if reason is not None:
+        found.append(Refusal(capabilities.backend, f"plan {plan.name}", reason))
     if plan.row_groups:
         found.append(Refusal(capabilities.backend, "rows", "it runs one row group only"))
     return found

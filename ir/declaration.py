@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeAlias
 from specplan.ir.coerce import coerce
 from specplan.ir.values import Atom, Entry, Range
 
-Table: TypeAlias = Literal["rule", "law", "measure", "source", "policy", "value"]
+Table: TypeAlias = Literal[
+    "rule", "law", "measure", "source", "policy", "value", "promise", "threads"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ class Declaration:
     draws_by_place: bool = False
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
-    of: Literal["rows", "tree", "path", "uniforms", "cache", ""] = ""
+    of: Literal["rows", "tree", "path", "uniforms", "cache", "number", ""] = ""
     source: str = ""
 
     def arguments(self, entry: Entry) -> dict[str, Any]:

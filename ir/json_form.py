@@ -20,6 +20,7 @@ from specplan.ir.plan import (
     RowGroup,
     Schedule,
     SourceState,
+    Threads,
     TrackState,
     ValueState,
 )
@@ -40,7 +41,8 @@ from specplan.ir.values import (
 SCHEMA_VERSION = 1
 _STATES = {cls.keyword: cls for cls in (CacheState, TrackState, SourceState, ValueState)}
 _PLAIN = {
-    cls.__name__: cls for cls in (Model, Assumptions, RowGroup, Round, Guard, Schedule, Region)
+    cls.__name__: cls
+    for cls in (Model, Assumptions, RowGroup, Round, Guard, Schedule, Region, Threads)
 }
 
 
@@ -166,6 +168,8 @@ def _keyed(fields: dict[Any, Any]) -> dict[str, Any]:
 def _build(cls: type, fields: dict[str, Any]) -> Any:
     types = field_types(cls)
     values: dict[str, Any] = {}
+    if cls is Assumptions and "lossless" in fields:  # as version 1 had it
+        fields = {**fields, "law": "target" if fields.pop("lossless") else "free"}
     for key, raw in fields.items():
         if key not in types:
             raise CoercionError(f"{cls.__name__} has no field '{key}'")

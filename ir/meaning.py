@@ -223,6 +223,8 @@ class World(Protocol):
         text: prompt and output so far.
         begin: the text when the round began.
         values: what value states hold; of a tree, its nodes.
+        around: what formulas read beside their operands, by name.
+        allowance: text tokens that a forward with `most=` may read.
         trip: number of the trip through all enclosing loops.
         done: whether it wants no more tokens.
         batch: all requests of the batch.
@@ -232,6 +234,8 @@ class World(Protocol):
     text: Path
     begin: Path
     values: dict[State, Any]
+    around: Mapping[str, float]
+    allowance: int
     trip: int
     done: bool
     batch: Batch
@@ -242,6 +246,23 @@ class World(Protocol):
 
     def forward(self, op: Any, operands: Sequence[Picked]) -> tuple[Logits, ...]:
         """Run a model: logits per operand and kind of output."""
+        ...
+
+    def need(self, op: Any, operands: Sequence[Picked]) -> tuple[int, int]:
+        """Nodes that a forward runs, and text tokens that it lacks beside them."""
+        ...
+
+    def perturbed(
+        self, logits: Vector, count: int, number: float, line: Sequence[Node]
+    ) -> list[tuple[int, float]]:
+        """Tokens below a path that is drawn without replacement, best first, with their noise.
+
+        Args:
+            logits: of the path's end.
+            count: how many tokens.
+            number: a uniform one.
+            line: the nodes of the path, upwards.
+        """
         ...
 
     def log_probability(self, logits: Vector, token: int) -> float:
@@ -256,8 +277,8 @@ class World(Protocol):
         """Tokens drawn from the request's distribution, by `grow how=`."""
         ...
 
-    def mixed(self, law: Entry, logits: Sequence[Vector]) -> Vector:
-        """Logits combined by an entry of the laws."""
+    def mixed(self, law: Entry, logits: Sequence[Vector], weights: Sequence[float]) -> Vector:
+        """Logits combined by an entry of the laws; without weights all count alike."""
         ...
 
     def measured(self, kind: Entry, logits: Vector) -> float:

@@ -26,6 +26,8 @@ class Pass:
         cache: name of the cache; "" for none.
         root: its operands hold the root.
         drafted: drafted nodes of its operands, per request.
+        ahead: rows beyond one per node, which look further ahead.
+        slots: whether these take tokens of their own through the stack, as far as is known.
         pending: most tokens of text, root included, that it may catch up.
         gives_rows: it gives logits; else it computes states alone.
         spans: half-open spans of layers, one pass each; (None,) for all layers.
@@ -40,6 +42,8 @@ class Pass:
     cache: str
     root: bool
     drafted: int
+    ahead: int
+    slots: bool
     pending: int
     gives_rows: bool
     spans: tuple[tuple[int, int] | None, ...]

@@ -19,6 +19,7 @@ from specplan.ir.plan import (
     Schedule,
     SourceState,
     StateDeclaration,
+    Threads,
     TrackState,
     ValueState,
 )
@@ -42,7 +43,7 @@ def parse_plan(text: str) -> Plan:
     while not reader.at("end"):
         start = reader.next
         key, value = _statement(reader)
-        if key in ("assumptions", "schedule"):
+        if key in ("assumptions", "schedule", "threads"):
             if key in parts:
                 raise reader.error(f"a second statement of the plan's {key}", at=start)
             parts[key] = value
@@ -71,12 +72,19 @@ def _statement(reader: Reader) -> tuple[str, Any]:
                 reader.build(Model, reader.keywords(), "model", name=name),
             )
         case "assume":
-            result = "assumptions", reader.build(Assumptions, reader.keywords(), "assume")
+            given = _with_law(reader, reader.keywords())
+            result = "assumptions", reader.build(Assumptions, given, "assume")
         case "rows":
             name, count = reader.name("a row group"), reader.atom()
             if type(count) is not int:
                 raise reader.error("a row group has a number of rows", at=keyword)
             result = "row_groups", RowGroup(name=name, count=count)
+        case "threads":
+            count = reader.atom()
+            if type(count) is not int:
+                raise reader.error("threads have a number of rows", at=keyword)
+            given = reader.keywords()
+            result = "threads", reader.build(Threads, given, "threads", keyword, count=count)
         case "state":
             result = "states", _state(reader)
         case "round":
@@ -90,11 +98,23 @@ def _statement(reader: Reader) -> tuple[str, Any]:
         case _:
             raise reader.error(
                 f"'{keyword.text}' starts no statement",
-                "Statements are model, assume, rows, state, round and schedule.",
+                "Statements are model, assume, threads, rows, state, round and schedule.",
                 at=keyword,
             )
     reader.take("newline")
     return result
+
+
+def _with_law(
+    reader: Reader, given: dict[str, tuple[Atom, Token]]
+) -> dict[str, tuple[Atom, Token]]:
+    """What is assumed, where `lossless=` was written for `law=`."""
+    atom, token = given.pop("lossless", (None, reader.next))
+    if atom is None:
+        return given
+    if type(atom) is not bool or "law" in given:
+        raise reader.error("lossless= is true or false, and stands in place of law=", at=token)
+    return {"law": ("target" if atom else "free", token), **given}
 
 
 def _state(reader: Reader) -> StateDeclaration:

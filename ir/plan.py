@@ -28,28 +28,38 @@ MODULE_PREFIX = "module_"
 class Model:
     """A model by its role; where its files are is the business of the bundle.
 
-    The weights of a `live` model may change between rounds.
+    The weights of a `live` model may change between rounds. A model that is a part or a variant
+    `of` another role has no weights of its own in memory; `part` says which.
     """
 
     name: str
     digest: Text | None = None
     dtype: str | None = None
     revision: Literal["fixed", "live"] = "fixed"
+    of: str | None = None
+    part: Text | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
     """What must hold for the plan to be right, and what it promises.
 
-    `lossless`: the output law is the target's own. `temperature`: the only sampling temperatures
-    it may serve. `batch` in requests and `context` in tokens bound where it was priced.
+    `law`: which law the output follows: the target's, the one that the judging logits state,
+    another within a tested risk (`bounded`), or any (`free`). `temperature`: the only sampling
+    temperatures it may serve. `batch` in requests and `context` in tokens bound where it was
+    priced.
     """
 
-    lossless: bool = True
+    law: Entry = Entry("target")
     reproducible: bool = True
     temperature: float | Range | None = None
     batch: Range | None = None
     context: Range | None = None
+
+    @property
+    def lossless(self) -> bool:
+        """True when it promises the target's own law."""
+        return self.law.name == "target"
 
     @property
     def greedy(self) -> bool:
@@ -69,7 +79,12 @@ class RowGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheState:
-    """Keys and values of a model, per request and layer, or a reduced view of another cache."""
+    """Keys and values of a model, per request and layer, or a reduced view of another cache.
+
+    Every pass on it also attends to what the state `reads` holds: another model's cache, or a
+    track. `rollback` says how layers with a recurrent state forget what was rejected: `snapshot`
+    keeps a state per drafted node, with `replay` drafted nodes are never kept.
+    """
 
     keyword: ClassVar[str] = "cache"
     name: State
@@ -78,7 +93,8 @@ class CacheState:
     policy: Entry | None = None
     budget: int | None = None
     dtype: str | None = None
-    reads = None
+    reads: State | None = None
+    rollback: Literal["replay", "snapshot"] | None = None
 
     @property
     def retrieves(self) -> bool:
@@ -88,23 +104,26 @@ class CacheState:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackState:
-    """Hidden states of a model at some layers, per position and node."""
+    """Hidden states of a model at some layers, per position and node.
+
+    With `levels` above 1 it keeps those of the slots below each node, too: where a pass ran slots.
+    """
 
     keyword: ClassVar[str] = "track"
     name: State
     model: str
     layer: int | str | tuple[int, ...]
-    levels = 1
+    levels: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceState:
-    """Something that is looked up and perhaps updated."""
+    """Something that is looked up and perhaps updated; a `group` is requests of one kind."""
 
     keyword: ClassVar[str] = "source"
     name: State
     kind: Entry
-    scope: Literal["request", "process", "read_only"] = "request"
+    scope: Literal["request", "group", "process", "read_only"] = "request"
     at: Literal["host", "device"] = "host"
     path: Text | None = None
 
@@ -138,7 +157,7 @@ class Round:
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """Run `round` while the formula over batch, context, emitted and phase holds."""
+    """Run `round` while the formula over batch, context, emitted, phase and group holds."""
 
     formula: Text
     round: str
@@ -157,6 +176,14 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Threads:
+    """A request may be up to `count` rows; `by` says which begin and end, and with which text."""
+
+    count: int
+    by: Entry
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Everything needed to decode: print it, edit it, parse it, price it, run it."""
 
@@ -167,6 +194,7 @@ class Plan:
     states: tuple[StateDeclaration, ...] = ()
     rounds: tuple[Round, ...] = ()
     schedule: Schedule | None = None
+    threads: Threads | None = None
 
     __hash__ = _hashed_once
 

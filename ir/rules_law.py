@@ -16,27 +16,42 @@ Finding = tuple[Op | None, str]
 
 
 def lossless(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
-    """A plan that promises the target's law emits only what keeps it."""
-    if not plan.assumptions.lossless:
+    """A plan that promises a law emits only what keeps it."""
+    promise = plan.assumptions.law.name
+    if promise not in _ROWS:
         return
     for step in types.steps:
         op = step.op
         path = step.reads[op.path] if isinstance(op, Emit | Adopt) else None
-        if isinstance(path, PathType):
-            for what in _changes_law(plan, path, tables):
-                yield op, what + _SAY_SO
-            if isinstance(op, Emit) and not path.exact:
-                yield op, "the judging rows are not the target's exact ones" + _SAY_SO
+        if not isinstance(path, PathType) or (isinstance(op, Adopt) and op.rows is None):
+            continue
+        for what in _changes_law(plan, path, tables):
+            yield op, what + _SAY_SO
+        fact, what = _ROWS[promise]
+        if isinstance(op, Emit) and not getattr(path, fact):
+            yield op, what + _SAY_SO
     for kept, what in kept_draws(plan, types):
         yield kept, what + _SAY_SO
+    if promise == "bounded":  # the risk was tested with the plan's own caches
+        return
     target = [op for op in walk_plan(plan) if isinstance(op, Forward) and op.model == "target"]
-    fed = {op.features for op in target if op.features is not None and op.write == "exact"}
+    fed = {
+        op.features
+        for op in target
+        if op.features is not None and op.cache is not None and op.write == "exact"
+    }
     for op in dict.fromkeys(step.op for step in types.steps):
         if isinstance(op, Forward) and op.model == "target" and _pollutes(plan, op, fed):
             yield op, "leaves states of the target that are not its own" + _SAY_SO
 
 
-_SAY_SO = "; say assume lossless=false"
+_SAY_SO = "; say assume law=free"
+_ROWS = {
+    "target": ("exact", "the judging rows are not the target's exact ones"),
+    "stated": ("stated", "the judging rows are not those of whole models"),
+    "bounded": ("bounded", "no calibrated flag decides between exact rows and others"),
+}
+"""Per promise, what must hold of a path that is emitted, and what to say where it does not."""
 
 
 def _changes_law(plan: Plan, path: PathType, tables: Tables) -> Iterator[str]:

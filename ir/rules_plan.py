@@ -14,7 +14,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.rules_state import states
 from specplan.ir.tables import Tables
 
-GUARD_NAMES = frozenset({"batch", "context", "emitted", "phase"})
+GUARD_NAMES = frozenset({"batch", "context", "emitted", "phase", "group"})
 MOST_STATEMENTS = 64
 """Models, row groups, states, rounds or guards of a plan."""
 DEEPEST = 32
@@ -34,6 +34,23 @@ def plan_findings(plan: Plan, tables: Tables) -> Iterator[PlanFinding]:
     yield from _schedule(plan)
     for what in states(plan, tables):
         yield "state", "plan", what
+    for what in _parts(plan):
+        yield "state", "plan", what
+    for what in tables.problems("promise", plan.assumptions.law):
+        yield "entry", "assume", what
+    if plan.threads is not None:
+        for what in tables.problems("threads", plan.threads.by):
+            yield "entry", "threads", what
+
+
+def _parts(plan: Plan) -> Iterator[str]:
+    """A part is one of another model, which is no part itself."""
+    whole = {model.name for model in plan.models if model.of is None}
+    for model in plan.models:
+        if model.of is not None and model.of not in whole:
+            yield f"model {model.name} is a part of {model.of}, which is no whole model here"
+        if model.part is not None and model.of is None:
+            yield f"model {model.name} has part= and does not say of= which model"
 
 
 def _names(kind: str, names: list[str]) -> Iterator[PlanFinding]:
@@ -47,7 +64,9 @@ def _sizes(plan: Plan) -> Iterator[PlanFinding]:
     for things in (plan.models, plan.row_groups, plan.states, plan.rounds, guards):
         if len(things) > MOST_STATEMENTS:
             yield "size", "plan", f"more than {MOST_STATEMENTS} statements of one kind"
-    checked = [(state, f"@{state.name}") for state in plan.states]
+    checked: list[tuple[object, str]] = [(state, f"@{state.name}") for state in plan.states]
+    if plan.threads is not None:
+        checked.append((plan.threads, "threads"))
     for statement, what in [(plan.assumptions, "assume"), *checked]:
         try:
             check_bounds(statement, what)

@@ -65,10 +65,10 @@ def starvation(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
         emit = emits.get((commit.path,))
         judged = accepts.get((emit.path,)) if emit is not None else None
         if judged is not None:
-            yield from _starved(types, commit, judged)
+            yield from _starved(plan, types, commit, judged)
 
 
-def _starved(types: RoundTypes, commit: Commit, judged: Step) -> Iterator[Finding]:
+def _starved(plan: Plan, types: RoundTypes, commit: Commit, judged: Step) -> Iterator[Finding]:
     forwards = [
         (step, step.op)
         for step in types.steps
@@ -82,6 +82,9 @@ def _starved(types: RoundTypes, commit: Commit, judged: Step) -> Iterator[Findin
     for layers in dict.fromkeys(op.layers for _, op in forwards if op.write == "exact"):
         ops = [op for _, op in forwards if op.layers == layers and op.write == "exact"]
         bound = _left_behind(runs, layers, commit, judged)
+        state, tree = plan.state(commit.state), judged.reads[judged.op.judges or commit.path]
+        if isinstance(state, CacheState) and state.rollback == "replay":
+            bound = 1 + (tree.depth if isinstance(tree, TreeType) else 0)  # drafted nodes all go
         if bound == 1 and _runs_inner_nodes(runs, types, layers, commit, judged):
             bound = 2
         most = max(_pending(op) for op in ops)

@@ -74,6 +74,8 @@ def states(plan: Plan, tables: Tables) -> Iterator[str]:
                 yield f"@{state.name} is a view of @{state.view}, which is no whole cache"
             elif viewed.model != state.model:
                 yield f"@{state.name} is a view of a cache of model {viewed.model}"
+        if isinstance(state, CacheState):
+            yield from _read(plan, state)
         problems = list(state_entries(state, tables))
         if isinstance(state, CacheState) and not problems:
             yield from _retrieved(state, tables)
@@ -87,6 +89,17 @@ def states(plan: Plan, tables: Tables) -> Iterator[str]:
     for name, count in names.items():
         if count > 1 or name == TEXT_STATE:
             yield f"@{name} is declared twice"
+
+
+def _read(plan: Plan, state: CacheState) -> Iterator[str]:
+    """What a cache reads beside its own positions is a track, or another model's cache."""
+    if state.reads is None:
+        return
+    read = plan.state(state.reads)
+    if not isinstance(read, CacheState | TrackState):
+        yield f"@{state.name} reads @{state.reads}, which is no cache and no track"
+    elif isinstance(read, CacheState) and read.model == state.model:
+        yield f"@{state.name} reads a cache of its own model; view= makes a reduced copy"
 
 
 def _retrieved(state: CacheState, tables: Tables) -> Iterator[str]:

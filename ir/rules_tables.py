@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from specplan.ir.infer import RoundTypes
 from specplan.ir.ops import Op, Update
 from specplan.ir.plan import (
     CacheState,
@@ -16,6 +17,7 @@ from specplan.ir.plan import (
     walk_plan,
 )
 from specplan.ir.tables import Tables
+from specplan.ir.types import FlagType, NumberType, Type
 
 Finding = tuple[Op | None, str]
 
@@ -43,9 +45,7 @@ def reproducible(plan: Plan, tables: Tables) -> Iterator[Finding]:
     """Draws of a reproducible plan do not depend on other requests or on changing weights."""
     if not plan.assumptions.reproducible:
         return
-    rules = [op.judges_by for op in walk_plan(plan)]
-    judges = [tables.find("rule", rule.name) for rule in rules if rule is not None]
-    if all(rule is None or rule.lossless == "greedy" for rule in judges):
+    if not _draws(plan, tables):
         return
     for op in dict.fromkeys(op for op in walk_plan(plan) if isinstance(op, Update)):
         source = plan.state(op.source)
@@ -54,3 +54,24 @@ def reproducible(plan: Plan, tables: Tables) -> Iterator[Finding]:
     for model in plan.models:
         if model.revision == "live":
             yield None, f"model {model.name} changes; say assume reproducible=false"
+
+
+def shared(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
+    """Nor on numbers that tell of other requests."""
+    if not plan.assumptions.reproducible or not _draws(plan, tables):
+        return
+    for step in types.steps:
+        began = not any(_of_others(one) for one in step.reads.values())
+        if began and any(_of_others(one) for one in step.gives):
+            yield step.op, "it tells of other requests; say assume reproducible=false"
+
+
+def _draws(plan: Plan, tables: Tables) -> bool:
+    """Whether some rule draws."""
+    rules = [op.judges_by for op in walk_plan(plan)]
+    judges = [tables.find("rule", rule.name) for rule in rules if rule is not None]
+    return any(rule is not None and rule.lossless != "greedy" for rule in judges)
+
+
+def _of_others(one: Type) -> bool:
+    return isinstance(one, NumberType | FlagType) and one.shared

@@ -18,6 +18,7 @@ def select_round(
     context: int,
     emitted: int = 0,
     phase: int = 0,
+    group: int = 0,
     current: str | None = None,
 ) -> str:
     """Name of the round to run.
@@ -32,11 +33,12 @@ def select_round(
         context: longest text in the batch, in tokens.
         emitted: most tokens emitted so far by a request.
         phase: 0 while decoding, 1 in prefill.
+        group: of the requests, where they are batched by kind.
         current: the round that ran last, None at the start.
     """
     if plan.schedule is None:
         return plan.rounds[0].name
-    names = {"batch": batch, "context": context, "emitted": emitted, "phase": phase}
+    names = {"batch": batch, "context": context, "emitted": emitted, "phase": phase, "group": group}
     for guard in plan.schedule.guards:
         formula = str(guard.formula)
         if evaluate(formula, names):

@@ -107,18 +107,29 @@ def join(first: Type, second: Type) -> Type:
                 _common(first.lineage, second.lineage),
                 first.model if first.model == second.model else "",
                 first.exact and second.exact and first.model == second.model,
+                min(first.levels, second.levels),
+                first.bounded and second.bounded,
             )
         case UniformsType(), UniformsType():
             raise RuleError("type", "uniforms are drawn outside the region")
         case PathType(), PathType():
             raise RuleError("type", "a path is judged outside the region")
         case NumberType(), NumberType():
-            return first if first.drawn else second
+            return NumberType(*_either(first, second))
         case FlagType(), FlagType():
-            return first if first.drawn else second
+            return FlagType(*_either(first, second))
         case _ if type(first) is type(second):
             return first
     raise RuleError("type", f"{WORDS[type(first)]} otherwise {WORDS[type(second)]}")
+
+
+def _either(first: NumberType | FlagType, second: NumberType | FlagType) -> tuple[bool, bool, bool]:
+    """Whether one of them is drawn, calibrated or shared."""
+    return (
+        first.drawn or second.drawn,
+        first.calibrated or second.calibrated,
+        first.shared or second.shared,
+    )
 
 
 def _join_trees(first: TreeType, second: TreeType) -> TreeType:
@@ -136,6 +147,7 @@ def _join_trees(first: TreeType, second: TreeType) -> TreeType:
         dropped_draws=first.dropped_draws or second.dropped_draws,
         probes=first.probes or second.probes,
         rows=first.rows,
+        whole=first.whole and second.whole,
         lineage=_common(first.lineage, second.lineage),
     )
 

@@ -18,8 +18,8 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
     if not isinstance(state, ValueState):
         raise RuleError("state", f"@{name} is not a value state")
     kind = state.kind
-    if kind.name == "number":
-        return NumberType()
+    if kind.name in ("number", "calibrated"):
+        return NumberType(calibrated=kind.name == "calibrated")
     nodes, given = kind.integer("nodes", 0), kind.get("parents", ())
     check_tree_size(nodes)
     depth = kind.integer("depth", nodes)

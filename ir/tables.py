@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from specplan.ir.acceptance import RULE_ENTRIES
 from specplan.ir.coerce import CoercionError, coerce
 from specplan.ir.declaration import Declaration, Table
+from specplan.ir.laws import LAW_ENTRIES
 from specplan.ir.sources import SOURCE_ENTRIES
-from specplan.ir.values import Entry, Range, Span, print_atom
+from specplan.ir.values import Entry, Range, Span, Text, print_atom
 
 __all__ = ["BUILTIN", "Declaration", "Table", "Tables"]
 
@@ -64,18 +65,71 @@ class Tables:
                 yield f"{table} {entry.name} needs '{key}='"
 
 
+_OF_A_BATCH = ("max", "mean", "sum")
+PROMISES = (
+    Declaration(table="promise", name="target", summary="the target's own law"),
+    Declaration(
+        table="promise",
+        name="stated",
+        summary="the law that the judging logits state, of the target, another model or a mixture",
+    ),
+    Declaration(
+        table="promise",
+        name="bounded",
+        summary="another law, within a risk that was tested before the plan runs",
+        parameters=(("risk", float), ("confidence", 0.95), ("loss", "text")),
+        ranges=(("risk", Range(0.0, 1.0)), ("confidence", Range(0.0, 1.0))),
+        source="Schuster et al. 2022, CALM, arXiv 2207.07061; Angelopoulos et al. 2021, "
+        "Learn then Test, arXiv 2110.01052",
+    ),
+    Declaration(table="promise", name="free", summary="whatever comes of it"),
+)
+"""What `assume law=` may promise of the output."""
+THREADS = (
+    Declaration(
+        table="threads",
+        name="points",
+        summary="one thread per point of an outline",
+        parameters=(("skeleton", Text), ("point", Text)),
+        source="Ning et al. 2023, Skeleton-of-Thought, arXiv 2307.15337",
+    ),
+    Declaration(
+        table="threads",
+        name="fork",
+        summary="a thread begins where the text has a token",
+        parameters=(("fork", int), ("child", int)),
+        source="Liu et al. 2024, APAR, arXiv 2401.06761",
+    ),
+    Declaration(
+        table="threads",
+        name="labels",
+        summary="one thread per label of a list",
+        parameters=(("path", Text),),
+        source="Lu et al. 2024, PaDeLLM-NER, arXiv 2402.04838",
+    ),
+    Declaration(
+        table="threads",
+        name="after",
+        summary="a second text begins where the first ends with a token",
+        parameters=(("stop", int),),
+    ),
+    Declaration(
+        table="threads",
+        name="thoughts",
+        summary="a tree of thoughts, of which the best go on",
+        parameters=(("width", 3), ("depth", 3), ("judge", Text)),
+        source="Wang et al. 2024, SeeD, arXiv 2406.18200",
+    ),
+)
+"""Which threads of a request begin and end, and with which text (`threads N by=`)."""
 BUILTIN = Tables(
     (
         *RULE_ENTRIES,
         *SOURCE_ENTRIES,
         Declaration(table="law", name="request"),
-        Declaration(
-            table="law",
-            name="contrastive",
-            parameters=(("beta", 0.5), ("alpha", 0.1)),
-            lossless="never",
-            source="Yuan et al. 2023, arXiv 2311.08981",
-        ),
+        *LAW_ENTRIES,
+        *PROMISES,
+        *THREADS,
         Declaration(table="measure", name="top1", of="rows"),
         Declaration(table="measure", name="margin", of="rows"),
         Declaration(table="measure", name="entropy", of="rows"),
@@ -94,6 +148,8 @@ BUILTIN = Tables(
         ),
         Declaration(table="measure", name="uniform", of="uniforms"),
         Declaration(table="measure", name="count", of="tree"),
+        Declaration(table="measure", name="said", of="tree"),
+        *(Declaration(table="measure", name=f"batch_{of}", of="number") for of in _OF_A_BATCH),
         Declaration(table="measure", name="accepted", of="path"),
         Declaration(table="measure", name="lag", of="cache", parameters=(("layers", Span),)),
         Declaration(
@@ -124,5 +180,6 @@ BUILTIN = Tables(
             ),
         ),
         Declaration(table="value", name="number", parameters=(("init", 0.0),)),
+        Declaration(table="value", name="calibrated", parameters=(("init", 0.0),)),
     )
 )

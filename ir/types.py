@@ -64,7 +64,8 @@ class TreeType:
     `parents` is the static shape, None where it depends on data; `newest` the nodes the last op
     added (None where data decides which), `newest_count` at most how many; `ragged` trees may be
     shorter for some requests; in a `chain` no node has two children; `laws` says how children came
-    about; `lineage` is what nodes and rows of the tree are known by.
+    about; of a `whole` tree all rows that children were grown from are exact; `lineage` is what
+    nodes and rows of the tree are known by.
     """
 
     nodes: int = 0
@@ -79,6 +80,7 @@ class TreeType:
     dropped_draws: bool = False
     probes: bool = False
     rows: str | None = None
+    whole: bool = True
     lineage: Lineage | None = None
 
     @property
@@ -144,27 +146,41 @@ class NodesType:
 
 @dataclass(frozen=True, slots=True)
 class RowsType:
-    """One vector per node, from `model`; `exact` when the whole stack computed them in full."""
+    """Vectors for each node, from `model`: for what follows it, and deeper up to `levels` below it.
+
+    `exact` ones were computed by the model's whole stack in full; `model` is "" for what several
+    models gave. `bounded` ones are exact where a calibrated flag says so.
+    """
 
     width: int
     indices: tuple[int, ...] | None
     lineage: Lineage | None
     model: str
     exact: bool
+    levels: int = 1
+    bounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NumberType:
-    """One number per request; a `drawn` one tells of nodes that were drawn in the round."""
+    """One number per request.
+
+    A `drawn` one tells of nodes that were drawn in the round; `calibrated` ones depend on a number
+    that was tested before the plan ran; `shared` ones depend on other requests of the batch.
+    """
 
     drawn: bool = False
+    calibrated: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FlagType:
-    """One truth value per request; a `drawn` one tells of nodes that were drawn in the round."""
+    """One truth value per request; see `NumberType`."""
 
     drawn: bool = False
+    calibrated: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +195,10 @@ class PathType:
     """Judged nodes in order, at most `depth`, and a bonus token; out of `nodes` judged nodes.
 
     `whole` paths start at the root; `exact` ones were judged against the target's own rows under
-    `law`; `target` names those rows; in a `chain` no node has two children; `rows` is the row
-    group.
+    `law`, `stated` ones against exact rows of any model or mixture, `bounded` ones against rows
+    that are exact where a calibrated flag says so; `target` names those rows; `below` is the tree
+    that stood before the nodes that were judged; in a `chain` no node has two children; `rows` is
+    the row group.
     """
 
     depth: int
@@ -194,6 +212,9 @@ class PathType:
     emitted: bool = False
     dropped_draws: bool = False
     rows: str | None = None
+    stated: bool = False
+    bounded: bool = False
+    below: Lineage | None = None
     lineage: Lineage | None = None
 
 

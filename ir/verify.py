@@ -22,6 +22,7 @@ from specplan.ir.tables import BUILTIN, Tables
 
 _TypedRule = Callable[[Plan, Round, RoundTypes, Tables], Iterable[rules_state.Finding]]
 _TYPED: Mapping[str, _TypedRule] = {
+    "reproducible": lambda plan, item, types, tables: rules_tables.shared(plan, types, tables),
     "stream": lambda plan, item, types, tables: rules_flow.streams(plan, types, tables),
     "emit": lambda plan, item, types, tables: rules_flow.emits(types),
     "progress": lambda plan, item, types, tables: rules_flow.progress(types),

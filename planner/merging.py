@@ -96,10 +96,14 @@ def _declare(
     return name
 
 
+_PROMISES = ("target", "stated", "bounded", "free")
+"""From the strongest to the weakest: each holds where those before it do."""
+
+
 def _shared_promises(every: list[Assumptions]) -> Assumptions:
     """What holds of all rounds; the loads of a schedule are told by its guards."""
     return replace(
         every[0],
-        lossless=all(one.lossless for one in every),
+        law=max((one.law for one in every), key=lambda law: _PROMISES.index(law.name)),
         reproducible=all(one.reproducible for one in every),
     )

@@ -45,7 +45,7 @@ def single_round_plan(
     caches = [f"{cache_of(role)} = cache {role} {kept.get(role, '')}".rstrip() for role in models]
     declared = ("@kv = cache target", *caches, *states)
     promised = "" if reproducible else " reproducible=false"
-    promised += "" if lossless else " lossless=false"
+    promised += "" if lossless else " law=free"
     head = [_head(facts, name, models, promised), *(f"state {text}" for text in declared)]
     return share_prefix(parse_plan("\n".join([*head, *_round(body)])))
 

@@ -94,14 +94,15 @@ class Stack(Protocol):
         ...
 
     def retrieved(
-        self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int
+        self, number: int, states: Tensor, paths: Sequence[Path], asks: int, budget: int, chunk: int
     ) -> list[list[int]]:
-        """Positions of the text that each key/value head of a layer asks for, rising.
+        """Places in a text that each key/value head of a layer asks for, rising.
 
         Args:
             number: the layer.
-            paths: prefixes of the text, the first token alone first.
-            states: what entered the layer there, `[n, width]`.
+            states: what entered the layer, `[n, width]`.
+            paths: prefixes of the text, the shortest first.
+            asks: the place of the token whose query asks.
             budget: most tokens.
             chunk: consecutive tokens that are taken together.
         """
@@ -142,6 +143,7 @@ class Checkpoint:
         cache: KVCache,
         mask: Tensor,
         skips: Skips = NO_SKIPS,
+        asks: int = 0,
     ) -> Tensor:
         """One layer on paths that attend to each other: `[n, width]` to the same."""
         positions = _positions(paths)
@@ -149,7 +151,7 @@ class Checkpoint:
             self.model.family,
             cache.writer(positions, torch.arange(len(paths))[None], len(paths)),
         )
-        writer.latest = torch.tensor([len(paths) - 1])
+        writer.latest = torch.tensor([asks])
 
         def masks(window: int | None) -> Tensor:
             near = positions[0, :, None] - positions[0] < (window or 1 << 62)
@@ -191,15 +193,15 @@ class Checkpoint:
         )
 
     def retrieved(
-        self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int
+        self, number: int, states: Tensor, paths: Sequence[Path], asks: int, budget: int, chunk: int
     ) -> list[list[int]]:
-        """Chunks whose mean key agrees best with the last token's query; see `Stack.retrieved`."""
+        """Chunks whose mean key agrees best with the query; see `Stack.retrieved`."""
         size = len(paths)
         if size <= budget:
             return [[*range(size)]] * self.model.family.kv_heads
         cache = self.model.new_cache(1, size, queries=True)
         mask = torch.ones(1, size, size, dtype=torch.bool).tril()
-        self._run(number, paths, states, cache, mask)
+        self._run(number, paths, states, cache, mask, asks=asks)
         assert cache.queries is not None
         keys, query = cache.keys[number], cache.queries[number]
         chunks = best_chunks(keys, query, torch.tensor([size]), chunk, budget // chunk)

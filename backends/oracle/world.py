@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from specplan.ir.types import RowsType, TreeType, Type
 from specplan.ir.values import TEXT_STATE, Entry, State, Value
 from specplan.runtime import sampling
 from specplan.runtime.acceptance import RULES, DraftedTree
+from specplan.runtime.mixtures import MIXTURES
 from specplan.runtime.races import exponentials, race
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Wanted
@@ -71,7 +73,7 @@ class OneRequest:
         self.text: Path = tuple(request.prompt_tokens)
         self.begin, self.prompt_length = self.text, len(self.text)
         self.done = request.max_new_tokens == 0
-        self.trip = 0
+        self.trip = self.allowance = 0
         self.types: TypesByTrip
         self.settings = sampling.SamplingSettings.of([request])
         self.values: dict[State, Any] = {}
@@ -108,7 +110,25 @@ class OneRequest:
 
     def forward(self, op: Forward, operands: Sequence[Picked]) -> tuple[Logits, ...]:
         """See `World.forward`."""
-        return Pass(self, op, operands).run()
+        allowance = None if op.most is None else self.allowance
+        return Pass(self, op, operands, allowance).run()
+
+    def need(self, op: Forward, operands: Sequence[Picked]) -> tuple[int, int]:
+        """See `World.need`."""
+        asked = Pass(self, op, operands)
+        wanted = asked.wanted()
+        return len(wanted), len([path for path in asked.missing() if path not in wanted])
+
+    @property
+    def around(self) -> Mapping[str, float]:
+        """See `World.around`."""
+        active = [world for world in self.batch.worlds if not world.done]
+        return {
+            "batch": len(active),
+            "context": max((len(world.text) for world in active), default=0),
+            "emitted": len(self.begin) - self.prompt_length,
+            "phase": 0,
+        }
 
     def commit(self, state: State, alive: Tree | None) -> None:
         """See `World.commit`."""
@@ -139,7 +159,8 @@ class OneRequest:
                 there = [path for path in paths if whole.get(layer, path) is not None]
                 states = torch.stack([whole.get(layer, path) for path in there])
                 chunk = view.policy.integer("chunk", 8)
-                heads = stack.retrieved(layer, there, states, budget, chunk)
+                asks = max(i for i, path in enumerate(there) if len(path) <= len(self.begin))
+                heads = stack.retrieved(layer, states, there, asks, budget, chunk)
                 visible[layer] = [[len(there[i]) - 1 for i in head] for head in heads]
             else:
                 sink = min(view.policy.integer("sink", 16), budget)
@@ -182,6 +203,20 @@ class OneRequest:
         raced: list[int] = race(law, exponentials(given[0], len(law)), count).tolist()
         return raced
 
+    def perturbed(
+        self, logits: Tensor, count: int, number: float, line: Sequence[Node]
+    ) -> list[tuple[int, float]]:
+        """See `World.perturbed`."""
+        law = self.probabilities(logits).double()
+        above = sum(float(self.probabilities(n.logits)[n.token].double().log()) for n in line)
+        times = exponentials(torch.tensor(number, dtype=torch.float64), len(law))
+        noise = above + law.log() - times.log()
+        if line:  # the best child has the noise of its parent
+            shift = math.exp(-line[0].noise) - torch.exp(-noise.max())
+            noise = -torch.log((torch.exp(-noise) + shift).clamp(min=1e-300))
+        best = noise.topk(min(count, int((law > 0).sum()))).indices.tolist()
+        return [(token, float(noise[token])) for token in best]
+
     def measured(self, kind: Entry, logits: Tensor) -> float:
         """See `World.measured`."""
         if kind.name == "score":
@@ -192,14 +227,11 @@ class OneRequest:
         top = law.topk(2).values
         return float(top[0] if kind.name == "top1" else top[0] - top[1])
 
-    def mixed(self, law: Entry, logits: Sequence[Tensor]) -> Tensor:
+    def mixed(self, law: Entry, logits: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
         """See `World.mixed`."""
         declared = BUILTIN.find("law", law.name)
         assert declared is not None
-        given = declared.arguments(law)
-        target, draft = (row.log_softmax(-1) for row in logits)
-        beta, bar = given["beta"], torch.tensor(given["alpha"]).log() + target.max()
-        return torch.where(target >= bar, (1 + beta) * target - beta * draft, -1e9)
+        return MIXTURES[law.name](logits, weights, **declared.arguments(law))
 
     def uniforms(self, stream: str, key: str, offset: int, count: int) -> list[float]:
         """See `World.uniforms`."""

@@ -32,6 +32,7 @@ from specplan.ir.ops.relabel import Relabel
 from specplan.ir.ops.repeat import Repeat
 from specplan.ir.ops.reroot import Reroot
 from specplan.ir.ops.root import Root
+from specplan.ir.ops.score import Score
 from specplan.ir.ops.segment import Segment
 from specplan.ir.ops.store import Store
 from specplan.ir.ops.uniform import Uniform
@@ -68,6 +69,7 @@ __all__ = [
     "Repeat",
     "Reroot",
     "Root",
+    "Score",
     "Segment",
     "Store",
     "Uniform",

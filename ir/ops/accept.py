@@ -52,23 +52,25 @@ class Accept(Op):
     def infer(self, context: Context) -> tuple[PathType]:
         """The judged path of a tree, or of what hangs below some of its nodes."""
         tree = context.expect(self.tree, TreeType, "accept")
-        exact = False
+        exact = stated = bounded = False
         if self.target is not None:
             rows = context.expect(self.target, RowsType, "target")
             check_rows(tree, rows, self.target)
             exact = rows.exact and rows.model == "target"
+            stated, bounded = rows.exact, rows.exact or rows.bounded
         if self.by is not None:
             context.expect(self.by, UniformsType, "by")
-        nodes, depth = tree.nodes, tree.depth
+        nodes, depth, below = tree.nodes, tree.depth, None
         if self.at is not None:
             at = context.nodes(self.at, "at")
             check_nodes(tree, at, self.at)
-            nodes -= at.seen
+            nodes, below = nodes - at.seen, at.lineage
             depth = min(depth, nodes)
         path = PathType(
             depth=depth, nodes=nodes, rule=self.rule, exact=exact, law=self.law,
             target=self.target, whole=self.at is None, chain=tree.is_chain,
-            dropped_draws=tree.dropped_draws, rows=tree.rows, lineage=tree.lineage,
+            dropped_draws=tree.dropped_draws, rows=tree.rows, stated=stated,
+            bounded=bounded, below=below, lineage=tree.lineage,
         )  # fmt: skip
         return (path,)
 

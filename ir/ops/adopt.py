@@ -21,7 +21,10 @@ from specplan.ir.values import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Adopt(Op):
-    """A path judged inside the round, bonus included, becomes drafted nodes with law `rows`.
+    """A path judged inside the round, bonus included, becomes drafted nodes.
+
+    With `rows`, those that judged it, they are drawn from their law; without, they are given. What
+    stood above the judged nodes keeps its identity.
 
     %i = accept %g target=%m rule=token by=%v at=%tip
     %o = adopt %g %i rows=%m
@@ -32,14 +35,14 @@ class Adopt(Op):
     positional = ("tree", "path")
     tree: Value
     path: Value
-    rows: Value
+    rows: Value | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
         """The path and its bonus in place of the nodes that were judged."""
         tree = context.expect(self.tree, TreeType, "adopt")
         path = context.expect(self.path, PathType, "adopt")
-        rows = context.expect(self.rows, RowsType, "rows")
-        check_rows(tree, rows, self.rows)
+        if self.rows is not None:
+            check_rows(tree, context.expect(self.rows, RowsType, "rows"), self.rows)
         if tree.lineage is None or not tree.lineage.related(path.lineage):
             raise RuleError("lineage", f"the path %{self.path} was judged in another tree")
         base = max(tree.nodes - path.nodes, 0)
@@ -50,14 +53,19 @@ class Adopt(Op):
             nodes=nodes, depth=min(tree.depth + 1, nodes), newest_count=path.depth + 1,
             parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
             newest=tuple(range(base, nodes)) if chain else None, ragged=True, probes=tree.probes,
-            laws=tree.laws | {"draw"}, rows=tree.rows, dropped_draws=tree.dropped_draws,
+            laws=tree.laws | {"given" if self.rows is None else "draw"}, rows=tree.rows,
+            dropped_draws=tree.dropped_draws, whole=False, lineage=path.below,
         )  # fmt: skip
         return (adopted,)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
         """Its law is that of the rows that judged it."""
         path = step.reads[self.path]
-        if isinstance(path, PathType) and path.target not in (None, self.rows):
+        if (
+            self.rows is not None
+            and isinstance(path, PathType)
+            and path.target not in (None, self.rows)
+        ):
             yield "law", f"adopted nodes follow the rows that judged them, %{path.target}"
 
     def demand(self, step: Step, plan: Plan) -> Work:
@@ -73,9 +81,9 @@ class Adopt(Op):
         above = ROOT if path.start == ROOT else stays.index(path.start)
         longer = kept
         for token in path.tokens:
-            row = scope[self.rows].row(longer.path(above))
+            row = None if self.rows is None else scope[self.rows].row(longer.path(above))
             score = 0.0 if row is None else world.log_probability(row, token)
-            nodes.append(Node(token, above, True, score, "draw", row))
+            nodes.append(Node(token, above, True, score, "given" if row is None else "draw", row))
             longer = kept.grown(nodes)
             above = len(longer.nodes) - 1
         return (longer if nodes else kept.grown(()),)

@@ -16,10 +16,18 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.types import FlagType, NumberType
 from specplan.ir.values import Text, Value
 
+AROUND = frozenset({"batch", "context", "emitted", "phase"})
+"""What a formula may read beside its operands."""
+_OF_OTHERS = frozenset({"batch", "context"})
+"""Of these, what depends on other requests."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compute(Op):
     """Scalar arithmetic in a closed grammar (`specplan.ir.formula`); operands by name.
+
+    Names that no operand has may be those that guards read, too: `batch`, `context`, `emitted` and
+    `phase`.
 
     %stop = compute "m < 0.4" m=%m
     %k = compute "floor(12*(4 - j)/4)" j=%j
@@ -38,16 +46,18 @@ class Compute(Op):
             read = formula_names(self.formula)
         except UsageError as error:
             raise RuleError("formula", str(error)) from error
-        if read != names:
-            named = ", ".join(sorted(read ^ names))
+        if not names <= read or not read - names <= AROUND:
+            named = ", ".join(sorted((read - AROUND) ^ (names - read & AROUND)))
             raise RuleError("formula", f"operands are what the formula reads; {named} is not both")
-        drawn = False
+        drawn, calibrated, shared = False, False, bool(read & _OF_OTHERS - names)
         for _, name in self.operands:
             operand = context.look(name, "compute")
             if not isinstance(operand, NumberType | FlagType):
                 raise RuleError("type", f"compute %{name} is not a number")
-            drawn = drawn or operand.drawn
-        return (FlagType(drawn) if is_condition(self.formula) else NumberType(drawn),)
+            drawn, shared = drawn or operand.drawn, shared or operand.shared
+            calibrated = calibrated or operand.calibrated
+        kind = FlagType if is_condition(self.formula) else NumberType
+        return (kind(drawn, calibrated, shared),)
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """One formula."""
@@ -55,7 +65,8 @@ class Compute(Op):
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The formula's value."""
-        value = evaluate(self.formula, {key: float(scope[name]) for key, name in self.operands})
+        operands = {key: float(scope[name]) for key, name in self.operands}
+        value = evaluate(self.formula, {**world.around, **operands})
         return (value if isinstance(value, bool) else float(value),)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
 from specplan.ir.blocks import Skips
 from specplan.ir.context import Context
-from specplan.ir.meaning import Scope, World, numbered
+from specplan.ir.meaning import Batch, Scope, World, numbered
 from specplan.ir.needs import Held, Pass, Sizes
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
@@ -27,6 +27,10 @@ class Forward(Op):
     operand, or one for all); `layers` are spans of the stack, `skip` the blocks left out, by name;
     `features` feeds hidden states of a track, shifted by `shift` nodes; `keep` records them;
     `gives=[]` computes state only; `write=scratch` drops what it wrote when the round ends.
+    `levels` rows per node, one number or one per node, look so many tokens ahead, by heads or by
+    slots below the node, as the model has them; slots see what is above them and are never cached.
+    `most` bounds the tokens of all requests of the batch together: drafted nodes and roots first,
+    then text in order of arrival; who does not fit waits.
 
     %l = forward target %t cache=@kv pending=1
     %q = forward head %f cache=@hkv pending=5 features=@h shift=1 write=scratch
@@ -50,10 +54,11 @@ class Forward(Op):
     shift: int = 0
     keep: State | None = None
     gives: tuple[str, ...] | None = None
+    levels: int | tuple[int, ...] = 1
+    most: int | None = None
     attend: Literal["ancestors", "block"] = "ancestors"
     write: Literal["exact", "scratch"] = "exact"
     only: Literal["keys_values"] | None = None
-    levels = 1
 
     @property
     def runs(self) -> str:
@@ -64,6 +69,16 @@ class Forward(Op):
     def most_pending(self) -> int:
         """Most tokens of text that it may catch up for an operand."""
         return max(self.pending) if isinstance(self.pending, tuple) else self.pending
+
+    @property
+    def most_levels(self) -> int:
+        """How many tokens ahead its rows look at most."""
+        return max(self.levels, default=1) if isinstance(self.levels, tuple) else self.levels
+
+    @property
+    def head_only(self) -> bool:
+        """Whether it runs none of the layers, and the head alone on states that were kept."""
+        return bool(self.layers) and all(span.start == span.stop for span in self.layers)
 
     def misplaced(self, plan: Plan) -> Iterator[Problem]:
         """Its cache is its model's; what skips blocks or sees a view is written as scratch only."""
@@ -94,7 +109,12 @@ class Forward(Op):
         rows: list[Type] = []
         for name in self.nodes:
             nodes = context.nodes(name, "forward")
-            made = RowsType(nodes.width, nodes.indices, nodes.lineage, self.model, exact)
+            if isinstance(self.levels, tuple) and len(self.levels) != nodes.width:
+                counts = f"{len(self.levels)} levels for {nodes.width} nodes"
+                raise RuleError("children", counts)
+            made = RowsType(
+                nodes.width, nodes.indices, nodes.lineage, self.model, exact, self.most_levels
+            )
             rows += [made] * len(kinds)
         return tuple(rows)
 
@@ -140,9 +160,12 @@ class Forward(Op):
             if not given and not any(track.name in _kept(op) for op in walk_plan(plan)):
                 yield f"no forward keeps @{track.name}"
             own = track.model == self.model and not given
-            if own and self.shift == 0 and not self.continues_stack(plan):
+            if own and self.shift == 0 and self.layers and not self.continues_stack(plan):
                 yield f"@{track.name} holds layer {_layer(track)}; begin layers= there"
-            if own and self.shift > 0 and self.layers:
+            ahead = self.most_levels + self.shift
+            if own and self.head_only and self.most_levels > 1 and ahead > track.levels:
+                yield f"@{track.name} keeps {track.levels} levels, not {ahead}"
+            if own and self.shift > 0 and self.layers and not self.head_only:
                 yield "features of earlier nodes enter at the first layer; leave layers= out"
         elif self.shift:
             yield "shift= says which node's features= are read, and there are none"
@@ -169,6 +192,8 @@ class Forward(Op):
             cache=str(self.cache or ""),
             root=root,
             drafted=drafted,
+            ahead=self._ahead(root + drafted),
+            slots=self.cache is not None and not self.head_only,
             pending=self.most_pending,
             gives_rows=self.gives != (),
             spans=tuple((span.start, span.stop) for span in self.layers) or (None,),
@@ -178,12 +203,19 @@ class Forward(Op):
             budget=None if budget is None else float(budget),
         )
 
+    def _ahead(self, nodes: int) -> int:
+        """Rows beyond one per node."""
+        if isinstance(self.levels, tuple):
+            return sum(self.levels) - len(self.levels)
+        return (self.levels - 1) * nodes
+
     def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
         """What its layers and its logits take; rows live until they are read for the last time."""
         root, drafted = _operands(self, step)
         first = root or (self.most_pending > 0 and step.trip == 0)
         width = max(drafted + (max(self.most_pending, 1) if first else 0), 1)
         rows = sum(given.width for given in step.gives if isinstance(given, RowsType))
+        rows += self._ahead(rows) if rows else 0
         parts = sizes.forward(self.model, width, rows)
         what = f"%{self.results[0]}" if self.results else f"{self.model}, no logits"
         yield Held(f"pass of {what}", parts.always, logits=False)
@@ -196,6 +228,19 @@ class Forward(Op):
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Logits of the nodes that have an unbroken line of states above them."""
         return world.forward(self, [numbered(scope[name]) for name in self.nodes])
+
+    def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
+        """With `most=`, nodes come first, then text in order; what does not fit waits."""
+        if self.most is not None:
+            operands = {
+                row: [numbered(scope[name]) for name in self.nodes] for row, scope in scopes.items()
+            }
+            needs = {row: batch.worlds[row].need(self, items) for row, items in operands.items()}
+            left = self.most - sum(nodes for nodes, _ in needs.values())
+            for row, (_, text) in needs.items():
+                batch.worlds[row].allowance = max(min(text, self.most_pending, left), 0)
+                left -= min(text, self.most_pending)
+        super().run_all(scopes, batch)
 
 
 def _operands(op: Forward, step: Step) -> tuple[bool, int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, World, counts_of, numbered
+from specplan.ir.meaning import Logits, Node, Picked, Scope, Tree, World, counts_of, numbered
 from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
@@ -26,7 +26,10 @@ class Grow(Op):
     `children` is one count for every node or one per node (0 attaches only the law row);
     `how` says best ranks, independent draws, draws without replacement, or the same by a race that
     whoever has its number can run too (`shared`); `by` gives one uniform per draw, for shared ones
-    number d to all children of nodes at depth d; `keep` bounds the new nodes to the best of them.
+    number d to all children of nodes at depth d. `keep` bounds the new nodes to the best of them;
+    with `draw_distinct` whole paths are drawn without replacement, and so many of them stay. A node
+    without a row of its own takes that of the nearest node above it which has one, of the level
+    that says what lies so deep below it.
 
     %t1 = grow %t0 at=%t0 rows=%q children=4
     %t1 = grow %t0 at=%f rows=%q how=draw by=%u
@@ -62,22 +65,26 @@ class Grow(Op):
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, 1, self.keep)
         fewer = self.keep is not None and self.keep < sum(counts)
-        dropped = tree.dropped_draws or (self.draws and fewer)
+        paths = self.how == "draw_distinct"  # those kept are draws of paths without replacement
+        dropped = tree.dropped_draws or (self.draws and fewer and not paths)
         laws = tree.laws | ({self.how} if sum(counts) else set())
-        return (replace(grown, laws=laws, dropped_draws=dropped),)
+        return (replace(grown, laws=laws, dropped_draws=dropped, whole=tree.whole and rows.exact),)
 
     def _check_covered(self, tree: TreeType, at: NodesType, rows: RowsType) -> None:
-        """Every node needs a row of its own or of an ancestor (heads look ahead from the root)."""
+        """Every node needs a row of its own, or of an ancestor that looks as far ahead."""
         if at.indices is None or rows.indices is None or tree.parents is None:
             return
         covered = set(rows.indices)
         for node in at.indices:
-            above = node
+            above, back = node, 0
             while above not in covered:
                 if above == ROOT:
                     missing = f"rows %{self.rows} have none for node {node} or above"
                     raise RuleError("lineage", missing)
-                above = tree.parents[above]
+                above, back = tree.parents[above], back + 1
+            if back >= rows.levels:
+                ahead = f"rows %{self.rows} look {rows.levels} tokens ahead, not {back + 1}"
+                raise RuleError("lineage", ahead)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
         """Drawn children get one uniform each, shared draws one per level, ranked ones get none."""
@@ -119,6 +126,8 @@ class Grow(Op):
         """Children of each node; where its logits are missing they are dead."""
         tree, at, logits = scope[self.tree], numbered(scope[self.at]), scope[self.rows]
         numbers = [] if self.by is None else scope[self.by]
+        if self.how == "draw_distinct" and self.keep is not None:
+            return (self._beam(tree, at, logits, numbers, world),)
         counts, first = counts_of(self.children, len(at.numbers)), 0
         new: list[Node] = []
         attached = dict(tree.attached)
@@ -149,6 +158,27 @@ class Grow(Op):
             return (grown,)
         best = grown.ranked([i for i in grown.newest if i in grown.living], self.keep)
         return (replace(tree, attached=attached).grown(grown.nodes[i] for i in best),)
+
+    def _beam(
+        self, tree: Tree, at: Picked, logits: Logits, numbers: Sequence[float], world: World
+    ) -> Tree:
+        """Whole paths drawn without replacement: the best of perturbed log-probabilities.
+
+        Stochastic beam search (Kool et al. 2019, arXiv 1903.06059, algorithm 1).
+        """
+        counts, first, new = counts_of(self.children, len(at.numbers)), 0, list[Node]()
+        for number, count in zip(at.numbers, counts, strict=False):
+            row = logits.ahead(tree, number) if number in tree.living else None
+            uniform, first = numbers[first : first + 1], first + count
+            if row is None or not count:
+                continue
+            line = [tree.nodes[i] for i in tree.ancestors(number)]
+            for token, noise in world.perturbed(row, count, uniform[0], line):
+                score = world.log_probability(row, token)
+                new.append(Node(token, number, True, score, self.how, row, noise))
+        best = sorted(new, key=lambda node: -node.noise)[: self.keep]
+        place = {number: order for order, number in enumerate(at.numbers)}
+        return tree.grown(sorted(best, key=lambda node: (place[node.parent], -node.noise)))
 
 
 OP = Grow

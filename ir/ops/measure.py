@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Judged, Logits, Picked, Scope, Tree, World
+from specplan.ir.meaning import Batch, Judged, Logits, Picked, Scope, Tree, World
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
@@ -20,7 +20,7 @@ from specplan.ir.values import Entry, State, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Op):
-    """One number per request, measured on rows, a tree, a path or a cache.
+    """One number per request, measured on rows, a tree, a path, a cache, or numbers of a batch.
 
     %m = measure %q top1
     %lag = measure @kv lag(layers=0:16)
@@ -36,13 +36,24 @@ class Measure(Op):
     @property
     def variant(self) -> str:
         """What devices tell it by: its kind where it reads a law or scores."""
-        counts = self.kind.name in ("count", "accepted", "lag", "uniform")
+        counts = self.kind.name in (
+            "count",
+            "said",
+            "accepted",
+            "lag",
+            "uniform",
+            "batch_max",
+            "batch_mean",
+            "batch_sum",
+        )
         return "" if counts else self.kind.name
 
     def infer(self, context: Context) -> tuple[NumberType]:
         """A number, which may tell of tokens that were drawn in the round."""
         operand = self.operand
         measured = context.look(operand, "measure") if isinstance(operand, Value) else None
+        if isinstance(measured, NumberType):  # of all requests of the batch
+            return (replace(measured, shared=True),)
         return (NumberType(_tells_of_draws(measured)),)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
@@ -86,10 +97,24 @@ class Measure(Op):
             return (float(value[0]),)
         nodes = Picked(value, value.numbers) if isinstance(value, Tree) else value
         live = [i for i in nodes.numbers if i != ROOT and i in nodes.tree.living]
+        if self.kind.name == "said":
+            paths = (nodes.tree.path(i) for i in live)
+            return (float(sum(path == world.text[: len(path)] for path in paths)),)
         if self.kind.name == "count":
             return (float(len(live)),)
         chances = sorted((exp(nodes.tree.score(i)) for i in live), reverse=True)
         return (float(sum(chances[: self.kind.integer("best", 1)])),)
+
+    def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
+        """Numbers of a batch are one number for all requests that take part."""
+        if not self.kind.name.startswith("batch_"):
+            super().run_all(scopes, batch)
+            return
+        numbers = [float(scope[self.operand]) for scope in scopes.values()]
+        of = {"batch_max": max(numbers), "batch_sum": sum(numbers)}
+        whole = of.get(self.kind.name, sum(numbers) / len(numbers))
+        for scope in scopes.values():
+            scope[self.results[0]] = whole
 
 
 def _tells_of_draws(measured: Type | None) -> bool:

@@ -1,4 +1,4 @@
-"""`mix`: target and draft rows combined."""
+"""`mix`: rows of several models combined."""
 
 from __future__ import annotations
 
@@ -6,56 +6,80 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Logits, Scope, Tree, World
+from specplan.ir.meaning import Logits, Path, Scope, Tree, World
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.tree_types import check_rows
-from specplan.ir.types import RowsType, TreeType
+from specplan.ir.rule_error import RuleError
+from specplan.ir.types import NumberType, RowsType, TreeType
 from specplan.ir.values import Entry, Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mix(Op):
-    """Target and draft rows combined by an entry of the laws, before sampling settings.
+    """Rows of several models on the same nodes, combined by a law, before sampling settings.
 
-    %m = mix %l over=%c law=contrastive
-    %m = mix %l over=%c law=contrastive(beta=0.3)
+    A tree stands for the rows that its children were grown from. `weights` are numbers per request,
+    one for each operand; laws that take none combine all alike.
+
+    %m = mix %l %c law=contrastive(beta=0.5, alpha=0.1)
+    %m = mix %l %k law=average weights=[%p, %w]
     """
 
     keyword = "mix"
     positional = ("rows",)
     entries = (("law", "law"),)
-    rows: Value
-    over: Value
+    rows: tuple[Value, ...]
     law: Entry
+    weights: tuple[Value, ...] = ()
 
     def infer(self, context: Context) -> tuple[RowsType]:
-        """Rows of the same nodes, no longer the target's own."""
-        rows = context.expect(self.rows, RowsType, "mix")
-        over = context.expect(self.over, TreeType, "over")
-        check_rows(over, rows, self.rows)
-        return (replace(rows, exact=False),)
+        """Rows of the first operand's nodes; those of whole models where all operands are."""
+        if len(self.rows) < 2:
+            raise RuleError("arity", "mix combines the rows of two models or more")
+        if self.weights and len(self.weights) != len(self.rows):
+            counts = f"{len(self.weights)} weights for {len(self.rows)} operands"
+            raise RuleError("arity", counts)
+        for name in self.weights:
+            context.expect(name, NumberType, "weights")
+        first = context.expect(self.rows[0], RowsType, "mix")
+        exact = first.exact
+        for name in self.rows[1:]:
+            other = context.look(name, "mix")
+            if not isinstance(other, RowsType | TreeType):
+                raise RuleError("type", f"mix: %{name} is neither rows nor a tree")
+            if first.lineage is None or not first.lineage.related(other.lineage):
+                both = f"rows %{self.rows[0]} and %{name} belong to different trees"
+                raise RuleError("lineage", both)
+            exact = exact and (other.whole if isinstance(other, TreeType) else other.exact)
+        return (replace(first, exact=exact, bounded=False, model="", levels=1),)
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """One, whatever the rows."""
-        return Work(self.keyword)
+        """Rows over the vocabulary."""
+        (mixed,) = step.gives
+        assert isinstance(mixed, RowsType)
+        return Work(f"{self.keyword}:{self.law.name}", max(1, mixed.width))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """Where both have logits for a node."""
-        tree, mixed = scope[self.over], dict[Any, Any]()
-        for path, levels in scope[self.rows].of.items():
-            other = _grown_from(tree, path)
-            if other is not None:
-                mixed[path] = (world.mixed(self.law, [levels[0], other]),)
+        """Where all have logits for a node."""
+        first, *others = (scope[name] for name in self.rows)
+        weights = [float(scope[name]) for name in self.weights]
+        mixed: dict[Path, Any] = {}
+        for path, levels in first.of.items():
+            rows = [levels[0], *(_row_of(other, path) for other in others)]
+            if all(row is not None for row in rows):
+                mixed[path] = (world.mixed(self.law, rows, weights),)
         return (Logits(mixed),)
 
 
-def _grown_from(tree: Tree, path: tuple[int, ...]) -> Any:
-    for number in tree.numbers:
-        if tree.path(number) == path:
-            rows = [tree.nodes[i].logits for i in tree.children(number)]
-            return next((row for row in rows if row is not None), tree.attached.get(number))
+def _row_of(value: Logits | Tree, path: Path) -> Any:
+    """Logits of a node; of a tree, those that its children were grown from."""
+    if isinstance(value, Logits):
+        return value.row(path)
+    for number in value.numbers:
+        if value.path(number) == path:
+            rows = [value.nodes[i].logits for i in value.children(number)]
+            return next((row for row in rows if row is not None), value.attached.get(number))
     return None
 
 

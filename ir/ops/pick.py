@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
 from typing import Any, Literal
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Picked, Scope, World, numbered
+from specplan.ir.meaning import Picked, Scope, Tree, World, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -20,11 +21,12 @@ _Indices = tuple[int, ...] | None
 
 @dataclass(frozen=True, kw_only=True)
 class Pick(Op):
-    """Nodes of a tree: by place, by index, or the best or worst by score.
+    """Nodes of a tree: by place, by index, or the best, the worst or all above a bar by score.
 
     A path score sums the log-probabilities along a node's path, of the rows that its tokens were
     ranked by, as they are: temperature 1, nothing left out, whatever the request's settings; what
-    was looked up is certain. Among equals the shallower comes first, then the earlier.
+    was looked up is certain. `above` compares the probability, of the path or of the node alone,
+    with a number. Among equals the shallower comes first, then the earlier.
 
     %f = pick %t of=newest
     %b = pick %t of=all best=16
@@ -40,12 +42,15 @@ class Pick(Op):
     worst: int | None = None
     by: Literal["path", "own"] = "path"
     count: Value | None = None
+    above: float | Value | None = None
 
     def infer(self, context: Context) -> tuple[NodesType]:
         """Nodes by place, index or score."""
         tree = context.expect(self.tree, TreeType, "pick")
         if self.count is not None:
             context.expect(self.count, NumberType, "count")
+        if isinstance(self.above, Value):
+            context.expect(self.above, NumberType, "above")
         at = None if self.at is None else context.nodes(self.at, "at")
         if at is not None:
             check_nodes(tree, at, self.at)
@@ -56,6 +61,9 @@ class Pick(Op):
             return (_numbered(self.nodes, tree, indices, width),)
         bound = self.best if self.best is not None else self.worst
         most = width if bound is None else min(bound, width)
+        if self.above is not None:  # a node scores no better than its parent: by path, a tree
+            closed = self.of == "all" and self.by == "path"
+            return (NodesType(most, None, tree.lineage, closed=closed, among=indices),)
         if self.count is not None or most < width or (bound is not None and indices is None):
             closed = self.of == "all" and self.best is not None and self.by == "path"
             return (NodesType(most, None, tree.lineage, closed=closed, among=indices),)
@@ -107,6 +115,10 @@ class Pick(Op):
                 numbers = [*tops, *tree.below(tops)]
         if self.nodes is not None:
             return (Picked(tree, [numbers[i] for i in self.nodes if i < len(numbers)]),)
+        if self.above is not None:
+            bar = scope[self.above] if isinstance(self.above, Value) else self.above
+            live = (i for i in numbers if i != ROOT and i in tree.living)
+            numbers = [i for i in live if exp(self._score(tree, i)) > bar]
         bound = self.best if self.best is not None else self.worst
         if bound is None and self.count is None:
             return (Picked(tree, numbers),)
@@ -116,6 +128,9 @@ class Pick(Op):
         worst, own = self.worst is not None, self.by == "own"
         chosen = live if live == [ROOT] else tree.ranked(live, most, worst=worst, own=own)
         return (Picked(tree, chosen),)
+
+    def _score(self, tree: Tree, number: int) -> float:
+        return tree.nodes[number].score if self.by == "own" else tree.score(number)
 
 
 def _below(tree: TreeType, at: NodesType) -> tuple[_Indices, int]:

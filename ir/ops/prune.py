@@ -46,7 +46,8 @@ class Prune(Op):
             nodes = min(tree.nodes, to.width if to.closed else to.width * max(tree.depth, 1))
         left = replace(
             tree, nodes=nodes, depth=min(tree.depth, nodes), parents=parents, newest=None,
-            newest_count=nodes, placed=(), chain=tree.is_chain, probes=probes, lineage=None,
+            newest_count=nodes, placed=(), chain=tree.is_chain or to.width == 1, probes=probes,
+            lineage=None,
             dropped_draws=tree.dropped_draws or tree.drawn,
         )  # fmt: skip
         return (left,)

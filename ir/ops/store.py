@@ -11,9 +11,10 @@ from specplan.ir.meaning import Node, Scope, Tree, World
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
+from specplan.ir.rule_error import RuleError
 from specplan.ir.state_types import loaded_type
 from specplan.ir.tables import Tables
-from specplan.ir.types import TreeType
+from specplan.ir.types import NumberType, TreeType
 from specplan.ir.values import State, Value
 
 
@@ -34,8 +35,10 @@ class Store(Op):
 
     def infer(self, context: Context) -> tuple[()]:
         """Nothing; the value must be of the state's kind."""
-        kind = type(loaded_type(context.plan.state(self.state), self.state))
-        context.expect(self.value, kind, "store")
+        room = loaded_type(context.plan.state(self.state), self.state)
+        if isinstance(room, NumberType) and room.calibrated:
+            raise RuleError("state", f"@{self.state} is calibrated; nothing stores to it")
+        context.expect(self.value, type(room), "store")
         return ()
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:

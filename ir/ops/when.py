@@ -14,7 +14,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import join
 from specplan.ir.tree_types import identified
-from specplan.ir.types import FlagType, TreeType, Type
+from specplan.ir.types import FlagType, RowsType, TreeType, Type
 from specplan.ir.values import Value
 
 
@@ -47,6 +47,9 @@ class When(Op):
             entered, spared = inner.look(name, "yield"), context.look(other, "otherwise")
             either = join(entered, spared)
             chose = flag.drawn or _chose_draws(entered, spared, context.scope)
+            if isinstance(either, RowsType) and flag.calibrated:
+                sound = any(isinstance(r, RowsType) and _sound(r) for r in (entered, spared))
+                either = replace(either, bounded=sound)
             if isinstance(either, TreeType) and chose:
                 either = replace(either, dropped_draws=True)
             joined.append(identified(either))
@@ -65,6 +68,10 @@ class When(Op):
                 (self.body.yields, inner[row]) if row in inner else (self.otherwise, scope)
             )
             scope.update(zip(self.results, [source[name] for name in names], strict=True))
+
+
+def _sound(rows: RowsType) -> bool:
+    return rows.exact or rows.bounded
 
 
 def _chose_draws(entered: Type, spared: Type, scope: Scope) -> bool:

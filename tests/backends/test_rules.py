@@ -31,7 +31,7 @@ def chain(rule: str, *, drawn: bool = True) -> Plan:
     if declared.uniforms_per_node is None:
         text = text.replace(" by=%v", "")
     if name in LOSSY_NAMES:
-        text = text.replace("model target\n", "model target\nassume lossless=false\n")
+        text = text.replace("model target\n", "model target\nassume law=free\n")
     if not drawn:
         text = text.replace(" how=draw by=%u", "")
     return check_plan(parse_plan(text))

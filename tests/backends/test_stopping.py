@@ -220,7 +220,7 @@ def test_what_cannot_stop_is_refused(old: str, new: str, reason: str) -> None:
 
 
 FALLBACK = (
-    HEAD.replace("state @kv", "assume lossless=false\nstate @kv")
+    HEAD.replace("state @kv", "assume law=free\nstate @kv")
     + """round decode {
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=2

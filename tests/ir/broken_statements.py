@@ -67,8 +67,8 @@ STATEMENTS = {
         "prompt_chunks", {"rows prompt 1": "rows prompt 0"}, "size", "plan",
         {"rows prompt 1": "rows prompt 2"}),
     "context_backwards": Broken(
-        "contrastive", {"lossless=false": "lossless=false context=9..1"}, "size", "plan",
-        {"lossless=false": "lossless=false context=1..9"}),
+        "contrastive", {"law=stated": "law=stated context=9..1"}, "size", "plan",
+        {"law=stated": "law=stated context=1..9"}),
 }  # fmt: skip
 
 NAMES_AND_TYPES = {

@@ -11,7 +11,7 @@ import pytest
 from specplan.ir import parse_plan, print_plan, verify_plan
 from specplan.ir.bounds import LARGEST_TREE, MOST_STEPS
 from specplan.ir.ops import OPS
-from specplan.ir.plan import Assumptions, CacheState, Model, SourceState, TrackState
+from specplan.ir.plan import Assumptions, CacheState, Model, SourceState, Threads, TrackState
 from specplan.ir.tables import BUILTIN
 from specplan.ir.verify import RULES
 
@@ -40,7 +40,7 @@ def test_every_op_and_attribute_has_its_place(keyword: str) -> None:
 
 
 def test_every_attribute_of_a_statement_is_named() -> None:
-    for cls in (Model, Assumptions, CacheState, TrackState, SourceState):
+    for cls in (Model, Assumptions, CacheState, TrackState, SourceState, Threads):
         for field in dataclasses.fields(cls):
             if field.name not in ("name", "model", "kind"):
                 assert f"`{field.name}" in PAGE or f"{field.name}=" in PAGE, field.name
@@ -54,7 +54,7 @@ def test_rules_are_those_of_the_verifier_in_their_order() -> None:
 
 def test_every_entry_is_named() -> None:
     section = PAGE.partition("\n## Entries\n")[2].partition("\n## ")[0]
-    for table in ("rule", "law", "measure", "source", "policy"):
+    for table in ("rule", "law", "measure", "source", "policy", "promise", "threads"):
         for name in BUILTIN.names(table):  # type: ignore[arg-type]
             declared = BUILTIN.find(table, name)  # type: ignore[arg-type]
             assert declared is not None

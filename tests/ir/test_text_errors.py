@@ -36,8 +36,12 @@ ERRORS = {
         "plan p\nassume lossless=false lossless=true\n", "2, column 23",
         "'lossless' is given twice"),
     "attribute_of_another_kind": (
-        "plan p\nassume lossless=no\n", "2, column 8",
-        "assume lossless: no is not true or false"),
+        "plan p\nassume reproducible=no\n", "2, column 8",
+        "assume reproducible: no is not true or false"),
+    "old_promise_of_another_kind": (
+        "plan p\nassume lossless=no\n", "2, column 8", "lossless= is true or false"),
+    "old_promise_beside_the_new": (
+        "plan p\nassume law=free lossless=true\n", "2, column 17", "in place of law="),
     "word_outside_the_list": (
         HEAD + "  %t = root\n  %f = pick %t of=nearest\n}\n", "6, column 16",
         "pick of: nearest is not one of newest, leaves, all, from, placed"),
@@ -103,7 +107,10 @@ def test_errors_name_line_and_column(text: str, place: str, what: str) -> None:
 def test_errors_say_what_would_do() -> None:
     with pytest.raises(UsageError) as caught:
         parse_plan("plan p\nmodle x\n")
-    assert caught.value.remedy == "Statements are model, assume, rows, state, round and schedule."
+    assert (
+        caught.value.remedy
+        == "Statements are model, assume, threads, rows, state, round and schedule."
+    )
     with pytest.raises(UsageError) as caught:
         parse_plan(HEAD + "  %t = rot\n}\n")
     assert all(keyword in caught.value.remedy for keyword in OPS)
@@ -112,4 +119,4 @@ def test_errors_say_what_would_do() -> None:
     assert caught.value.remedy == "It takes: none."
     with pytest.raises(UsageError) as caught:
         parse_plan("plan p\nstate @a = cache t vew=@b\n")
-    assert "It takes: view, policy, budget, dtype." in caught.value.remedy
+    assert "It takes: view, policy, budget, dtype, reads, rollback." in caught.value.remedy

@@ -10,7 +10,7 @@ from itertools import product
 from math import exp, log, prod
 from typing import Any
 
-from tests.runtime.exact import EDGE, Case, Law, Laws, Way, Ways, normalise, path_tokens, proposal
+from tests.runtime.exact import EDGE, Case, Law, Way, Ways, normalise, path_tokens, proposal
 
 Tokens = tuple[int, ...]
 Used = dict[int, Fraction]
@@ -152,37 +152,6 @@ def lenient_ways(lenience: Fraction) -> Ways:
             yield 1 - chance, None, normalise(left), {node: chance + (1 - chance) * EDGE}
 
     return lambda case, tokens: _below(case, tokens, -1, (), {}, judge)
-
-
-def mixed_ways(mixture: Callable[[Law, Law], Law]) -> Ways:
-    """A chain judged token by token against a mixture of both laws."""
-
-    def ways(case: Case, tokens: Tokens) -> Iterator[Way]:
-        return recursive_ways(replace(case, target=mixed(case, mixture)), tokens)
-
-    return ways
-
-
-def mixed(case: Case, mixture: Callable[[Law, Law], Law]) -> Laws:
-    """The law that a mixture emits: the target's own after the last node of a chain."""
-
-    def law(context: Tokens) -> Law:
-        p = case.target(context)
-        return mixture(p, case.draft(context)) if len(context) < len(case.parents) else p
-
-    return law
-
-
-def contrasted(p: Law, q: Law, alpha: Fraction = Fraction(1, 10)) -> Law:
-    """p^2 / q on the plausible tokens: the contrast of strength 1."""
-    least = alpha * max(p)
-    return normalise([x * x / y if x >= least else Fraction(0) for x, y in zip(p, q, strict=True)])
-
-
-def deferred(p: Law, q: Law, alpha: Fraction = Fraction(1, 10)) -> Law:
-    """q where it is as sure as p."""
-    apart = sum((abs(x - y) for x, y in zip(p, q, strict=True)), Fraction(0)) / 2
-    return p if max(q) < max(p) - alpha * apart else q
 
 
 def passing_ways(passes: Callable[[Law, int], bool]) -> Ways:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +10,6 @@ import torch
 
 from specplan.ir.acceptance import LOSSY, RULE_ENTRIES
 from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.acceptance.cascade import mixture as cascade_mixture
-from specplan.runtime.acceptance.contrastive import mixture as contrastive_mixture
 from specplan.runtime.acceptance.typical import threshold
 from tests.runtime import exact_ways
 from tests.runtime.exact import (
@@ -67,13 +63,11 @@ def test_dead_nodes_are_never_accepted(rule: str) -> None:
     assert accepted_chance(decided(rule, case, ways, **parameters)) == 0
 
 
-@pytest.mark.parametrize("rule", ["lenient", "typical", "contrastive"])
+@pytest.mark.parametrize("rule", ["lenient", "typical"])
 def test_nothing_is_lost_at_temperature_zero(rule: str) -> None:
     """One-hot laws pass their own choice alone (`top_beta`, `rollback` judge the raw logits)."""
     ways, parameters = WAYS[rule]
     case = Case((-1, 0), one_hot(random_laws(3)), random_laws(4))
-    if rule == "contrastive":
-        ways = exact_ways.recursive_ways  # the plausible set is the first choice alone
     found = decided(rule, case, ways, **parameters)
     assert emitted_law(case, found, 3) == target_law(case.target, 3)
 
@@ -103,43 +97,12 @@ def test_what_each_rule_loses_on_the_pair_is_what_it_declares() -> None:
             apart = total_variation(emitted, target_law(case.target, 1))
             lost.setdefault(rule, []).append(float(apart))
         p, q = (torch.tensor([*map(float, law)], dtype=torch.float64) for law in (target, draft))
-        # it emits its mixture exactly (below); at its default strength that has no fractions
-        mixture = contrastive_mixture(p, q, 0.5, 0.1)
-        lost.setdefault("contrastive", []).append(float((p - mixture).abs().sum()) / 2)
         lost.setdefault("all", []).append(float((p - q).abs().sum()) / 2)
     lossy = {rule.name: rule.loss for rule in LOSSY}
     assert all((rule.loss is None) == (rule.name not in lossy) for rule in RULE_ENTRIES)
     assert lost.keys() == lossy.keys()
     for rule, found in lost.items():
         assert found == pytest.approx(lossy[rule], abs=5e-7), rule
-
-
-def test_mixtures_are_laws_that_leave_what_agrees() -> None:
-    """Cascade: P(accept) = 1 - r TV(p, q); contrast of strength 0 is the plausible part of p."""
-    p, q = (torch.tensor([float(x) for x in law], dtype=torch.float64) for law in (P, Q))
-    assert torch.equal(cascade_mixture(p, q, 0.0), p)  # max q = .4 < max p = .5
-    assert torch.equal(cascade_mixture(p, q, 1.0), q)  # .4 >= .5 - .3
-    assert torch.equal(cascade_mixture(q, p, 0.0), p)  # the draft is the surer one
-    assert torch.allclose(contrastive_mixture(p, q, 0.0, 0.0), p)
-    assert float(contrastive_mixture(p, q, 1.0, 0.2)[3]) == 0.0
-    squares = p**2 / q
-    assert torch.allclose(contrastive_mixture(p, q, 1.0, 0.0), squares / squares.sum())
-    assert torch.allclose(contrastive_mixture(p, p, 0.7, 0.0), p)
-    case = Case((-1,), constant(P), constant(Q))
-    for mixture, expected in ((exact_ways.deferred, Fraction(7, 10)),):
-        found = scenarios(case, exact_ways.mixed_ways(mixture))
-        assert accepted_chance(found) == expected
-
-
-@pytest.mark.parametrize("rule", ["contrastive", "cascade"])
-def test_mixtures_emit_their_own_law_exactly(rule: str) -> None:
-    mixture = {"contrastive": exact_ways.contrasted, "cascade": exact_ways.deferred}[rule]
-    for seed in range(3):
-        case = Case(CHAIN, random_laws(seed), random_laws(seed + 50))
-        found = scenarios(case, exact_ways.mixed_ways(mixture))
-        mixed = exact_ways.mixed(case, mixture)
-        emitted = emitted_law(replace(case, target=mixed), found, 3)
-        assert emitted == target_law(mixed, 3)
 
 
 # Medusa's criterion at epsilon = .09, delta = .3; with the two swapped, as some functions of the
@@ -199,7 +162,6 @@ def test_accepting_more_loses_more() -> None:
         [exact_ways.lenient_ways(Fraction(1, n)) for n in (1, 2, 3, 10)],
         [exact_ways.passing_ways(exact_ways.not_too_unlikely(x)) for x in (1.3, 2.0, 5.0)],
         [exact_ways.passing_ways(exact_ways.among_the_first(n, 3.0)) for n in (2, 3, 4)],
-        [exact_ways.mixed_ways(partial(exact_ways.deferred, alpha=Fraction(n))) for n in (0, 1)],
     ):
         found = [scenarios(case, ways) for ways in family]
         kept = [mean_accepted(item) for item in found]

@@ -157,14 +157,14 @@ class Toy:
         return _Weights(len(request.prompt_tokens))(5, WIDTH)
 
     def retrieved(
-        self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int
+        self, number: int, states: Tensor, paths: Sequence[Path], asks: int, budget: int, chunk: int
     ) -> list[list[int]]:
-        """Chunks by the product of their mean key and the last token's query."""
+        """Chunks by the product of their mean key and the query."""
         size = len(paths)
         if size <= budget:
             return [[*range(size)]] * HEADS
         block, chunks = self.blocks[number], range(0, size, chunk)
-        keys, query = block.keys(states, paths), block.queries(states, paths)[-1]
+        keys, query = block.keys(states, paths), block.queries(states, paths)[asks]
         chosen = []
         for head in range(HEADS):
             scores = [float(keys[s : s + chunk, head].mean(0) @ query[head]) for s in chunks]
@@ -291,7 +291,7 @@ class Head:
         return number + top if self.shape.reads == "top" else number
 
     def retrieved(
-        self, number: int, paths: Sequence[Path], states: Tensor, budget: int, chunk: int
+        self, number: int, states: Tensor, paths: Sequence[Path], asks: int, budget: int, chunk: int
     ) -> list[list[int]]:
         """Heads keep no small caches; everything is visible."""
         return [[*range(len(paths))]] * HEADS

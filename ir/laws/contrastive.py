@@ -1,4 +1,4 @@
-"""Rule `contrastive`: `runtime/acceptance/contrastive.py` computes it."""
+"""Law `contrastive`: `runtime/laws/contrastive.py` computes it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ from specplan.ir.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="rule",
+    table="law",
     name="contrastive",
-    summary="judges by what the target knows better than the draft",
+    summary="what the first model knows better than the second",
     parameters=(("beta", 0.5), ("alpha", 0.1)),
     ranges=(("beta", Range(0.0, 1e3)), ("alpha", Range(0.0, 1.0))),
-    lossless="never",
-    chain_only=True,
-    reads_laws=True,
-    uniforms_per_node=1,
-    loss=(0.108028, 0.162396),
     source="Yuan et al. 2023, arXiv 2311.08981",
 )

@@ -1,0 +1,19 @@
+"""Laws by which rows of several models are combined: one file each, pure functions of tensors.
+
+A law's file has `combine(rows, shares, **parameters)`: logits `[..., V]` from those of K models,
+`[K, ..., V]`, and their shares `[K, ...]` (the op's `weights=`), None where the op gives none.
+Parameters and their defaults are those that `specplan.ir.laws` declares. `LAWS` maps each file's
+name to its module.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+LAWS: dict[str, ModuleType] = {
+    module.name: import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)
+}
+
+__all__ = ["LAWS"]
