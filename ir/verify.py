@@ -38,7 +38,7 @@ RULES = (
     "plan", "schedule", "formula", "state", "reproducible", "ssa", "declared", "entry",
     "commit", "view", "type", "arity", "lineage", "children", "size",
     "stream", "emit", "progress", "residency", "starvation", "blocks", "features", "capacity",
-    "lanes", "lossless", "law", "draws", "probe",
+    "lanes", "lossless", "law", "draws",
 )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ ROUNDS = {
 SWIFT = {"ir/capabilities.py"}
 """What a source leaves out is asked of passes until that source goes."""
 RECOGNISED = {
-    "cost_models/beam_pools.py", "cost_models/demands.py", "cost_models/turn_legs.py",
+    "cost_models/beam_pools.py", "cost_models/turn_legs.py",
     "backends/engines/structure.py", "backends/kernels/needs.py",
 }  # fmt: skip
 """Shapes of rounds that are priced or projected as a whole."""
