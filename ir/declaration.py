@@ -46,6 +46,8 @@ class Declaration:
         gives: what a source gives: tokens to draft, or blocks of a model to leave out; one of
             blocks takes the parameters `layers`, `attention` and `mlp`: how many its model has,
             and how many of these blocks of the inner ones it leaves out.
+        learns: what a source is taught: `rows` of logits, the `text`, or `runs` of drafted tokens;
+            None for one that says nothing of it.
         source: the paper.
     """
 
@@ -65,6 +67,7 @@ class Declaration:
     loss: tuple[float, float] | None = None
     of: Literal["rows", "tree", "path", "uniforms", "cache", "number", ""] = ""
     gives: Literal["tokens", "blocks"] = "tokens"
+    learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
     source: str = ""
 
     def arguments(self, entry: Entry) -> dict[str, Any]:

@@ -98,6 +98,9 @@ NAMES_AND_TYPES = {
     "law_unknown": Broken(
         "contrastive", {"contrastive(beta=0.5, alpha=0.1)": "hopeful"}, "entry", "law=hopeful",
         {"contrastive(beta=0.5, alpha=0.1)": "contrastive"}),
+    "source_taught_what_it_cannot_learn": Broken(
+        "lookahead", {"source phrases(": "source ngram("}, "type", "update @pool",
+        {"source phrases(order=3": "source phrases(order=4"}),
     "rule_that_is_gone": Broken(
         "contrastive", {"rule=token": "rule=cascade"}, "entry", "rule=cascade",
         {"law=contrastive(beta=0.5, alpha=0.1)": "law=cascade"}),
