@@ -38,7 +38,7 @@ def read_pool(types: RoundTypes) -> BeamPool | None:
     """
     if not all(isinstance(step.op, _OPS) for step in types.steps):
         return None
-    if any(isinstance(step.op, Commit) and step.op.keep != "path" for step in types.steps):
+    if any(isinstance(step.op, Forward) and step.op.write != "exact" for step in types.steps):
         return None
     made: dict[Value, Op] = {}
     grown: list[tuple[int, str] | None] = []

@@ -17,7 +17,6 @@ from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.needs import Pass, Work
 from specplan.ir.op import Op
-from specplan.ir.ops import Commit
 from specplan.ir.plan import CacheState, Plan, Round, walk
 from specplan.ir.types import NodesType, TreeType
 
@@ -213,7 +212,4 @@ def _not_run(plan: Plan, types: RoundTypes, nodes: int) -> Mapping[str, tuple[in
                     held_by |= set(range(held.nodes))
                 elif isinstance(held, NodesType):
                     held_by |= set(held.indices or ())
-    for step in types.steps:
-        if isinstance(step.op, Commit) and step.op.keep == "text" and step.op.state in ran:
-            ran[step.op.state] = set()
     return {cache: tuple(sorted(set(range(nodes)) - held)) for cache, held in ran.items()}

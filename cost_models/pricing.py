@@ -75,8 +75,6 @@ class RoundPrice:
 @lru_cache(maxsize=1024)
 def read_round(plan: Plan, item: Round) -> RoundDemands | Unpriced:
     """What a round asks for, or why it has no price on any device."""
-    if plan.row_groups:
-        return Unpriced("", "row groups are not priced yet")
     try:
         return round_demands(plan, item)
     except InferenceError as error:

@@ -167,6 +167,4 @@ def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
     reason = _beyond("plan", plan, capabilities)
     if reason is not None:
         found.append(Refusal(capabilities.backend, f"plan {plan.name}", reason))
-    if plan.row_groups:
-        found.append(Refusal(capabilities.backend, "rows", "it runs one row group only"))
     return found

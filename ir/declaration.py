@@ -43,6 +43,8 @@ class Declaration:
             that it emits and the target's, by default parameters, with the laws p and q of
             docs/rules.md as target's and draft's, and the other way round.
         of: what a measure is taken of, empty for anything.
+        learns: what a source is taught: `rows` of logits, the `text`, or `runs` of drafted tokens;
+            None for one that says nothing of it.
         source: the paper.
     """
 
@@ -61,6 +63,9 @@ class Declaration:
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
     of: Literal["rows", "tree", "path", "uniforms", "cache", "number", ""] = ""
+    gives: Literal["tokens", "blocks"] = "tokens"
+    learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
+    learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
     source: str = ""
 
     def arguments(self, entry: Entry) -> dict[str, Any]:

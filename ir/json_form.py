@@ -17,7 +17,6 @@ from specplan.ir.plan import (
     Model,
     Plan,
     Round,
-    RowGroup,
     Schedule,
     SourceState,
     Threads,
@@ -41,8 +40,7 @@ from specplan.ir.values import (
 SCHEMA_VERSION = 1
 _STATES = {cls.keyword: cls for cls in (CacheState, TrackState, SourceState, ValueState)}
 _PLAIN = {
-    cls.__name__: cls
-    for cls in (Model, Assumptions, RowGroup, Round, Guard, Schedule, Region, Threads)
+    cls.__name__: cls for cls in (Model, Assumptions, Round, Guard, Schedule, Region, Threads)
 }
 
 
@@ -172,6 +170,9 @@ def _build(cls: type, fields: dict[str, Any]) -> Any:
         fields = {**fields, "law": "target" if fields.pop("lossless") else "free"}
     for key, raw in fields.items():
         if key not in types:
+            instead = dict(getattr(cls, "gone", ())).get(key)
+            if instead is not None:
+                raise CoercionError(f"{cls.__name__} {key} is gone: {instead}")
             raise CoercionError(f"{cls.__name__} has no field '{key}'")
         values[key] = coerce(types[key], _decode(raw))
     return cls(**values)

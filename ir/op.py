@@ -51,6 +51,8 @@ class Op:
         touches: per field that names a state, which kinds of state it may be.
         entries: per field that names an entry of an open table, which table.
         writes: fields that name states which the op writes.
+        gone: attributes of earlier versions, with what takes their place.
+        narrowed: attributes that took more in earlier versions, with what takes its place.
         renumbers: nodes of the tree that it gives have other numbers or tokens than before.
         owns_laws: the tree that it gives holds copies of the laws that its nodes were drawn from.
     """
@@ -61,6 +63,8 @@ class Op:
     touches: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     entries: ClassVar[tuple[tuple[str, Table], ...]] = ()
     writes: ClassVar[tuple[str, ...]] = ()
+    gone: ClassVar[tuple[tuple[str, str], ...]] = ()
+    narrowed: ClassVar[tuple[tuple[str, str], ...]] = ()
     renumbers: ClassVar[bool] = False
     owns_laws: ClassVar[bool] = False
     results: tuple[Value, ...] = ()

@@ -15,7 +15,6 @@ from specplan.ir.plan import (
     Model,
     Plan,
     Round,
-    RowGroup,
     Schedule,
     SourceState,
     StateDeclaration,
@@ -75,10 +74,11 @@ def _statement(reader: Reader) -> tuple[str, Any]:
             given = _with_law(reader, reader.keywords())
             result = "assumptions", reader.build(Assumptions, given, "assume")
         case "rows":
-            name, count = reader.name("a row group"), reader.atom()
-            if type(count) is not int:
-                raise reader.error("a row group has a number of rows", at=keyword)
-            result = "row_groups", RowGroup(name=name, count=count)
+            raise reader.error(
+                "row groups are gone",
+                "forward most= bounds the tokens of all requests.",
+                at=keyword,
+            )
         case "threads":
             count = reader.atom()
             if type(count) is not int:
@@ -98,7 +98,7 @@ def _statement(reader: Reader) -> tuple[str, Any]:
         case _:
             raise reader.error(
                 f"'{keyword.text}' starts no statement",
-                "Statements are model, assume, threads, rows, state, round and schedule.",
+                "Statements are model, assume, threads, state, round and schedule.",
                 at=keyword,
             )
     reader.take("newline")

@@ -70,14 +70,6 @@ class Assumptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowGroup:
-    """Requests of one width: `count` rows that share a root op."""
-
-    name: str
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class CacheState:
     """Keys and values of a model, per request and layer, or a reduced view of another cache.
 
@@ -190,7 +182,6 @@ class Plan:
     name: str
     models: tuple[Model, ...] = ()
     assumptions: Assumptions = Assumptions()
-    row_groups: tuple[RowGroup, ...] = ()
     states: tuple[StateDeclaration, ...] = ()
     rounds: tuple[Round, ...] = ()
     schedule: Schedule | None = None

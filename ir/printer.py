@@ -30,7 +30,6 @@ def print_plan(plan: Plan) -> str:
         lines.append(" ".join(["assume", *assumed]))
     if plan.threads is not None:
         lines.append(f"threads {plan.threads.count} by={print_atom(plan.threads.by)}")
-    lines += [f"rows {group.name} {group.count}" for group in plan.row_groups]
     lines += [print_state(state) for state in plan.states]
     for item in plan.rounds:
         lines += print_round(item).splitlines()

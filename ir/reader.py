@@ -191,6 +191,9 @@ class Reader:
         values = dict(ready)
         for key, (atom, token) in given.items():
             if key not in types or key in ready:
+                instead = dict(getattr(cls, "gone", ())).get(key)
+                if instead is not None:
+                    raise self.error(f"{what} {key}= is gone: {instead}", at=token)
                 allowed = ", ".join(k for k in types if k not in ready) or "none"
                 raise self.error(
                     f"{what} has no attribute '{key}'", f"It takes: {allowed}.", at=token
@@ -198,7 +201,8 @@ class Reader:
             try:
                 values[key] = coerce(types[key], atom)
             except CoercionError as error:
-                raise self.error(f"{what} {key}: {error}", at=token) from error
+                remedy = dict(getattr(cls, "narrowed", ())).get(key, "")
+                raise self.error(f"{what} {key}: {error}", remedy, at=token) from error
         for name in _required(typing.cast(type, cls)):
             if name not in values:
                 raise self.error(f"{what} lacks '{name}='", at=place)

@@ -61,6 +61,10 @@ class CacheRuns:
         """True when some forward ran on a tree that neither extends this one nor the reverse."""
         return any(not lineage.related(run.lineage) for run in self._runs)
 
+    def only_text(self) -> bool:
+        """True when no drafted node was computed for good."""
+        return all(run.nodes is not None and run.nodes <= {ROOT} for run in self._runs if run.exact)
+
     def add(self, step: Step, op: Forward) -> None:
         """Record what a forward computes."""
         if not self.caught_up(op.layers):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -74,8 +73,8 @@ def _races(op: Grow | Accept, tables: Tables) -> bool:
 
 
 def emits(types: RoundTypes) -> Iterator[Finding]:
-    """Each row group emits one whole path, outside of loops; only what is emitted is committed."""
-    emitted: Counter[str | None] = Counter()
+    """A round emits one whole path, outside of loops; only what is emitted is committed."""
+    emitted = 0
     for step in types.steps:
         op = step.op
         path = step.reads[op.path] if isinstance(op, Commit | Emit) else None
@@ -85,8 +84,8 @@ def emits(types: RoundTypes) -> Iterator[Finding]:
             if not path.emitted:
                 yield op, f"%{op.path} was not emitted; only emit writes the text"
             continue
-        emitted[path.rows] += 1
-        if emitted[path.rows] == 2:
+        emitted += 1
+        if emitted == 2:
             yield op, "emits a second time for the same requests"
         if step.trips > 1:
             yield op, "emits inside a loop"

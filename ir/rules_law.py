@@ -1,4 +1,4 @@
-"""Rules about what is promised: the target's law, draws, uniforms, probes."""
+"""Rules about what is promised of the output's law."""
 
 from __future__ import annotations
 
@@ -55,16 +55,14 @@ _ROWS = {
 
 
 def _changes_law(plan: Plan, path: PathType, tables: Tables) -> Iterator[str]:
-    rule, law = tables.find("rule", path.rule.name), tables.find("law", path.law.name)
-    if rule is None or law is None:
+    rule = tables.find("rule", path.rule.name)
+    if rule is None:
         return
     hottest = plan.assumptions.temperature or 0.0
     if isinstance(hottest, Range):
         hottest = hottest.high
     if rule.lossless == "never":
         yield f"rule {rule.name} changes the law"
-    if law.lossless == "never":
-        yield f"law {law.name} is not the target's"
     if rule.lossless == "greedy" and hottest > 0:
         yield f"rule {rule.name} keeps the law at temperature 0 only, not at {hottest}"
     if rule.lossless == "always" and rule.reads_laws and path.dropped_draws:

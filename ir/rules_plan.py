@@ -16,7 +16,7 @@ from specplan.ir.tables import Tables
 
 GUARD_NAMES = frozenset({"batch", "context", "emitted", "phase", "group"})
 MOST_STATEMENTS = 64
-"""Models, row groups, states, rounds or guards of a plan."""
+"""Models, states, rounds or guards of a plan."""
 DEEPEST = 32
 """Regions within regions."""
 PlanFinding = tuple[str, str, str]
@@ -28,7 +28,6 @@ def plan_findings(plan: Plan, tables: Tables) -> Iterator[PlanFinding]:
     if not plan.rounds:
         yield "plan", "plan", "has no round"
     yield from _names("model", [model.name for model in plan.models])
-    yield from _names("row group", [group.name for group in plan.row_groups])
     yield from _names("round", [item.name for item in plan.rounds])
     yield from _sizes(plan)
     yield from _schedule(plan)
@@ -61,7 +60,7 @@ def _names(kind: str, names: list[str]) -> Iterator[PlanFinding]:
 
 def _sizes(plan: Plan) -> Iterator[PlanFinding]:
     guards = plan.schedule.guards if plan.schedule is not None else ()
-    for things in (plan.models, plan.row_groups, plan.states, plan.rounds, guards):
+    for things in (plan.models, plan.states, plan.rounds, guards):
         if len(things) > MOST_STATEMENTS:
             yield "size", "plan", f"more than {MOST_STATEMENTS} statements of one kind"
     checked: list[tuple[object, str]] = [(state, f"@{state.name}") for state in plan.states]
@@ -72,9 +71,6 @@ def _sizes(plan: Plan) -> Iterator[PlanFinding]:
             check_bounds(statement, what)
         except RuleError as error:
             yield error.rule, "plan", error.what
-    for group in plan.row_groups:
-        if not 1 <= group.count <= 1 << 20:
-            yield "size", "plan", f"rows {group.name} {group.count} is not between 1 and {1 << 20}"
     for item in plan.rounds:
         if _too_deep(item.ops, DEEPEST):
             yield "size", f"round {item.name}", f"regions are nested deeper than {DEEPEST}"

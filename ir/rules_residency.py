@@ -31,7 +31,7 @@ def resident(types: RoundTypes) -> Iterator[Finding]:
         if runs.crowded:
             yield op, f"@{op.cache} serves too many unrelated trees in one round"
             return
-        if _pending(op) == 0 and not runs.caught_up(op.layers):
+        if op.pending == 0 and not runs.caught_up(op.layers):
             yield op, f"@{op.cache} trails the text and nothing catches it up; give pending="
         for lost, parent in _orphans(runs, step, op):
             yield op, f"@{op.cache} lacks node {parent}, the parent of node {lost}"
@@ -87,7 +87,7 @@ def _starved(plan: Plan, types: RoundTypes, commit: Commit, judged: Step) -> Ite
             bound = 1 + (tree.depth if isinstance(tree, TreeType) else 0)  # drafted nodes all go
         if bound == 1 and _runs_inner_nodes(runs, types, layers, commit, judged):
             bound = 2
-        most = max(_pending(op) for op in ops)
+        most = max(op.pending for op in ops)
         if bound > most > 0:  # residency speaks of none at all
             yield (
                 ops[0],
@@ -104,7 +104,7 @@ def _left_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) 
     rows = None if accept.target is None else judged.reads[accept.target]
     if not isinstance(tree, TreeType) or tree.lineage is None or accept.at is not None:
         return 1
-    if commit.keep == "text":
+    if runs.only_text():
         return tree.depth + 1
     present = runs.present(tree.lineage, layers, exact=True)
     if tree.parents is None or present is None or runs.apart(tree.lineage):
@@ -129,7 +129,7 @@ def _runs_inner_nodes(
     """
     assert isinstance(judged.op, Accept)
     lineage = _lineage(judged.reads[judged.op.tree])
-    if lineage is None or lineage.parents is not None or commit.keep == "text":
+    if lineage is None or lineage.parents is not None:
         return False
     ran = [
         step.reads[name]
@@ -157,7 +157,3 @@ def _runs_inner_nodes(
 
 def _lineage(held: Type) -> Lineage | None:
     return held.lineage if isinstance(held, TreeType) else None
-
-
-def _pending(op: Forward) -> int:
-    return max(op.pending) if isinstance(op.pending, tuple) else op.pending

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from specplan.ir.ops import Commit, Forward, Op, Root
+from specplan.ir.ops import Commit, Forward, Op
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, ValueState, walk
 from specplan.ir.rule_error import RuleError
 from specplan.ir.rules_tables import state_entries
@@ -27,14 +27,11 @@ def ssa(item: Round) -> Iterator[Finding]:
 
 
 def declared(plan: Plan, item: Round) -> Iterator[Finding]:
-    """Models, row groups and states are declared, states of the right kind."""
+    """Models and states are declared, states of the right kind."""
     models = {model.name for model in plan.models}
-    groups = {group.name for group in plan.row_groups}
     for op in walk(item.ops):
         if op.runs is not None and op.runs not in models:
             yield op, f"model {op.runs} is not declared"
-        if isinstance(op, Root) and op.rows is not None and op.rows not in groups:
-            yield op, f"row group {op.rows} is not declared"
         touched = dict(op.touches)
         for field, name in vars(op).items():
             wanted = touched.get(field, ())
@@ -48,12 +45,10 @@ def declared(plan: Plan, item: Round) -> Iterator[Finding]:
 
 def written(plan: Plan, item: Round) -> Iterator[Finding]:
     """States that a forward writes for good are committed in the same round, once per path."""
-    commits = Counter(
-        (op.state, op.path, op.layers) for op in walk(item.ops) if isinstance(op, Commit)
-    )
-    committed = {state for state, _, _ in commits}
+    commits = Counter((op.state, op.path) for op in walk(item.ops) if isinstance(op, Commit))
+    committed = {state for state, _ in commits}
     for op in walk(item.ops):
-        if isinstance(op, Commit) and commits[op.state, op.path, op.layers] > 1:
+        if isinstance(op, Commit) and commits[op.state, op.path] > 1:
             yield op, f"@{op.state} is committed twice"
         if not isinstance(op, Forward) or op.write == "scratch":
             continue

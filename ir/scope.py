@@ -94,7 +94,7 @@ def join(first: Type, second: Type) -> Type:
     if first == second:
         return first
     match first, second:
-        case TreeType(), TreeType() if first.rows == second.rows:
+        case TreeType(), TreeType():
             return _join_trees(first, second)
         case NodesType(), NodesType():
             return NodesType(
@@ -140,13 +140,10 @@ def _join_trees(first: TreeType, second: TreeType) -> TreeType:
         parents=first.parents if alike else None,
         newest=None,
         newest_count=max(first.newest_count, second.newest_count),
-        placed=first.placed if first.placed == second.placed else (),
         ragged=True,
         chain=first.is_chain and second.is_chain,
         laws=first.laws | second.laws,
         dropped_draws=first.dropped_draws or second.dropped_draws,
-        probes=first.probes or second.probes,
-        rows=first.rows,
         whole=first.whole and second.whole,
         lineage=_common(first.lineage, second.lineage),
     )

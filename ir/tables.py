@@ -7,7 +7,7 @@ touch a cache or remember anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from specplan.ir.acceptance import RULE_ENTRIES
 from specplan.ir.coerce import CoercionError, coerce
@@ -17,6 +17,13 @@ from specplan.ir.sources import SOURCE_ENTRIES
 from specplan.ir.values import Entry, Range, Span, Text, print_atom
 
 __all__ = ["BUILTIN", "Declaration", "Table", "Tables"]
+
+
+GONE: Mapping[tuple[Table, str], str] = {
+    ("rule", "contrastive"): "judge by mix ... law=contrastive, with rule=token",
+    ("rule", "cascade"): "judge by mix ... law=cascade, with rule=token",
+}
+"""Entries of earlier versions, with what takes their place."""
 
 
 class Tables:
@@ -40,6 +47,9 @@ class Tables:
     def problems(self, table: Table, entry: Entry) -> Iterator[str]:
         """What is wrong with an entry as it stands in a plan."""
         found = self.find(table, entry.name)
+        if found is None and (table, entry.name) in GONE:
+            yield f"the {table} {entry.name} is gone: {GONE[table, entry.name]}"
+            return
         if found is None:
             yield f"no {table} is called '{entry.name}'; there are {', '.join(self.names(table))}"
             return
@@ -126,7 +136,6 @@ BUILTIN = Tables(
     (
         *RULE_ENTRIES,
         *SOURCE_ENTRIES,
-        Declaration(table="law", name="request"),
         *LAW_ENTRIES,
         *PROMISES,
         *THREADS,

@@ -73,13 +73,10 @@ class TreeType:
     parents: tuple[int, ...] | None = ()
     newest: tuple[int, ...] | None = (ROOT,)
     newest_count: int = 1
-    placed: tuple[int, ...] = ()
     ragged: bool = False
     chain: bool = True
     laws: frozenset[str] = frozenset()
     dropped_draws: bool = False
-    probes: bool = False
-    rows: str | None = None
     whole: bool = True
     lineage: Lineage | None = None
 
@@ -194,24 +191,21 @@ class UniformsType:
 class PathType:
     """Judged nodes in order, at most `depth`, and a bonus token; out of `nodes` judged nodes.
 
-    `whole` paths start at the root; `exact` ones were judged against the target's own rows under
-    `law`, `stated` ones against exact rows of any model or mixture, `bounded` ones against rows
+    `whole` paths start at the root; `exact` ones were judged against the target's own rows,
+    `stated` ones against exact rows of any model or mixture, `bounded` ones against rows
     that are exact where a calibrated flag says so; `target` names those rows; `below` is the tree
-    that stood before the nodes that were judged; in a `chain` no node has two children; `rows` is
-    the row group.
+    that stood before the nodes that were judged; in a `chain` no node has two children.
     """
 
     depth: int
     nodes: int
     rule: Entry
     exact: bool
-    law: Entry = Entry("request")
     target: Value | None = None
     whole: bool = True
     chain: bool = False
     emitted: bool = False
     dropped_draws: bool = False
-    rows: str | None = None
     stated: bool = False
     bounded: bool = False
     below: Lineage | None = None

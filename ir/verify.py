@@ -36,7 +36,7 @@ RULES = (
     "plan", "schedule", "formula", "state", "reproducible", "ssa", "declared", "entry",
     "commit", "view", "type", "arity", "lineage", "children", "size",
     "stream", "emit", "progress", "residency", "starvation", "features", "capacity",
-    "lanes", "lossless", "law", "draws", "probe",
+    "lanes", "lossless", "law", "draws",
 )  # fmt: skip
 
 

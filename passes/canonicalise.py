@@ -63,8 +63,6 @@ def _round(plan: Plan, item: Round) -> Round:
 
 def _greedy(op: Op) -> Op:
     """Without chance: the law of a request of temperature 0 has one token."""
-    if getattr(op, "law", None) != Entry("request"):
-        return op
     if isinstance(op, Accept) and _keeps_every_law(op):
         return dataclasses.replace(op, rule=Entry("greedy"), by=None)
     if isinstance(op, Grow) and op.how == "draw" and op.children == 1:

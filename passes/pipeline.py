@@ -10,8 +10,6 @@ from specplan.ir.errors import SpecplanError
 from specplan.ir.plan import Plan
 from specplan.ir.verify import check_plan, verify_plan
 from specplan.passes.canonicalise import canonicalise
-from specplan.passes.capture import capture
-from specplan.passes.fuse import fuse
 from specplan.passes.renumber import renumber
 from specplan.passes.share_prefix import share_prefix
 from specplan.passes.unroll import unroll
@@ -24,8 +22,6 @@ PASSES: tuple[Pass, ...] = (
     canonicalise,
     share_prefix,
     unroll,
-    fuse,
-    capture,
     renumber,
 )
 """What makes a round static and minimal, in order."""

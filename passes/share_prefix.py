@@ -148,7 +148,7 @@ def _shared(plan: Plan, item: Round, whole: Forward, drafts: list[Forward]) -> _
     if kept is not None and not (isinstance(held, TrackState) and held.layer == lower.stop):
         return None
     commits = [op for op in walk(item.ops) if isinstance(op, Commit) and op.state == whole.cache]
-    if any(op.keep != "path" or op.alive is not None or op.layers for op in commits):
+    if any(op.alive is not None for op in commits):
         return None
     steps = infer_round(plan, item).steps
     place = next(index for index, step in enumerate(steps) if step.op is whole)

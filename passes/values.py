@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
-from specplan.ir.ops import Op, Region, Segment
+from specplan.ir.ops import Op
 from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.renaming import renamed
 from specplan.ir.values import Value
@@ -67,29 +67,3 @@ class FreshNames:
             return self.like(name)
         self._used.add(name)
         return name
-
-
-def segment_of(
-    run: tuple[Op, ...],
-    later: set[Value],
-    fresh: FreshNames,
-    *,
-    fuse: bool = False,
-    capture: bool = False,
-) -> Segment:
-    """Ops as one segment, which hands out what is read later under its old name.
-
-    Args:
-        run: the ops, in order.
-        later: values that are read after them.
-        fresh: gives the names that these have inside.
-        fuse: of the segment.
-        capture: of the segment.
-    """
-    kept = tuple(name for op in run for name in op.results if name in later)
-    inside = {name: fresh.like(name) for name in kept}
-    body = Region(
-        ops=with_values(run, lambda value: inside.get(value, value)),
-        yields=tuple(inside[name] for name in kept),
-    )
-    return Segment(results=kept, fuse=fuse, capture=capture, body=body)

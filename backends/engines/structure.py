@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from specplan.ir.formula import formula_names
 from specplan.ir.infer import Step, infer_round
-from specplan.ir.ops import Accept, Forward, Grow, Lookup, Place
+from specplan.ir.ops import Accept, Forward, Grow, Lookup
 from specplan.ir.plan import (
     MODULE_PREFIX,
     CacheState,
@@ -68,7 +68,7 @@ class Drafting:
         match: shortest and longest suffix that is looked up, in tokens.
         exit_layer: layers of the target that run before it drafts; 0 for other drafters.
         target_layers: layers of the target whose hidden states are read.
-        block: tokens that one pass drafts, and the token that stands for them before it.
+        block: tokens that one pass drafts, of a drafter of blocks.
         unusual: what no engine has, in words.
     """
 
@@ -82,7 +82,7 @@ class Drafting:
     match: tuple[int, ...] = ()
     exit_layer: int = 0
     target_layers: tuple[int, ...] = ()
-    block: tuple[int, int] = (0, 0)
+    block: int = 0
     unusual: tuple[str, ...] = ()
 
     @property
@@ -220,7 +220,7 @@ def _forward_drafters(plan: Plan, op: Forward, target: str) -> Iterator[Drafter]
     reads_target = isinstance(track, TrackState) and track.model == target
     if op.model.startswith(MODULE_PREFIX):
         yield "modules"
-    elif op.attend == "block":
+    elif op.most_levels > 1 and op.cache is not None:
         yield "block"
     elif reads_target:
         yield "head"
@@ -240,6 +240,8 @@ def _details(plan: Plan, steps: Sequence[Step], target: str) -> dict[str, Any]:
                 if op.model == target and op.layers and op.layers[0].start == 0:
                     found["exit_layer"] = op.layers[0].stop
                 track = None if op.features is None else plan.state(op.features)
+                if op.most_levels > 1 and op.cache is not None:
+                    found["block"] = op.most_levels
                 if isinstance(track, TrackState) and track.model == target != op.model:
                     found["target_layers"] = _numbers(track.layer)
             case Grow(children=children):
@@ -249,8 +251,6 @@ def _details(plan: Plan, steps: Sequence[Step], target: str) -> dict[str, Any]:
                 found["match"] = match
                 counts = children if isinstance(children, tuple) else (children,)
                 widest = max(widest, *counts)
-            case Place(tokens=tokens, probe=True):
-                found["block"] = (len(tokens), tokens[0])
     return found | {"models": tuple(dict.fromkeys(models)), "widest": widest}
 
 
@@ -259,8 +259,6 @@ def _numbers(layer: int | str | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
-    if plan.row_groups:
-        yield "requests of several widths"
     caches = [state for state in plan.states if isinstance(state, CacheState)]
     if any(state.view or state.policy or state.budget for state in caches):
         yield "a reduced view of a cache"
@@ -268,8 +266,8 @@ def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
         yield f"{len(judged)} acceptances in a round"
     for step in judged:
         assert isinstance(step.op, Accept)
-        if step.op.rule.name not in LOSSLESS_RULES or step.op.law.name != "request":
-            yield f"acceptance by the rule {step.op.rule.name} under the law {step.op.law.name}"
+        if step.op.rule.name not in LOSSLESS_RULES:
+            yield f"acceptance by the rule {step.op.rule.name}"
     for op in walk(item.ops):
         region = op.body
         if region is not None and region.until is not None:

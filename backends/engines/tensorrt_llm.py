@@ -82,7 +82,6 @@ def _speculative(job: Job) -> dict[str, Any]:
         case "past":
             config["enable_global_pool"] = True
         case "block":
-            config["mask_token_id"] = drafting.block[1]
             config["target_layer_ids"] = list(drafting.target_layers)
     if drafting.shape == "dynamic tree":
         config |= {

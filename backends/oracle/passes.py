@@ -119,7 +119,7 @@ class Pass:
         if self.cache.view is not None:
             return missing
         chunk = min(MOST_CHUNK, self.cache.budget or MOST_CHUNK)
-        most = max(min(self.op.most_pending, chunk + 1), 1)
+        most = max(min(self.op.pending, chunk + 1), 1)
         if len(self.world.text) == self.world.prompt_length:
             most = 1
         while len(missing) > most:
@@ -131,7 +131,7 @@ class Pass:
 
     def _read_exactly(self, missing: list[Path]) -> list[Path]:
         """Scratch is for drafts: text that no round has read is read by the whole stack first."""
-        early = missing[: max(len(missing) - self.op.most_pending, 0)]
+        early = missing[: max(len(missing) - self.op.pending, 0)]
         if early:
             whole = Forward(model=self.op.model, nodes=(), cache=self.op.cache)
             Pass(self.world, whole, ())._through(early)

@@ -24,7 +24,7 @@ from specplan.ir.types import RowsType, TreeType, Type
 from specplan.ir.values import TEXT_STATE, Entry, State, Value
 from specplan.runtime import sampling
 from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.mixtures import MIXTURES
+from specplan.runtime.laws import LAWS
 from specplan.runtime.races import exponentials, race
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Wanted
@@ -231,7 +231,8 @@ class OneRequest:
         """See `World.mixed`."""
         declared = BUILTIN.find("law", law.name)
         assert declared is not None
-        return MIXTURES[law.name](logits, weights, **declared.arguments(law))
+        shares = torch.tensor(weights, dtype=logits[0].dtype) if weights else None
+        return LAWS[law.name].combine(torch.stack(list(logits)), shares, **declared.arguments(law))
 
     def uniforms(self, stream: str, key: str, offset: int, count: int) -> list[float]:
         """See `World.uniforms`."""

@@ -28,16 +28,13 @@ class Accept(Op):
 
     keyword = "accept"
     positional = ("tree",)
-    entries = (
-        ("rule", "rule"),
-        ("law", "law"),
-    )
+    gone = (("law", "combine logits by mix law= and judge by those"),)
+    entries = (("rule", "rule"),)
     tree: Value
     target: Value | None = None
     rule: Entry = Entry("greedy")
     by: Value | None = None
     at: Value | None = None
-    law: Entry = Entry("request")
 
     @property
     def judges(self) -> Value:
@@ -67,21 +64,18 @@ class Accept(Op):
             nodes, below = nodes - at.seen, at.lineage
             depth = min(depth, nodes)
         path = PathType(
-            depth=depth, nodes=nodes, rule=self.rule, exact=exact, law=self.law,
+            depth=depth, nodes=nodes, rule=self.rule, exact=exact,
             target=self.target, whole=self.at is None, chain=tree.is_chain,
-            dropped_draws=tree.dropped_draws, rows=tree.rows, stated=stated,
+            dropped_draws=tree.dropped_draws, stated=stated,
             bounded=bounded, below=below, lineage=tree.lineage,
         )  # fmt: skip
         return (path,)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """The rule gets the tree shape, the rows and the uniforms it needs, and no probes."""
+        """The rule gets the tree shape, the rows and the uniforms it needs."""
         rule, tree = tables.find("rule", self.rule.name), step.reads[self.tree]
-        if isinstance(tree, TreeType):
-            if rule is not None:
-                yield from (("law", what) for what in self._misfits(step, rule, tree))
-            if tree.probes:
-                yield "probe", f"%{self.tree} still holds probes; relabel or prune them first"
+        if isinstance(tree, TreeType) and rule is not None:
+            yield from (("law", what) for what in self._misfits(step, rule, tree))
 
     def _misfits(self, step: Step, rule: Declaration, tree: TreeType) -> Iterator[str]:
         if rule.needs_rows != (self.target is not None):

@@ -52,8 +52,8 @@ class Adopt(Op):
         adopted = TreeType(
             nodes=nodes, depth=min(tree.depth + 1, nodes), newest_count=path.depth + 1,
             parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
-            newest=tuple(range(base, nodes)) if chain else None, ragged=True, probes=tree.probes,
-            laws=tree.laws | {"given" if self.rows is None else "draw"}, rows=tree.rows,
+            newest=tuple(range(base, nodes)) if chain else None, ragged=True,
+            laws=tree.laws | {"given" if self.rows is None else "draw"},
             dropped_draws=tree.dropped_draws, whole=False, lineage=path.below,
         )  # fmt: skip
         return (adopted,)

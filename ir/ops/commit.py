@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World
@@ -11,7 +11,7 @@ from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.types import PathType, TreeType
-from specplan.ir.values import Span, State, Value
+from specplan.ir.values import State, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,13 @@ class Commit(Op):
     positional = ("state", "path")
     touches = (("state", ("cache", "track")),)
     writes = ("state",)
+    gone = (
+        ("keep", "a drafter's own nodes are run with write=scratch"),
+        ("layers", "a commit is of all layers"),
+    )
     state: State
     path: Value
-    keep: Literal["path", "text"] = "path"
     alive: Value | None = None
-    layers: tuple[Span, ...] = ()
 
     def infer(self, context: Context) -> tuple[()]:
         """Nothing; what it takes must be a path, and a tree."""

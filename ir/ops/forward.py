@@ -23,8 +23,8 @@ from specplan.ir.values import Span, State, Value
 class Forward(Op):
     """A model runs on nodes of one or several trees and gives one row per node.
 
-    `pending` is the number of text tokens, root included, that it may catch up (one number per
-    operand, or one for all); `layers` are spans of the stack, `skip` the blocks left out, by name;
+    `pending` is the number of text tokens, root included, that it may catch up; `layers` are spans
+    of the stack, `skip` the blocks left out, by name;
     `features` feeds hidden states of a track, shifted by `shift` nodes; `keep` records them;
     `gives=[]` computes state only; `write=scratch` drops what it wrote when the round ends.
     `levels` rows per node, one number or one per node, look so many tokens ahead, by heads or by
@@ -44,16 +44,23 @@ class Forward(Op):
         ("keep", ("track",)),
     )
     writes = ("cache", "keep")
+    narrowed = (
+        (
+            "pending",
+            "most= bounds the tokens of requests of several widths together.",
+        ),
+        ("gives", "Heads are levels: levels=3 in place of gives=[head.1, head.2, head.3]."),
+    )
     model: str
     nodes: tuple[Value, ...]
     cache: State | None = None
-    pending: int | tuple[int, ...] = 0
+    pending: int = 0
     layers: tuple[Span, ...] = ()
     skip: tuple[str, ...] = ()
     features: State | None = None
     shift: int = 0
     keep: State | None = None
-    gives: tuple[str, ...] | None = None
+    gives: tuple[Literal["logits", "score"], ...] | None = None
     levels: int | tuple[int, ...] = 1
     most: int | None = None
     attend: Literal["ancestors", "block"] = "ancestors"
@@ -64,11 +71,6 @@ class Forward(Op):
     def runs(self) -> str:
         """The role of the model that it runs."""
         return self.model
-
-    @property
-    def most_pending(self) -> int:
-        """Most tokens of text that it may catch up for an operand."""
-        return max(self.pending) if isinstance(self.pending, tuple) else self.pending
 
     @property
     def most_levels(self) -> int:
@@ -97,9 +99,6 @@ class Forward(Op):
         """Rows per operand and kind of output."""
         if not self.nodes:
             raise RuleError("arity", "forward needs nodes to run on")
-        if isinstance(self.pending, tuple) and len(self.pending) != len(self.nodes):
-            counts = f"{len(self.pending)} pending counts for {len(self.nodes)} operands"
-            raise RuleError("arity", counts)
         try:
             Skips.read(self.skip)
         except ValueError as error:
@@ -194,7 +193,7 @@ class Forward(Op):
             drafted=drafted,
             ahead=self._ahead(root + drafted),
             slots=self.cache is not None and not self.head_only,
-            pending=self.most_pending,
+            pending=self.pending,
             gives_rows=self.gives != (),
             spans=tuple((span.start, span.stop) for span in self.layers) or (None,),
             skips=Skips.read(self.skip),
@@ -212,8 +211,8 @@ class Forward(Op):
     def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
         """What its layers and its logits take; rows live until they are read for the last time."""
         root, drafted = _operands(self, step)
-        first = root or (self.most_pending > 0 and step.trip == 0)
-        width = max(drafted + (max(self.most_pending, 1) if first else 0), 1)
+        first = root or (self.pending > 0 and step.trip == 0)
+        width = max(drafted + (max(self.pending, 1) if first else 0), 1)
         rows = sum(given.width for given in step.gives if isinstance(given, RowsType))
         rows += self._ahead(rows) if rows else 0
         parts = sizes.forward(self.model, width, rows)
@@ -238,8 +237,8 @@ class Forward(Op):
             needs = {row: batch.worlds[row].need(self, items) for row, items in operands.items()}
             left = self.most - sum(nodes for nodes, _ in needs.values())
             for row, (_, text) in needs.items():
-                batch.worlds[row].allowance = max(min(text, self.most_pending, left), 0)
-                left -= min(text, self.most_pending)
+                batch.worlds[row].allowance = max(min(text, self.pending, left), 0)
+                left -= min(text, self.pending)
         super().run_all(scopes, batch)
 
 

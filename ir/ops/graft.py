@@ -46,8 +46,6 @@ class Graft(Op):
         if not self.trees:
             raise RuleError("arity", "graft needs a tree")
         trees = tuple(context.expect(name, TreeType, "graft") for name in self.trees)
-        if len({tree.rows for tree in trees}) > 1:
-            raise RuleError("lineage", "trees of different row groups have different roots")
         nodes = sum(tree.nodes for tree in trees)
         check_tree_size(nodes)
         races = sum("shared" in tree.laws for tree in trees)
@@ -65,8 +63,7 @@ class Graft(Op):
             chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
             laws=laws,
             dropped_draws=merged_draws or any(tree.dropped_draws for tree in trees),
-            probes=any(tree.probes for tree in trees),
-            rows=trees[0].rows,
+            whole=all(tree.whole for tree in trees),
             lineage=trees[0].lineage,
         )
         return (joined,)

@@ -16,12 +16,12 @@ from specplan.ir.scope import nodes_of
 from specplan.ir.tables import Tables
 from specplan.ir.tree_types import attach, check_nodes, check_rows, child_counts, nodes_before
 from specplan.ir.types import ROOT, NodesType, RowsType, TreeType, UniformsType
-from specplan.ir.values import Entry, Value
+from specplan.ir.values import Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grow(Op):
-    """Children of the nodes `at`, ranked or drawn from `rows` under the law.
+    """Children of the nodes `at`, ranked or drawn from `rows`.
 
     `children` is one count for every node or one per node (0 attaches only the law row);
     `how` says best ranks, independent draws, draws without replacement, or the same by a race that
@@ -37,7 +37,7 @@ class Grow(Op):
 
     keyword = "grow"
     positional = ("tree",)
-    entries = (("law", "law"),)
+    gone = (("law", "combine logits by mix law= and grow by those"),)
     tree: Value
     at: Value
     rows: Value
@@ -45,7 +45,6 @@ class Grow(Op):
     how: Literal["best", "draw", "draw_distinct", "shared"] = "best"
     by: Value | None = None
     keep: int | None = None
-    law: Entry = Entry("request")
 
     @property
     def draws(self) -> bool:

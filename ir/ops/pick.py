@@ -34,8 +34,9 @@ class Pick(Op):
 
     keyword = "pick"
     positional = ("tree",)
+    narrowed = (("of", "Placed probes are gone: forward levels= looks ahead."),)
     tree: Value
-    of: Literal["newest", "leaves", "all", "from", "placed"]
+    of: Literal["newest", "leaves", "all", "from"]
     at: Value | None = None
     nodes: tuple[int, ...] | None = None
     best: int | None = None
@@ -80,8 +81,6 @@ class Pick(Op):
             case "all":
                 everything = tuple(range(tree.nodes)) or (ROOT,)
                 return everything, len(everything)
-            case "placed":
-                return tree.placed, len(tree.placed)
             case "leaves":
                 leaves = tree.leaves
                 if leaves is None:

@@ -19,7 +19,7 @@ from specplan.ir.values import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Place(Op):
-    """A chain of constant tokens below each of the nodes `at`; probes are never accepted.
+    """A chain of constant tokens below each of the nodes `at`; `upto` fills up to that depth.
 
     %t1 = place %t0 at=%t0 tokens=[0] upto=8
     %t1 = place %t at=%f tokens=[151643, 151643]
@@ -27,10 +27,10 @@ class Place(Op):
 
     keyword = "place"
     positional = ("tree",)
+    gone = (("probe", "forward levels= gives logits for the levels below a node"),)
     tree: Value
     at: Value
     tokens: tuple[int, ...]
-    probe: bool = False
     upto: int | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
@@ -53,12 +53,7 @@ class Place(Op):
                 ragged=True, chain=chain, lineage=None,
                 dropped_draws=tree.dropped_draws or tree.drawn,
             )  # fmt: skip
-        new = tuple(range(tree.nodes, grown.nodes))
-        placed = replace(
-            grown, probes=tree.probes or self.probe, placed=tree.placed + new,
-            laws=tree.laws | {"given"},
-        )  # fmt: skip
-        return (placed,)
+        return (replace(grown, laws=tree.laws | {"given"}),)
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """All nodes of the tree that it gives."""

@@ -34,20 +34,17 @@ class Prune(Op):
         tree = context.expect(self.tree, TreeType, "prune")
         to = context.nodes(self.to, "to")
         check_nodes(tree, to, self.to)
-        probes = tree.probes
         if tree.parents is not None and to.indices is not None:
             kept = sorted(_closure(tree.parents, to.indices))
             place_of = {ROOT: ROOT, **{old: new for new, old in enumerate(kept)}}
             parents = tuple(place_of[tree.parents[old]] for old in kept)
             nodes = len(kept)
-            probes = probes and not set(tree.placed).isdisjoint(kept)
         else:
             parents = None
             nodes = min(tree.nodes, to.width if to.closed else to.width * max(tree.depth, 1))
         left = replace(
             tree, nodes=nodes, depth=min(tree.depth, nodes), parents=parents, newest=None,
-            newest_count=nodes, placed=(), chain=tree.is_chain or to.width == 1, probes=probes,
-            lineage=None,
+            newest_count=nodes, chain=tree.is_chain or to.width == 1, lineage=None,
             dropped_draws=tree.dropped_draws or tree.drawn,
         )  # fmt: skip
         return (left,)

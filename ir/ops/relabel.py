@@ -51,9 +51,8 @@ class Relabel(Op):
             raise RuleError("children", f"map has {len(self.map)} entries for {tree.nodes} nodes")
         if other is not None:
             self._check_other(tree, other)
-        covered = at is None or (at.indices is not None and set(tree.placed) <= set(at.indices))
         named = replace(
-            tree, laws=tree.laws | {"given"}, probes=tree.probes and not covered, lineage=None,
+            tree, laws=tree.laws | {"given"}, lineage=None,
             dropped_draws=tree.dropped_draws or (tree.drawn and at is not None)
             or (other is not None and other.drawn),
         )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Batch, Scope
@@ -28,11 +27,11 @@ class Repeat(Op):
     """
 
     keyword = "repeat"
+    gone = (("control", "a backend chooses how"),)
     positional = ("count",)
     count: int
     carried: tuple[tuple[Value, Value], ...] = ()
     only: Value | None = None
-    control: Literal["masked", "host", "device"] | None = None
     body: Region = field(default_factory=Region)
 
     def infer(self, context: Context) -> tuple[Type, ...]:

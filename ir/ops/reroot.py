@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, Tree, World
@@ -27,9 +27,9 @@ class Reroot(Op):
     renumbers = True
     owns_laws = True
     positional = ("tree", "path")
+    gone = (("take", "what survives lies below the emitted path; forward levels= looks ahead"),)
     tree: Value
     path: Value
-    take: Literal["match", "placed"] = "match"
     nodes: int | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
@@ -37,11 +37,11 @@ class Reroot(Op):
         tree = context.expect(self.tree, TreeType, "reroot")
         context.expect(self.path, PathType, "reroot")
         nodes = tree.nodes if self.nodes is None else min(self.nodes, tree.nodes)
-        chain = nodes <= 1 or (_placed_chains(tree) if self.take == "placed" else tree.is_chain)
+        chain = nodes <= 1 or tree.is_chain
         left = replace(
             tree, nodes=nodes, depth=nodes if chain else min(tree.depth, nodes),
             parents=tuple(range(-1, nodes - 1)) if chain else None, newest=None, newest_count=nodes,
-            placed=(), ragged=True, chain=chain, probes=False, lineage=None,
+            ragged=True, chain=chain, lineage=None,
         )  # fmt: skip
         return (left,)
 
@@ -61,14 +61,6 @@ class Reroot(Op):
                 place[number] = len(nodes)
                 nodes.append(replace(tree.nodes[number], parent=place[tree.nodes[number].parent]))
         return (Tree(world.text, tuple(nodes), tuple(range(len(nodes))) or (ROOT,)),)
-
-
-def _placed_chains(tree: TreeType) -> bool:
-    """True when the placed nodes form at most one chain below each other node."""
-    if tree.parents is None:
-        return False
-    above = [tree.parents[node] for node in tree.placed]
-    return len(set(above)) == len(above)
 
 
 OP = Reroot

@@ -16,18 +16,18 @@ from specplan.ir.types import TreeType
 
 @dataclass(frozen=True, kw_only=True)
 class Root(Op):
-    """The tree without drafted nodes; `rows` names a row group.
+    """The tree without drafted nodes.
 
     %t0 = root
-    %t0 = root rows=prompts
+    %t = root
     """
 
     keyword = "root"
-    rows: str | None = None
+    gone = (("rows", "forward most= bounds the tokens of all requests together"),)
 
     def infer(self, context: Context) -> tuple[TreeType]:
         """A tree of no nodes."""
-        return (TreeType(rows=self.rows),)
+        return (TreeType(),)
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """All nodes of the tree that it gives."""

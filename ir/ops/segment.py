@@ -16,16 +16,15 @@ from specplan.ir.types import Type
 
 @dataclass(frozen=True, kw_only=True)
 class Segment(Op):
-    """Ops compiled and scheduled together; has no meaning of its own.
+    """Ops scheduled together, in a lane beside others; has no meaning of its own.
 
     %c = segment lane=draft {
     %l = segment lane=verify {
     """
 
     keyword = "segment"
+    gone = (("fuse", "a backend fuses what it can"), ("capture", "a backend records what it can"))
     lane: str | None = None
-    fuse: bool = False
-    capture: bool = False
     body: Region = field(default_factory=Region)
 
     def infer(self, context: Context) -> tuple[Type, ...]:

@@ -60,8 +60,6 @@ class Store(Op):
         elif room.drawn and not tree.laws <= room.laws:
             drawn = f"@{self.state} holds nodes of how=draw alone, and %{self.value} has others"
             yield "capacity", drawn
-        elif tree.probes:
-            yield "capacity", f"%{self.value} still holds probes; relabel or prune them first"
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """One value."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, World
 from specplan.ir.needs import Work
-from specplan.ir.op import Op, Step
+from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, SourceState
 from specplan.ir.rule_error import RuleError
 from specplan.ir.state_types import with_source
+from specplan.ir.tables import Tables
 from specplan.ir.tree_types import check_rows
 from specplan.ir.types import RowsType, TreeType
 from specplan.ir.values import State, Value
@@ -46,6 +48,18 @@ class Update(Op):
             raise RuleError("state", f"@{self.source} is read only")
         return ()
 
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
+        """A source is taught what it can learn."""
+        source, tree = plan.state(self.source), step.reads[self.tree]
+        if not isinstance(source, SourceState) or not isinstance(tree, TreeType):
+            return
+        declared = tables.find("source", source.kind.name)
+        taught = "rows" if self.rows is not None else "runs" if tree.nodes else "text"
+        if declared is None or declared.learns is None or taught in declared.learns:
+            return
+        learns = " and ".join(_TAUGHT[one] for one in declared.learns) or "nothing"
+        yield "type", f"{declared.name} learns {learns}, and not {_TAUGHT[taught]}"
+
     def demand(self, step: Step, plan: Plan) -> Work:
         """One lesson; the source says what it takes."""
         return Work(with_source(self.keyword, plan, self.source))
@@ -59,6 +73,13 @@ class Update(Op):
             self.last,
         )
         return ()
+
+
+_TAUGHT = {
+    "rows": "the judged rows of a tree (rows=)",
+    "text": "the text (last= of the tree without drafted nodes)",
+    "runs": "runs of drafted tokens (last=)",
+}
 
 
 OP = Update

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from specplan.ir.context import Context, Scope
 from specplan.ir.meaning import Batch
@@ -27,10 +26,10 @@ class When(Op):
     """
 
     keyword = "when"
+    gone = (("control", "a backend chooses how"),)
     positional = ("flag",)
     flag: Value
     otherwise: tuple[Value, ...] = ()
-    control: Literal["masked", "host", "device"] | None = None
     body: Region = field(default_factory=Region)
 
     def infer(self, context: Context) -> tuple[Type, ...]:

@@ -10,5 +10,6 @@ ENTRY = Declaration(
     name="adjacency",
     parameters=(("width", 8),),
     ranges=(("width", Range(1, 1024)),),
+    learns=("rows",),
     source="Luo et al. 2024, arXiv 2408.08696",
 )

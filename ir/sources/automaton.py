@@ -10,5 +10,6 @@ ENTRY = Declaration(
     name="automaton",
     parameters=(("capacity", 65536),),
     ranges=(("capacity", Range(1, 1_000_000_000)),),
+    learns=("text",),
     source="Hu et al. 2024, arXiv 2411.10666",
 )

@@ -8,5 +8,6 @@ ENTRY = Declaration(
     table="source",
     name="datastore",
     parameters=(("order", 16),),
+    learns=(),
     source="He et al. 2023, arXiv 2311.08252",
 )

@@ -13,5 +13,6 @@ ENTRY = Declaration(
         ("order", Range(1, 1024)),
         ("capacity", Range(1, 1_000_000_000)),
     ),
+    learns=("text",),
     source="Ou et al. 2024, arXiv 2404.08698",
 )

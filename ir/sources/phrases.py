@@ -14,5 +14,6 @@ ENTRY = Declaration(
         ("width", Range(1, 1024)),
         ("capacity", Range(1, 1_000_000_000)),
     ),
+    learns=("text", "runs"),
     source="Fu et al. 2024, arXiv 2402.02057",
 )

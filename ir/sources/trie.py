@@ -10,5 +10,6 @@ ENTRY = Declaration(
     name="trie",
     parameters=(("capacity", 65536),),
     ranges=(("capacity", Range(1, 1_000_000_000)),),
+    learns=("text",),
     source="Zhao et al. 2023, arXiv 2312.12728",
 )

@@ -60,27 +60,23 @@ class BlockDrafter(Method[BlockDrafterOptions]):
         return found or [Refusal("any", "models.drafts names no block drafter")]
 
     def plan(self, facts: ProblemFacts, options: BlockDrafterOptions) -> Plan:
-        """Masks below the root, one pass, and its tokens in their place."""
+        """One pass looks as many tokens ahead as the block has, and a chain grows of its rows."""
         drafter, name = facts.drafters[options.draft], options.draft
-        masks = print_atom((drafter.mask_token or 0,) * options.block)
-        cache, drafted = cache_of(name), "%c"
-        lines = [
-            "%t0 = root",
-            f"%m = place %t0 at=%t0 tokens={masks} probe=true",
-            f"%q = forward {name} %m cache={cache} pending={options.block + 1} "
-            "features=@states shift=1 attend=block",
-        ]
-        if options.length < options.block:
-            drafted = "%b"
-        lines.append(f"{drafted} = relabel %m rows=%q align=self")
-        if options.length < options.block:
-            kept = print_atom(tuple(range(options.length)))
-            lines += [f"%k = pick %b of=all nodes={kept}", "%c = prune %b to=%k"]
+        cache = cache_of(name)
         rule = None if facts.greedy else "recursive"
-        lines += [judge("%c", options.length, rule=rule, forward="keep=@states")]
-        lines += ["commit @states %e", f"commit {cache} %e keep=text"]
+        body = f"""%t0 = root
+%x = forward {name} %t0 cache={cache} pending={options.block + 1} features=@states shift=1 \
+levels={options.block}
+%c = repeat {options.length} (%t = %t0) {{
+  %f = pick %t of=newest
+  %n = grow %t at=%f rows=%x
+  yield %n
+}}
+{judge("%c", options.length, rule=rule, forward="keep=@states")}
+commit @states %e
+commit {cache} %e"""
         states = (f"@states = track target layer={print_atom(drafter.feature_layers)}",)
-        return single_round_plan(facts, self.name, (name,), "\n".join(lines), states=states)
+        return single_round_plan(facts, self.name, (name,), body, states=states)
 
     def proposer(self, options: BlockDrafterOptions) -> str | None:
         """The drafter."""

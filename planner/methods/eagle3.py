@@ -54,8 +54,11 @@ class Eagle3(Method[Eagle3Options]):
         cache, own = cache_of(head), f"@{head}_states"
 
         def forward(level: int, nodes: str) -> str:
-            read = f"features={own}" if level else f"pending={tree.depth + 1} features=@states"
-            return f"forward {head} {nodes} cache={cache} {read} shift=1 keep={own}"
+            if not level:
+                read = f"pending={tree.depth + 1} features=@states shift=1 keep={own}"
+            else:
+                read = f"features={own} shift=1 keep={own} write=scratch"
+            return f"forward {head} {nodes} cache={cache} {read}"
 
         rule = None if facts.greedy else "recursive"
         drafted = tree_text(tree, forward, drawn=False)
@@ -63,7 +66,7 @@ class Eagle3(Method[Eagle3Options]):
             drafted = chain_text(len(tree), forward)
         body = (
             f"{drafted}\n{judge('%c', len(tree), rule=rule, forward='keep=@states')}\n"
-            f"commit @states %e\ncommit {cache} %e keep=text\ncommit {own} %e"
+            f"commit @states %e\ncommit {cache} %e\ncommit {own} %e"
         )
         layers = print_atom(facts.drafters[head].feature_layers)
         states = (

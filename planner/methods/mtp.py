@@ -73,10 +73,11 @@ class Mtp(Method[MtpOptions]):
         def forward(level: int, nodes: str) -> str:
             module = modules[level % len(modules)]
             read = f"@{modules[(level - 1) % len(modules)]}_states" if level else "@states"
-            first = f" pending={length + 1}" if level < len(modules) else ""
+            first = level < len(modules)
+            pending, scratch = (f" pending={length + 1}", "") if first else ("", " write=scratch")
             return (
-                f"forward {module} {nodes} cache={cache_of(module)}{first} features={read} "
-                f"shift=1 keep=@{module}_states"
+                f"forward {module} {nodes} cache={cache_of(module)}{pending} features={read} "
+                f"shift=1 keep=@{module}_states{scratch}"
             )
 
         drafted = tree_text(chain(length), forward, drawn=False)
@@ -84,8 +85,7 @@ class Mtp(Method[MtpOptions]):
             drafted = chain_text(length, forward)
         rule = None if facts.greedy else "recursive"
         commits = "\n".join(
-            f"commit {cache_of(module)} %e keep=text\ncommit @{module}_states %e"
-            for module in modules
+            f"commit {cache_of(module)} %e\ncommit @{module}_states %e" for module in modules
         )
         judged = judge("%c", length, rule=rule, forward="keep=@states")
         body = f"{drafted}\n{judged}\ncommit @states %e\n{commits}"

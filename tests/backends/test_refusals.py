@@ -26,7 +26,7 @@ REASONS = {
     "growing_tree": "keep may only be",
     "early_exit_confident": "kind may only be",
     "sparse_cache_hierarchy": "lacks what was kept of the chain before",
-    "prompt_chunks": "it runs one row group only",
+    "prompt_chunks": "most may only be unset",
 }
 
 

@@ -54,11 +54,6 @@ ROUNDS = {
     "stored_tree_of_another_shape": Broken(
         "lookahead", {"%n = relabel %w": "%y = prune %x to=%f\n  %n = relabel %w", "@window %n":
         "@window %y"}, "capacity", "store @window"),
-    "stored_probes": Broken(
-        "probes", {"store @next %n": "store @next %p", "nodes=3\n  store": "nodes=3\n"
-        "  %i = pick %m of=all nodes=[3]\n  %p = prune %m to=%i\n  store"}, "capacity",
-        "store @next %p", {"@next %n": "@next %p", "nodes=3\n  store": "nodes=3\n"
-        "  %i = pick %m of=all nodes=[2]\n  %p = prune %m to=%i\n  store"}),
     "lanes_write_one_cache": Broken(
         "predictive_pipeline", {"%f cache=@kv layers=[0:16]": "%f cache=@kv layers=[16:32]",
         "model target": "model target\nassume law=free"}, "lanes", "forward target %f"),
@@ -187,7 +182,6 @@ LAWS = {
     "drawn_with_too_few": Broken(
         "static_tree", {"uniform 3 stream=draft\n": "uniform 2 stream=draft\n"}, "draws",
         "%t1 = grow"),
-    "probes_are_judged": Broken("probes", {"accept %d": "accept %m"}, "probe", "accept %m"),
     "learns_from_others": Broken(
         "distilled_while_serving", {"assume reproducible=false\n": ""}, "reproducible", "plan",
         {"assume reproducible=false\n": "", "rule=token by=%v": "", "  %v = uniform 5 stream=accept"

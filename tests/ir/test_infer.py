@@ -37,7 +37,7 @@ SHAPES = {
     "lookup_below_nodes": (DRAFTED + "%f = pick %t1 of=newest\n"
         "%x = lookup @text %t1 at=%f length=2", "x", (-1, -1, 0, 2, 1, 4), (0, 1, 0, 0, 0, 0),
         (1, 1, 2, 3, 2, 3), (2, 3, 4, 5)),
-    "place_below_all": (DRAFTED + "%x = place %t1 at=%t1 tokens=[7, 8] probe=true", "x",
+    "place_below_all": (DRAFTED + "%x = place %t1 at=%t1 tokens=[7, 8]", "x",
         (-1, -1, -1, 2, 0, 4, 1, 6), (0, 1, 2, 0, 0, 0, 0, 0), (1, 1, 1, 2, 2, 3, 2, 3),
         (2, 3, 4, 5, 6, 7)),
     "place_up_to": ("%t0 = root\n%x = place %t0 at=%t0 tokens=[0] upto=3", "x", (-1, 0, 1),

@@ -34,7 +34,7 @@ def test_picks_are_static_where_trees_are() -> None:
         ragged + "%f = pick %x of=newest", "f"
     )
     assert nodes_of(ragged + "%f = pick %x of=leaves", "f").indices is None
-    placed = DRAFTED + "%x = place %t1 at=%t0 tokens=[9, 9]\n%f = pick %x of=placed"
+    placed = DRAFTED + "%x = place %t1 at=%t0 tokens=[9, 9]\n%f = pick %x of=newest"
     assert nodes_of(placed, "f").indices == (2, 3)
 
 

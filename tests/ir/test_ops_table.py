@@ -26,7 +26,7 @@ ROUNDS = {
 }  # fmt: skip
 """Rules of whole rounds follow values from op to op."""
 RECOGNISED = {
-    "cost_models/beam_pools.py", "cost_models/demands.py", "cost_models/turn_legs.py",
+    "cost_models/beam_pools.py", "cost_models/turn_legs.py",
     "backends/engines/structure.py", "backends/kernels/needs.py",
 }  # fmt: skip
 """Shapes of rounds that are priced or projected as a whole."""

@@ -135,7 +135,7 @@ def test_tokens_know_their_line_and_column() -> None:
 def test_defaults_are_not_printed() -> None:
     noisy = (
         text_of("autoregressive")
-        .replace("target=%l", "target=%l law=request rule=greedy")
+        .replace("target=%l", "target=%l rule=greedy")
         .replace("pending=1", "write=exact pending=1 attend=ancestors shift=0")
     )
     assert print_plan(parse_plan(noisy)) == text_of("autoregressive")
@@ -144,13 +144,13 @@ def test_defaults_are_not_printed() -> None:
 def test_ops_read_into_their_fields() -> None:
     grow, forward, compute, repeat = parse_ops(
         "%n = grow %t at=%f rows=%q children=[2, 1] how=draw by=%u\n"
-        "%a, %b = forward target %x %y cache=@kv pending=[1, 512] layers=[0:2, 18:32] gives=[]\n"
+        "%a, %b = forward target %x %y cache=@kv pending=512 layers=[0:2, 18:32] gives=[]\n"
         '%s = compute "a < 1" a=%p\n'
         "%r = repeat 3 (%i = %j, %k = %l) {\n  yield %i, %k until=%s\n}\n"
     )
     assert isinstance(grow, Grow) and grow.children == (2, 1) and grow.how == "draw"
     assert isinstance(forward, Forward) and forward.nodes == ("x", "y")
-    assert forward.pending == (1, 512) and forward.gives == ()
+    assert forward.pending == 512 and forward.gives == ()
     assert forward.layers == (Span(0, 2), Span(18, 32))
     assert isinstance(compute, Compute) and compute.operands == (("a", Value("p")),)
     assert isinstance(repeat, Repeat) and repeat.body.until == "s" and len(repeat.carried) == 2

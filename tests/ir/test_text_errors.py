@@ -22,7 +22,7 @@ ERRORS = {
         "plan p\nassume lossless=false\nassume batch=1..2\n", "3, column 1",
         "a second statement of the plan's assumptions"),
     "two_on_a_line": ("plan p\nmodel a model b\n", "2, column 9", "expected the end of the line"),
-    "rows_of_a_word": ("plan p\nrows a many\n", "2, column 1", "a row group has a number of rows"),
+    "rows_of_a_word": ("plan p\nrows a many\n", "2, column 1", "row groups are gone"),
     "no_kind_of_state": ("plan p\nstate @a = box b\n", "2, column 12", "'box' is no kind of state"),
     "state_without_at": ("plan p\nstate a = cache b\n", "2, column 7", 
      "expected a state (@name), found 'a'"),
@@ -44,7 +44,7 @@ ERRORS = {
         "plan p\nassume law=free lossless=true\n", "2, column 17", "in place of law="),
     "word_outside_the_list": (
         HEAD + "  %t = root\n  %f = pick %t of=nearest\n}\n", "6, column 16",
-        "pick of: nearest is not one of newest, leaves, all, from, placed"),
+        "pick of: nearest is not one of newest, leaves, all, from"),
     "no_op": (HEAD + "  %t = rooot\n}\n", "5, column 8", "'rooot' is no op"),
     "no_equals": (HEAD + "  %t root\n}\n", "5, column 6", "expected '=', found 'root'"),
     "op_lacks_an_attribute": (HEAD + "  %t = root\n  %f = pick %t\n}\n", "6, column 8",
@@ -108,8 +108,7 @@ def test_errors_say_what_would_do() -> None:
     with pytest.raises(UsageError) as caught:
         parse_plan("plan p\nmodle x\n")
     assert (
-        caught.value.remedy
-        == "Statements are model, assume, threads, rows, state, round and schedule."
+        caught.value.remedy == "Statements are model, assume, threads, state, round and schedule."
     )
     with pytest.raises(UsageError) as caught:
         parse_plan(HEAD + "  %t = rot\n}\n")
