@@ -425,14 +425,15 @@ def _rows_of(nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int) 
     """Rows of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
     if isinstance(nodes.at, range):
         if not nodes.root:
-            return Rows(nodes, values[:, start:stop], live[:, start:stop])
+            return Rows(nodes.keys, values[:, start:stop], live[:, start:stop], nodes)
         if start == 1:
-            return Rows(nodes, values[:, :stop], live[:, :stop])
+            return Rows(nodes.keys, values[:, :stop], live[:, :stop], nodes)
         values = torch.cat([values[:, :1], values[:, start:stop]], 1)
-        return Rows(nodes, values, torch.cat([live[:, :1], live[:, start:stop]], 1))
+        there = torch.cat([live[:, :1], live[:, start:stop]], 1)
+        return Rows(nodes.keys, values, there, nodes)
     if not nodes.root:
-        return Rows(nodes, values[:, start:stop], live[:, start:stop])
+        return Rows(nodes.keys, values[:, start:stop], live[:, start:stop], nodes)
     place = torch.arange(start, stop, device=values.device).where(nodes.at > 0, 0)
     rows = values.gather(1, place[:, :, None].expand(-1, -1, values.shape[2]))
     there = live.gather(1, place) & nodes.live
-    return Rows(nodes, rows, there)
+    return Rows(nodes.keys, rows, there, nodes)

@@ -99,12 +99,11 @@ def _with_laws(
     taken = on_path.gather(1, order + 1)
     taken = torch.nn.functional.pad(taken, (1, adopted.columns - 1 - taken.shape[1]))
     taken = taken.scatter(1, count, True) & adopted.live
-    logits, known = rows.of(rows.nodes)
     keys = adopted.keys.gather(1, adopted.parents)
-    same = (keys[:, :, None] == rows.nodes.keys[:, None, :]) & known[:, None, :]
+    same = (keys[:, :, None] == rows.keys[:, None, :]) & rows.live[:, None, :]
     row = same.to(torch.uint8).argmax(2) + tree.laws_held
     return replace(
         adopted,
-        laws=(*tree.laws, law(logits, settings)),
+        laws=(*tree.laws, law(rows.values, settings)),
         law_row=torch.where(taken, row, adopted.law_row),
     )

@@ -40,7 +40,7 @@ def grow(
     """
     logits, live = rows.of(at)
     if remembers:
-        tree = replace(tree, rows=(*tree.rows, Rows(at, logits, live)))
+        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, logits, live, at)))
     counts = counts_of(op.children, at.width)
     if not any(counts):
         return tree

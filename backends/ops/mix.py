@@ -23,6 +23,7 @@ def mix(op: Mix, rows: Rows, over: Tree) -> Rows:
     """
     declared = BUILTIN.find("law", op.law.name)
     assert declared is not None
+    assert rows.nodes is not None, "a forward gives rows of one set of nodes"
     others, known = torch.zeros_like(rows.values), torch.zeros_like(rows.live)
     for held in over.rows:
         found, there = held.of(rows.nodes)

@@ -172,20 +172,22 @@ class Rows:
     """One vector for each of some nodes.
 
     Attributes:
-        nodes: which.
+        keys: of the nodes, int64 `[B, R]`.
         values: `[B, R, V]`: logits over the target's vocabulary, or scores `[B, R, 1]`.
         live: bool `[B, R]`, which of them there are.
+        nodes: the nodes, where all requests have rows of one set.
     """
 
-    nodes: Nodes
+    keys: Tensor
     values: Tensor
     live: Tensor
+    nodes: Nodes | None = None
 
     def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
         """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""
         if wanted is self.nodes:
             return self.values, self.live
-        same = (wanted.keys[:, :, None] == self.nodes.keys[:, None, :]) & self.live[:, None, :]
+        same = (wanted.keys[:, :, None] == self.keys[:, None, :]) & self.live[:, None, :]
         place = same.to(torch.uint8).argmax(2)
         found = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
         return found, same.any(2)

@@ -39,6 +39,7 @@ def when(flag: Tensor, entered: Value, otherwise: Value) -> Value:
 
 
 def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
+    longer = entered if entered.columns >= otherwise.columns else otherwise
     entered = padded_to(entered, otherwise.columns)
     otherwise = padded_to(otherwise, entered.columns)
     chosen = flag.to(entered.tokens.device)[:, None]
@@ -60,7 +61,7 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
         laws=laws,
         levels=max(entered.levels, otherwise.levels),
         distinct=entered.distinct or otherwise.distinct,
-        newest=entered.newest if entered.newest == otherwise.newest else _all(entered),
+        newest=longer.newest,
         chain=entered.chain and otherwise.chain,
         in_order=entered.in_order and otherwise.in_order,
         rows=entered.rows
@@ -74,17 +75,20 @@ def _begins_with(longer: Sequence[object], shorter: Sequence[object]) -> bool:
     return len(first) == len(shorter) and all(map(is_, first, shorter))
 
 
-def _all(tree: Tree) -> range:
-    return range(1, tree.columns) if tree.size else range(1)
-
-
 def _rows(flag: Tensor, entered: Rows, otherwise: Rows) -> Rows:
-    values, live = entered.of(otherwise.nodes)
-    chosen = flag.to(values.device)[:, None]
+    chosen = flag.to(entered.live.device)[:, None]
+    if entered.keys.shape == otherwise.keys.shape:
+        nodes = entered.nodes if entered.nodes is otherwise.nodes else None
+        return Rows(
+            torch.where(chosen, entered.keys, otherwise.keys),
+            torch.where(chosen[:, :, None], entered.values, otherwise.values),
+            torch.where(chosen, entered.live, otherwise.live),
+            nodes,
+        )
     return Rows(
-        otherwise.nodes,
-        torch.where(chosen[:, :, None], values, otherwise.values),
-        torch.where(chosen, live, otherwise.live),
+        torch.cat([entered.keys, otherwise.keys], 1),
+        torch.cat([entered.values, otherwise.values], 1),
+        torch.cat([entered.live & chosen, otherwise.live & ~chosen], 1),
     )
 
 
