@@ -45,7 +45,8 @@ def accept(
         op: names the rule.
         tree: what was drafted.
         target: logits of the root and of nodes; None for the rule that accepts unseen.
-        by: uniforms; number i judges node i in order, number `most` draws the bonus.
+        by: uniforms; number i judges node i in order, and one more draws the bonus: number
+            `most`, or the next one where there are rows for some nodes only.
         at: one node of each request to judge below; the root when None.
         settings: of the requests.
         most: nodes of the tree when all trips of its loops ran.
@@ -53,7 +54,7 @@ def accept(
     """
     if target is None:
         return _unseen(tree)
-    part = _whole(tree) if at is None and (tree.in_order or not tree.chain) else _part(tree, at)
+    part = _part(tree, at, target.keys.shape[1])
     logits, known = target.of(part.nodes)
     rule = RULES[op.rule.name]
     live = part.live & known.gather(1, part.parents)[:, 1:]
@@ -69,9 +70,10 @@ def accept(
     )
     declared = BUILTIN.find("rule", op.rule.name)
     assert declared is not None
-    if by is not None and by.shape[1] > live.shape[1] + 1:
-        last = most if most < by.shape[1] else live.shape[1]
-        by = torch.cat([by[:, : live.shape[1]], by[:, last : last + 1]], 1)
+    width = live.shape[1]
+    if by is not None and by.shape[1] > width + 1:
+        last = most if width == tree.size and most < by.shape[1] else width
+        by = torch.cat([by[:, :width], by[:, last : last + 1]], 1)
     rows = law(logits, settings) if rule.TARGET == "law" else logits
     judged = form(op.rule.name)(drafted, rows, by, **declared.arguments(op.rule))
     return _path(part, judged, known)
@@ -105,12 +107,15 @@ def _whole(tree: Tree) -> _Part:
     )  # fmt: skip
 
 
-def _part(tree: Tree, at: Nodes | None) -> _Part:
-    """What hangs below a node, chains in the order of their depths."""
-    if at is None:
-        at = Nodes(tree, range(1))
-    over = at_and_below(tree, at)
+def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
+    """What hangs below a node; of chains as many as there may be rows for, by their depths."""
+    if at is None and (not tree.chain or (tree.in_order and tree.size <= rows)):
+        return _whole(tree)
+    over = Nodes(tree, range(tree.columns)) if at is None else at_and_below(tree, at)
+    at = Nodes(tree, range(1)) if at is None else at
     width = over.width - 1
+    if tree.chain:
+        width = min(width, rows)
     mask = torch.zeros_like(tree.live).scatter_reduce(1, over.columns, over.live, "amax")
     mask = mask.scatter(1, at.columns, False)
     order, live = first_columns(mask & tree.live, width, tree.depths if tree.chain else None)
