@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.commit import commit
-from specplan.backends.ops.values import NO_KEY, Nodes
+from specplan.backends.ops.values import NO_KEY, Nodes, places_of
 from specplan.backends.reference.caches import Kept, padded
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
@@ -131,7 +131,7 @@ class Cache:
         """
         sources, targets = [], []
         most: list[list[int]] = [[] for _ in lengths]
-        for span in self.segments if self.taken else ():
+        for span in self.segments:
             slots, held = commit(keys, emitted, self.keys, self._ran(span, False))
             found, counts = slots.tolist(), held.sum(1).tolist()
             length = self.lengths[span]
@@ -160,9 +160,9 @@ class Cache:
     ) -> tuple[Tensor, Tensor]:
         """Add the moves of nodes that live on; their keys, and which of them are here."""
         ran = self.ran_by(self.segments, False)
-        same = (alive.keys[:, :, None] == self.keys[:, None, :]) & ran[:, None, :]
-        there = same.any(2) & alive.live
-        slots, held = same.to(torch.uint8).argmax(2).tolist(), there.tolist()
+        places, there = places_of(alive.keys, self.keys, ran)
+        there = there & alive.live
+        slots, held = places.tolist(), there.tolist()
         for row, length in enumerate(lengths):
             old, new = self.base[row] - self.forgotten[row], length - self.forgotten[row]
             for place, slot in enumerate(slots[row]):
@@ -249,8 +249,9 @@ class Track:
         if self.nodes is None or self.live is None:
             return found, steps, known
         mine, states, taken = self.nodes
-        same = (keys[:, :, None] == mine[:, None, :]) & self.live[0][:, None, :]
-        here, slot = same.any(2), same.to(torch.uint8).argmax(2)
+        slot, here = places_of(keys, mine, self.live[0])
+        if not mine.shape[1]:
+            return found, steps, known
         drafted = states.gather(1, slot[:, :, None].expand(-1, -1, states.shape[2]))
         found = torch.where(here[:, :, None], drafted, found)
         return found, torch.where(here, taken.gather(1, slot), steps), known | here
@@ -278,7 +279,7 @@ class Track:
 
     def commit(self, keys: Tensor, emitted: Tensor, positions: Tensor) -> None:
         """Make the prefix of what was emitted that is here permanent; arguments as of `Cache`."""
-        if self.nodes is None or self.live is None:
+        if self.nodes is None or self.live is None or not self.nodes[0].shape[1]:
             return
         mine, states, steps = self.nodes
         slots, held = commit(keys, emitted, mine, self.live[1])

@@ -26,5 +26,6 @@ CAPABILITIES = Capabilities(
         ("pick", "of"): ("newest", "leaves", "all", "from"),
         ("forward", "trial"): (False,),
     },
+    any_layer=True,
     stops=True,
 )

@@ -12,7 +12,7 @@ from torch import Tensor
 from specplan.backends.eager.caches import Cache, Track
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.ops import forward as columns
-from specplan.backends.ops.values import Nodes, Rows
+from specplan.backends.ops.values import Nodes, Rows, places_of
 
 if TYPE_CHECKING:
     from specplan.backends.eager.session import EagerSession
@@ -314,7 +314,7 @@ def _placed(
     before, width = cache.taken, keys.shape[1]
     known = torch.cat([cache.keys, keys], 1) if before else keys
     may = torch.cat([cache.there, live], 1) if before else live
-    offsets = columns.offsets_of(keys, live, known, may)
+    offsets, _ = places_of(keys, known, may)
     new = torch.arange(before, before + width, device=keys.device)
     first = live & (offsets == new)
     ran = cache.ran_by(stretch.segments, stretch.scratch)

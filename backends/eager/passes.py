@@ -9,7 +9,7 @@ from specplan.backends.eager.caches import Layers
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.infer import infer_round
 from specplan.ir.left_out import left_out
-from specplan.ir.ops import Forward
+from specplan.ir.ops import Commit, Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.types import NodesType, TreeType
 from specplan.ir.values import State
@@ -151,7 +151,7 @@ def whole_stack(
 
 def node_slots(plan: Plan) -> int:
     """Most cache slots that drafted nodes of one round, and its root, may take in one cache."""
-    most = 1
+    most, living = 0, 0
     for item in plan.rounds:
         taken: dict[str | None, int] = {}
         for step in infer_round(plan, item).steps:
@@ -161,5 +161,9 @@ def node_slots(plan: Plan) -> int:
                     assert isinstance(held, TreeType | NodesType)
                     width = held.nodes + 1 if isinstance(held, TreeType) else held.width
                     taken[step.op.cache] = taken.get(step.op.cache, 0) + width
-        most = max(most, *taken.values(), 1)
-    return most + 1
+            elif isinstance(step.op, Commit) and step.op.alive is not None:
+                tree = step.reads[step.op.alive]
+                assert isinstance(tree, TreeType)
+                living = max(living, tree.nodes)
+        most = max(most, *taken.values(), 0)
+    return most + living + 2

@@ -109,6 +109,8 @@ def update(batch: Batch, op: Update, tree: Tree, rows: Rows | None) -> None:
     """Teach a source rows of judged nodes, the text up to the root, or runs of drafted nodes."""
     use = batch.sources[op.source]
     active = [row for row in range(batch.size) if not batch.done[row] or batch.emitted(row)]
+    if rows is not None and not use.width:
+        return  # it learns nothing of rows
     if rows is not None:
         _teach_rows(use, active, tree, rows)
     elif tree.size:

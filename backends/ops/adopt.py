@@ -13,6 +13,7 @@ from specplan.backends.ops.values import (
     child_keys,
     first_columns,
     padded_to,
+    places_of,
     selected,
 )
 from specplan.ir.types import TreeType
@@ -100,8 +101,7 @@ def _with_laws(
     taken = torch.nn.functional.pad(taken, (1, adopted.columns - 1 - taken.shape[1]))
     taken = taken.scatter(1, count, True) & adopted.live
     keys = adopted.keys.gather(1, adopted.parents)
-    same = (keys[:, :, None] == rows.keys[:, None, :]) & rows.live[:, None, :]
-    row = same.to(torch.uint8).argmax(2) + tree.laws_held
+    row = places_of(keys, rows.keys, rows.live)[0] + tree.laws_held
     return replace(
         adopted,
         laws=(*tree.laws, law(rows.values, settings)),

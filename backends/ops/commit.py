@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+
+from specplan.backends.ops.values import places_of
 
 
 def commit(keys: Tensor, emitted: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
@@ -19,6 +20,5 @@ def commit(keys: Tensor, emitted: Tensor, known: Tensor, there: Tensor) -> tuple
         The slot of each, counted from the text's end, int64 `[B, E]`, and which of them belong to
         the prefix, bool `[B, E]`.
     """
-    same = (keys[:, :, None] == known[:, None, :]) & there[:, None, :]
-    held = same.any(2) & emitted
-    return same.to(torch.uint8).argmax(2), held.cumprod(1).bool()
+    places, held = places_of(keys, known, there)
+    return places, (held & emitted).cumprod(1).bool()

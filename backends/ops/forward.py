@@ -44,19 +44,6 @@ def lines_of(operands: tuple[Nodes, ...]) -> tuple[Tensor, Tensor]:
     return torch.cat(keys, 1), torch.cat(roots, 1)
 
 
-def offsets_of(keys: Tensor, live: Tensor, known: Tensor, there: Tensor) -> Tensor:
-    """The slot of each node of a pass, counted from the text's end, int64 `[B, W]`.
-
-    Args:
-        keys: of the nodes that run, int64 `[B, W]`.
-        live: bool `[B, W]`.
-        known: of the nodes in the slots so far and of those that run, int64 `[B, M + W]`.
-        there: which of these are the first with their key, or may be, bool `[B, M + W]`.
-    """
-    same = (keys[:, :, None] == known[:, None, :]) & there[:, None, :]
-    return same.to(torch.uint8).argmax(2)
-
-
 def visible(
     lines: Tensor, roots: Tensor, known: Tensor, ran: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -38,6 +38,24 @@ def key_after(key: int, token: int) -> int:
     return found - _WORD if found >= _WORD // 2 else found
 
 
+def places_of(keys: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Where nodes stand among others.
+
+    Args:
+        keys: of the nodes, int64 `[B, W]`.
+        known: of the others, int64 `[B, M]`.
+        there: which of them count, bool `[B, M]`.
+
+    Returns:
+        The first place with each node's key, int64 `[B, W]`, any where there is none; and whether
+        there is one, bool `[B, W]`.
+    """
+    if not known.shape[1]:
+        return torch.zeros_like(keys), torch.zeros_like(keys, dtype=torch.bool)
+    same = (keys[:, :, None] == known[:, None, :]) & there[:, None, :]
+    return same.to(torch.uint8).argmax(2), same.any(2)
+
+
 @dataclass(frozen=True, eq=False)
 class Tree:
     """Drafted nodes of all requests.
@@ -187,10 +205,9 @@ class Rows:
         """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""
         if wanted is self.nodes:
             return self.values, self.live
-        same = (wanted.keys[:, :, None] == self.keys[:, None, :]) & self.live[:, None, :]
-        place = same.to(torch.uint8).argmax(2)
+        place, there = places_of(wanted.keys, self.keys, self.live)
         found = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
-        return found, same.any(2)
+        return found, there
 
 
 @dataclass(frozen=True, eq=False)
