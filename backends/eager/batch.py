@@ -138,6 +138,7 @@ class Batch:
         states: Sequence[StateDeclaration],
         models: Mapping[str, CausalModel],
         segments: Mapping[str, tuple[Layers, ...]],
+        ways: Mapping[str, bool],
         scores: torch.dtype | None,
     ) -> None:
         """Make room for what the plan keeps.
@@ -146,6 +147,7 @@ class Batch:
             states: of the plan.
             models: by their roles.
             segments: by the name of the cache, spans of layers that the plan runs together.
+            ways: by the name of the cache, see `Cache.way`.
             scores: see `root`.
         """
         caches = [state for state in states if isinstance(state, CacheState)]
@@ -157,7 +159,8 @@ class Batch:
             if kept is not None:
                 room = min(room, kept.budget + kept.chunk + self.speculative)
             store = model.new_cache(self.size, room, state.name in asked)
-            self.caches[state.name] = Cache(model, store, segments[state.name], kept, of)
+            way = ways.get(state.name)
+            self.caches[state.name] = Cache(model, store, segments[state.name], kept, of, way)
         for state in states:
             if isinstance(state, TrackState):
                 self.tracks[state.name] = self._track(state, models[state.model])

@@ -36,6 +36,8 @@ class Cache:
         kept: of a small cache; None for one that keeps all text.
         forgotten: per request, text tokens that it has forgotten, those behind the first ones.
         of: the cache whose text it is a copy of; None for one of its own.
+        way: where all passes run the same layers, whether they are scratch; None elsewhere.
+        twins: nodes of one key may have several slots.
         base: tokens of each text behind which drafted nodes stand.
         keys: of the node in each slot behind the text, int64 `[B, M]`.
         there: which slots are the first with their key, bool `[B, M]`.
@@ -49,7 +51,9 @@ class Cache:
         segments: tuple[Layers, ...],
         kept: Kept | None = None,
         of: Cache | None = None,
+        way: bool | None = None,
     ) -> None:
+        self.way, self.twins = way, False
         self.model, self.store, self.segments = model, store, segments
         self.kept, self.of = kept, of
         self.lengths = {span: [0] * store.batch for span in segments}
@@ -65,6 +69,7 @@ class Cache:
         self.keys = positions[:, :0]
         self.there = torch.zeros_like(self.keys, dtype=torch.bool)
         self.ran: dict[tuple[Layers, bool], Tensor] = {}
+        self.twins = False
 
     def begin_round(self, lengths: Sequence[int]) -> None:
         """The same, but for nodes that were said to live on."""
@@ -85,6 +90,13 @@ class Cache:
         first, *others = self.lengths.values()
         return first if not others else list(map(min, first, *others))
 
+    def single(self) -> None:
+        """Leave one slot to each key."""
+        if self.twins:
+            places, _ = places_of(self.keys, self.keys, self.there)
+            own = torch.arange(self.taken, device=places.device)
+            self.there, self.twins = self.there & (places == own), False
+
     def ran_by(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
         """Slots whose nodes layers can attend to, bool `[B, M]`; scratch passes see all."""
         found: Tensor | None = None
@@ -96,6 +108,8 @@ class Cache:
         return self.there if found is None else found
 
     def _ran(self, span: Layers, scratch: bool) -> Tensor:
+        if self.way is not None and self.way == scratch:
+            return self.there
         known = self.ran.get((span, scratch))
         if known is None:
             return torch.zeros_like(self.there)
@@ -104,7 +118,7 @@ class Cache:
 
     def note(self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor) -> None:
         """Note that layers ran nodes `[B, W]`: what was there before is written over."""
-        for span in segments:
+        for span in segments if self.way is None else ():
             mine = self._ran(span, scratch).scatter_reduce(1, offsets, live, "amax")
             self.ran[span, scratch] = mine
             if scratch and (span, False) in self.ran:

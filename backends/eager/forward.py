@@ -11,6 +11,7 @@ from torch import Tensor
 
 from specplan.backends.eager.caches import Cache, Track
 from specplan.backends.eager.passes import Stretch
+from specplan.backends.eager.placing import Placement
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.values import Nodes, Rows, places_of
 
@@ -54,13 +55,19 @@ class _Columns:
     used: int
 
 
-def run_forward(session: EagerSession, stretch: Stretch, operands: Sequence[Nodes]) -> Ran:
+def run_forward(
+    session: EagerSession,
+    stretch: Stretch,
+    operands: Sequence[Nodes],
+    place: Placement | None = None,
+) -> Ran:
     """Run a model on nodes; text that its layers lack comes first.
 
     Args:
         session: the batch, its caches and tracks.
         stretch: which layers run, from what, and what is kept.
         operands: nodes, of one tree each; the root of all is the same.
+        place: their slots, where they are known.
     """
     batch, active = session.batch, session.active
     cache_name = stretch.cache or ""
@@ -78,7 +85,7 @@ def run_forward(session: EagerSession, stretch: Stretch, operands: Sequence[Node
     texts = 0 if cache is None else _lag(session, cache, stretch)
     inner = tuple(map(_inner, operands))
     call = _columns_of(session, stretch, cache, inner, max(texts, int(with_root)), with_root)
-    hidden, live, steps, context = _run(session, stretch, cache, call)
+    hidden, live, steps, context = _run(session, stretch, cache, call, place)
     if cache is not None and texts and not stretch.scratch:
         _advance(batch.lengths, cache, stretch, active)
     elif cache is not None and call.texts:
@@ -198,65 +205,109 @@ def _columns_of(
         positions.append(written)
         live.append((written >= first) & (written >= 0))
     for nodes in inner:
+        if not nodes.width:
+            continue
         tokens.append(nodes.take(nodes.tree.tokens))
         positions.append(ends - 1 + nodes.take(nodes.tree.depths))
         live.append(columns.drafted(nodes))
-    joined = torch.cat(live, 1)
+    joined = _joined(live)
     if session.active is not None:
         joined = joined & torch.tensor(session.active, device=device)[:, None]
     used = 0
     if cache is not None:
         used = max(a - b for a, b in zip(cache.base, cache.forgotten, strict=True))
-    return _Columns(torch.cat(tokens, 1), torch.cat(positions, 1), joined, texts, inner, used)
+    return _Columns(_joined(tokens), _joined(positions), joined, texts, inner, used)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def _run(
-    session: EagerSession, stretch: Stretch, cache: Cache | None, call: _Columns
+    session: EagerSession,
+    stretch: Stretch,
+    cache: Cache | None,
+    call: _Columns,
+    place: Placement | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None, int]:
     """Hidden states of all columns `[B, T, hidden]`, which there are, their steps, and slots."""
     model: Any = session.models[stretch.model]
     hidden, live, steps = _entered(session, stretch, model, call)
+    if not stretch.pieces:
+        assert hidden is not None, "what runs no layer reads hidden states"
+        if stretch.keeps:
+            _keep(session, stretch, call, {-1: hidden}, live, steps)
+        return hidden, live, steps, 0
     texts, nodes = call.texts, call.tokens.shape[1] - call.texts
-    store = None if cache is None else cache.store
-    slots, used = call.positions, 0
-    mask = None
-    if stretch.pieces:
-        if cache is None:
-            store = model.new_cache(session.batch.size, call.tokens.shape[1])
-            cache = Cache(model, store, ((0, 0),))
-            cache.begin([texts] * session.batch.size)
-            ends = torch.full_like(session.batch.ends, texts)
-            text_slots = torch.arange(texts, device=ends.device).expand(len(ends), -1)
-            used = texts
-        else:
-            ends = torch.tensor(cache.base, device=call.tokens.device)[:, None] - cache.shift
-            text_slots, used = call.positions[:, :texts] - cache.shift, call.used
-        seen = live[:, texts:, None]
-        parts = [text_slots]
-        if nodes:
+    if cache is None:  # a pass that leaves nothing behind
+        store = model.new_cache(session.batch.size, call.tokens.shape[1])
+        cache = Cache(model, store, ((0, 0),))
+        cache.begin([texts] * session.batch.size)
+        ends = torch.full_like(session.batch.ends, texts)
+        text_slots = torch.arange(texts, device=ends.device).expand(len(ends), -1)
+        used = texts
+    else:
+        ends, text_slots, used = session.batch.ends, call.positions[:, :texts], call.used
+        if any(cache.forgotten):
+            ends, text_slots = ends - cache.shift, text_slots - cache.shift
+    slots, seen = text_slots, None
+    if nodes:
+        given = None if place is None else _known(session, stretch, cache, call, place)
+        if given is None:
             offsets, seen, there = _placed(stretch, cache, call.inner, live[:, texts:])
             live = torch.cat([live[:, :texts], there], 1) if texts else there
-            parts.append(ends + offsets)
-        slots = torch.cat(parts, 1) if texts and nodes else parts[-1]
-        slots = slots.where(live, cache.store.trash)
-        used += cache.taken
-        mask = columns.attention_mask(slots, texts, ends, seen, used)
-        if stretch.block:
-            together = torch.zeros_like(mask[:, 0]).scatter_reduce(
-                1, slots.clamp(max=used - 1), live, "amax"
-            )
-            mask = mask | together[:, None, :]
-        latest = None
-        if cache.store.queries is not None and texts and not stretch.scratch:
-            latest = live[:, :texts].sum(1) - 1 + (~live[:, :texts]).long().cumprod(1).sum(1)
-            latest = latest.where(live[:, :texts].any(1), -1)
-        store = cache.store
-        arguments = (call.tokens, call.positions, slots, mask, store)
-        hidden = _layers(session, stretch, model, arguments, hidden, live, steps, call, latest)
-    elif stretch.keeps and hidden is not None:
-        _keep(session, stretch, call, {-1: hidden}, live, steps)
-    assert hidden is not None
+        else:
+            offsets, seen = given
+            _note(cache, call.inner[0].keys, live[:, texts:])
+        slots = torch.cat([text_slots, ends + offsets], 1) if texts else ends + offsets
+    slots = slots.where(live, cache.store.trash)
+    used += cache.taken
+    mask = columns.attention_mask(slots, texts, ends, seen, used)
+    if stretch.block:
+        together = torch.zeros_like(mask[:, 0]).scatter_reduce(
+            1, slots.clamp(max=used - 1), live, "amax"
+        )
+        mask = mask | together[:, None, :]
+    latest = None
+    if cache.store.queries is not None and texts and not stretch.scratch:
+        latest = _latest(live[:, :texts])
+    arguments = (call.tokens, call.positions, slots, mask, cache.store)
+    hidden = _layers(session, stretch, model, arguments, hidden, live, steps, call, latest)
     return hidden, live, steps, used
+
+
+def _latest(live: Tensor) -> Tensor:
+    """The last column of text of each request, int64 `[B]`; -1 where it has none."""
+    places = torch.arange(live.shape[1], device=live.device)
+    return places.where(live, -1).amax(1)
+
+
+def _known(
+    session: EagerSession, stretch: Stretch, cache: Cache, call: _Columns, place: Placement
+) -> tuple[Tensor, Tensor | None] | None:
+    """Slots of nodes and what they see of nodes, where both are constants in this pass."""
+    width = call.tokens.shape[1] - call.texts
+    if cache.taken != place.before or session.active is not None or stretch.features is not None:
+        return None
+    if width > len(place.offsets):
+        return None
+    found = session.constants.get((id(place), width))
+    if found is None:
+        offsets = torch.tensor(place.offsets[:width], device=call.tokens.device)
+        seen = None
+        if not place.causal:
+            rows = [[slot in mine for slot in range(place.before + width)] for mine in place.seen]
+            seen = torch.tensor(rows[:width], device=offsets.device)[None]
+        found = session.constants[id(place), width] = (offsets, seen)
+    return found
+
+
+def _note(cache: Cache, keys: Tensor, live: Tensor) -> None:
+    """Note nodes that have the next slots."""
+    before = cache.taken
+    cache.keys = torch.cat([cache.keys, keys], 1) if before else keys
+    cache.there = torch.cat([cache.there, live], 1) if before else live
+    cache.twins = True
 
 
 def _entered(
@@ -310,6 +361,7 @@ def _placed(
     stretch: Stretch, cache: Cache, inner: tuple[Nodes, ...], live: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Slots of nodes counted from the text's end, what they see of nodes, and which can run."""
+    cache.single()
     keys = inner[0].keys if len(inner) == 1 else torch.cat([nodes.keys for nodes in inner], 1)
     before, width = cache.taken, keys.shape[1]
     known = torch.cat([cache.keys, keys], 1) if before else keys
@@ -317,8 +369,11 @@ def _placed(
     offsets, _ = places_of(keys, known, may)
     new = torch.arange(before, before + width, device=keys.device)
     first = live & (offsets == new)
-    ran = cache.ran_by(stretch.segments, stretch.scratch)
-    ran = torch.nn.functional.pad(ran, (0, width)).scatter_reduce(1, offsets, live, "amax")
+    if cache.way is None:
+        ran = cache.ran_by(stretch.segments, stretch.scratch)
+        ran = torch.nn.functional.pad(ran, (0, width)).scatter_reduce(1, offsets, live, "amax")
+    else:
+        ran = torch.cat([cache.there, first], 1) if before else first
     seen, reached = columns.visible(*columns.lines_of(inner), known, ran)
     if not stretch.block:
         live, first = live & reached, first & reached

@@ -13,6 +13,7 @@ from specplan.backends.eager.passes import (
     stretch_of,
     whole_stack,
 )
+from specplan.backends.eager.placing import Placement, placements, plain_caches
 from specplan.backends.reference.stopping import judged_nodes
 from specplan.ir.infer import infer_round
 from specplan.ir.lifetimes import last_reads
@@ -31,6 +32,8 @@ class Prepared:
         plan: the plan.
         types: by op and trip, what the verifier knows of what an op gives.
         reads: the same of what it reads.
+        placements: by forward and trip, slots of nodes where they are known.
+        plain: caches that are run in one way only, and whether that is scratch.
         stretches: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
         whole: by the name of a cache, how prompts run through its model.
@@ -45,6 +48,8 @@ class Prepared:
     plan: Plan
     types: Mapping[tuple[int, int], tuple[Type, ...]]
     reads: Mapping[tuple[int, int], Mapping[Value, Type]]
+    placements: Mapping[tuple[int, int], Placement]
+    plain: Mapping[str, bool]
     stretches: Mapping[int, Stretch]
     segments: Mapping[str, tuple[Layers, ...]]
     whole: Mapping[str, Stretch]
@@ -71,6 +76,8 @@ def prepare(plan: Plan, models: Mapping[str, CausalModel]) -> Prepared:
         plan=plan,
         types={(id(step.op), step.trip): step.gives for step in steps},
         reads={(id(step.op), step.trip): step.reads for step in steps},
+        placements=placements(plan),
+        plain=plain_caches(plan),
         stretches={
             id(op): stretch_of(plan, op, models[op.model].num_layers, segments) for op in forwards
         },

@@ -72,9 +72,12 @@ class EagerSession:
         self.scores = models["target"].logits_dtype if prepared.scored else None
         used = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
         self.batch = Batch(requests, models, used, prepared.speculative, capacity)
-        self.batch.add_states(plan.states, models, prepared.segments, self.scores)
+        self.batch.add_states(
+            plan.states, models, prepared.segments, prepared.plain, self.scores
+        )
         self.whole = prepared.whole
         self.emitted: list[list[int]] = []
+        self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
         self.trip = 0
         self.active: list[bool] | None = None
         self.trips: list[Tensor] = []
@@ -274,7 +277,8 @@ class EagerSession:
 
     def _forward(self, op: ir.Forward, scope: Scope) -> None:
         stretch = self.prepared.stretches[id(op)]
-        ran = run_forward(self, stretch, [nodes_as(scope[name]) for name in op.nodes])
+        place = self.prepared.placements.get((id(op), self.trip))
+        ran = run_forward(self, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
         span = stretch.spans[0] if op.layers else None
         variant = forward_variant(span, bool(stretch.gives), stretch.skips.words)
         self.observed = Observed(variant, op.model, ran.width, ran.context)

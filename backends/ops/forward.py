@@ -62,23 +62,24 @@ def visible(
     return same.any(2), (same.any(3) | roots).all(2)
 
 
-def attention_mask(slots: Tensor, texts: int, ends: Tensor, seen: Tensor, used: int) -> Tensor:
+def attention_mask(
+    slots: Tensor, texts: int, ends: Tensor, seen: Tensor | None, used: int
+) -> Tensor:
     """Bool `[B, T, U]`: text up to oneself, and for nodes all text and what they see of nodes.
 
     Args:
         slots: of all columns, those of text first, int64 `[B, T]`.
         texts: columns of text.
         ends: slots of text, int64 `[B, 1]`.
-        seen: bool `[B, W, M]`, see `visible`.
+        seen: bool `[B or 1, W, M]`, see `visible`; None where nodes see all up to their own slot.
         used: slots that are attended to, U.
     """
     keys = torch.arange(used, device=slots.device)
-    text = keys <= slots[:, :texts, None]
-    if not seen.shape[1]:
-        return text
+    if seen is None:
+        return keys <= slots[:, :, None]
     place = keys - ends
     behind = (place < seen.shape[2]) & (place >= 0)
     clamped = place.clamp(0, seen.shape[2] - 1)[:, None, :].expand(-1, seen.shape[1], -1)
-    nodes = seen.gather(2, clamped) & behind[:, None, :] | (place < 0)[:, None, :]
-    return torch.cat([text, nodes], 1) if texts else nodes
-
+    found = seen.expand(len(slots), -1, -1).gather(2, clamped)
+    nodes = found & behind[:, None, :] | (place < 0)[:, None, :]
+    return torch.cat([keys <= slots[:, :texts, None], nodes], 1) if texts else nodes
