@@ -33,6 +33,7 @@ class Capabilities:
         states: keywords of the states it keeps.
         sources: names of the sources it can look up beside the text.
         policies: names of the policies by which it keeps less than all text in a cache.
+        any_layer: tracks may hold several layers, the last one or what comes from outside.
         single: (op keyword, field) of list fields that hold one item at most.
         shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
         whole_rounds: a round is one call, and no op can be timed by itself.
@@ -47,6 +48,7 @@ class Capabilities:
     policies: frozenset[str] = frozenset()
     limits: Mapping[tuple[str, str], tuple[Any, ...]]
     required: frozenset[tuple[str, str]] = frozenset()
+    any_layer: bool = False
     single: frozenset[tuple[str, str]] = frozenset()
     shapes: Callable[[Plan], Iterable[Refusal]] | None = None
     whole_rounds: bool = False
@@ -155,7 +157,9 @@ def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
             reason = f"it keeps no {state.keyword} states"
         elif isinstance(state, CacheState) and (state.view or state.policy or state.budget):
             reason = _small_cache_reason(state, capabilities)
-        elif isinstance(state, TrackState) and not isinstance(state.layer, int):
+        elif isinstance(state, TrackState) and not (
+            capabilities.any_layer or isinstance(state.layer, int)
+        ):
             reason = "it keeps hidden states of one numbered layer only"
         elif isinstance(state, SourceState) and state.kind.name not in capabilities.sources:
             known = ", ".join(("@text", *sorted(capabilities.sources)))

@@ -1,0 +1,218 @@
+"""The state of a batch between rounds: texts and their keys, what is done, caches and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.caches import Cache, Layers, Track
+from specplan.backends.ops.values import FIRST_KEY, NO_KEY, Tree, first_tree, key_after
+from specplan.backends.reference.batch import MOST_CHUNK
+from specplan.backends.reference.caches import Kept
+from specplan.cost_models.refreshing import chunk_of
+from specplan.ir.infer_states import loaded_type
+from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
+from specplan.ir.tables import BUILTIN
+from specplan.ir.types import TreeType
+from specplan.runtime.models import CausalModel
+from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings
+from specplan.runtime.sources.use import SourceUse
+
+
+class Batch:
+    """Requests that run together.
+
+    Attributes:
+        requests: one per row.
+        lengths: tokens of text per row, prompt included.
+        text: int64 `[B, S + 1]`, padded with 0; the last column is never part of a text.
+        keys: of the text up to every token, int64 `[B, S + 1]`.
+        done: rows that want no more tokens.
+        starts: tokens of text per row when the round began.
+        caches: by the name of the cache state.
+        tracks: by the name of the track state.
+        sources: by the name of the source state.
+        values: by the name of the value state, what the last round left.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        models: Mapping[str, CausalModel],
+        sources: Mapping[str, SourceUse],
+        speculative: int,
+        capacity: int | None,
+    ) -> None:
+        self.requests = tuple(requests)
+        self.device = next(iter(models.values())).device
+        self.settings = SamplingSettings.of(self.requests, self.device)
+        self.seeds = [request.seed for request in self.requests]
+        self.lengths = [len(request.prompt_tokens) for request in self.requests]
+        self.starts = list(self.lengths)
+        self.limits = [len(r.prompt_tokens) + r.max_new_tokens for r in self.requests]
+        self.stops = [frozenset(request.stop_tokens) for request in self.requests]
+        self.done = [
+            length >= limit for length, limit in zip(self.lengths, self.limits, strict=True)
+        ]
+        self.speculative = speculative
+        self.slots = max(capacity or 0, max(self.limits)) + speculative
+        shape = (self.size, self.slots + 1)
+        self.text = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        self.keys = torch.full_like(self.text, NO_KEY)
+        self.last_keys = [FIRST_KEY] * self.size
+        for row, request in enumerate(self.requests):
+            self._write(row, 0, request.prompt_tokens)
+        self.caches: dict[str, Cache] = {}
+        self.tracks: dict[str, Track] = {}
+        self.values: dict[str, Tree | Tensor] = {}
+        self.sources = dict(sources)
+        self._ends: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+        return len(self.requests)
+
+    @property
+    def ends(self) -> Tensor:
+        """Lengths of the texts, int64 `[B, 1]`."""
+        if self._ends is None:
+            self._ends = torch.tensor(self.lengths, device=self.device)[:, None]
+        return self._ends
+
+    def root(self, scores: torch.dtype | None) -> Tree:
+        """The tree without drafted nodes, of the texts as they are now."""
+        last = self.ends - 1
+        return first_tree(self.text.gather(1, last), self.keys.gather(1, last), scores)
+
+    def emitted(self, row: int) -> bool:
+        """Whether a row's text grew in this round."""
+        return self.lengths[row] > self.starts[row]
+
+    def begin_round(self) -> None:
+        """Forget the drafted nodes of the last round."""
+        self.starts = list(self.lengths)
+        for cache in self.caches.values():
+            cache.begin_round(self.lengths)
+        for track in self.tracks.values():
+            track.begin_round()
+
+    def append(self, row: int, tokens: Sequence[int]) -> list[int]:
+        """Append tokens to a row's text, cut after a stop token and at the limit.
+
+        Returns:
+            What was appended; empty for a row that is done.
+        """
+        if self.done[row]:
+            return []
+        kept: list[int] = []
+        for token in tokens[: self.limits[row] - self.lengths[row]]:
+            kept.append(token)
+            if token in self.stops[row]:
+                self.done[row] = True
+                break
+        start = self.lengths[row]
+        if kept:
+            self._write(row, start, kept)
+        self.lengths[row] = start + len(kept)
+        self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
+        self._ends = None
+        return kept
+
+    def _write(self, row: int, start: int, tokens: Sequence[int]) -> None:
+        """Put tokens into a text, and keys beside them."""
+        keys, key = [], self.last_keys[row]
+        for token in tokens:
+            key = key_after(key, token)
+            keys.append(key)
+        self.last_keys[row] = key
+        both = torch.tensor([tuple(tokens), keys], dtype=torch.int64, device=self.device)
+        self.text[row, start : start + len(keys)] = both[0]
+        self.keys[row, start : start + len(keys)] = both[1]
+
+    def add_states(
+        self,
+        states: Sequence[StateDeclaration],
+        models: Mapping[str, CausalModel],
+        segments: Mapping[str, tuple[Layers, ...]],
+        ways: Mapping[str, bool],
+        scores: torch.dtype | None,
+    ) -> None:
+        """Make room for what the plan keeps.
+
+        Args:
+            states: of the plan.
+            models: by their roles.
+            segments: by the name of the cache, spans of layers that the plan runs together.
+            ways: by the name of the cache, see `Cache.way`.
+            scores: see `root`.
+        """
+        caches = [state for state in states if isinstance(state, CacheState)]
+        asked = {state.view for state in caches if state.retrieves}
+        for state in sorted(caches, key=lambda state: state.view is not None):
+            model = models[state.model]
+            kept, of = kept_by(state), self.caches.get(state.view or "")
+            room = self.slots
+            if kept is not None:
+                room = min(room, kept.budget + kept.chunk + self.speculative)
+            store = model.new_cache(self.size, room, state.name in asked)
+            way = ways.get(state.name)
+            self.caches[state.name] = Cache(model, store, segments[state.name], kept, of, way)
+        for state in states:
+            if isinstance(state, TrackState):
+                self.tracks[state.name] = self._track(state, models[state.model])
+            elif isinstance(state, ValueState):
+                self.values[state.name] = self._value(state, scores)
+
+    def _track(self, state: TrackState, model: CausalModel) -> Track:
+        parts = len(state.layer) if isinstance(state.layer, tuple) else 1
+        shape = (self.size, self.slots + 1, parts * model.hidden_size)
+        track = Track(torch.zeros(shape, dtype=model.dtype, device=self.device))
+        if isinstance(state.layer, str) and state.layer != "last":
+            outside: Tensor = model.outside(state.layer, self.requests)  # type: ignore[attr-defined]
+            track.text = outside[:, None].expand(-1, self.slots + 1, -1)
+            track.known[:] = True
+        return track
+
+    def _value(self, state: ValueState, scores: torch.dtype | None) -> Tree | Tensor:
+        """What a value state holds before the first round: a number, or constant tokens.
+
+        A tree that is told no token holds no node yet.
+        """
+        kind = loaded_type(state, state.name)
+        if not isinstance(kind, TreeType):
+            start = state.kind.get("init", 0.0)
+            assert isinstance(start, int | float)
+            return torch.full((self.size,), float(start), dtype=torch.float64)
+        token = state.kind.integer("init", -1)
+        above = kind.parents or tuple(range(-1, kind.nodes - 1))
+        parents = torch.tensor([0, *(parent + 1 for parent in above)], device=self.device)
+        root = self.root(scores)
+        shape = (self.size, 1 + kind.nodes)
+        zero = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        live = torch.full(shape, token >= 0, dtype=torch.bool, device=self.device)
+        live[:, 0] = True
+        score = None if scores is None else zero.to(scores)
+        return Tree(
+            tokens=zero + max(token, 0), parents=parents.expand(self.size, -1), depths=zero,
+            live=live, keys=root.keys.expand(shape), law_row=zero - 1, own=score, scores=score,
+            levels=kind.depth, newest=range(1, 1 + kind.nodes) if kind.nodes else range(1),
+            chain=kind.is_chain, in_order=kind.is_chain,
+        )  # fmt: skip
+
+
+def kept_by(state: CacheState) -> Kept | None:
+    """What a cache keeps of the text; None for all of it."""
+    if state.policy is None:
+        return None
+    declared = BUILTIN.find("policy", state.policy.name)
+    assert declared is not None and state.budget is not None
+    if state.retrieves:
+        chunk = chunk_of(state)
+        return Kept(state.budget, chunk, 1, retrieved=chunk)
+    sink = int(declared.arguments(state.policy)["sink"])
+    chunk = 1 if state.view is not None else min(MOST_CHUNK, state.budget)
+    return Kept(state.budget, min(sink, state.budget), chunk)

@@ -1,0 +1,169 @@
+"""What each forward of a plan does, as far as it is known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specplan.backends.eager.caches import Layers
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.infer import infer_round
+from specplan.ir.left_out import left_out
+from specplan.ir.ops import Commit, Forward
+from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
+from specplan.ir.types import NodesType, TreeType
+from specplan.ir.values import State
+from specplan.runtime.models import CausalModel
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The part of a model's stack that a forward runs.
+
+    Attributes:
+        model: by its role.
+        cache: the state it writes; None for none.
+        spans: half-open spans of layers, rising; empty ones run nothing.
+        segments: spans that its cache keeps apart, all of those that run.
+        pending: most text tokens that are caught up, the root included.
+        features: the track that is read; None for the tokens alone.
+        shift: nodes above, whose states are read.
+        own: what is read are states of the model itself.
+        inside: they go on in the middle of its stack.
+        keeps: tracks that are written, and after how many layers each of their parts; -1 for all.
+        gives: what there are rows of.
+        skips: blocks that are left out.
+        block: all tokens of a pass see each other.
+        scratch: what is written is no part of the text.
+        keys_only: nothing but keys and values is written, all of the state that enters.
+    """
+
+    model: str
+    cache: str | None
+    spans: tuple[Layers, ...]
+    segments: tuple[Layers, ...]
+    pending: int = 1
+    features: str | None = None
+    shift: int = 0
+    own: bool = False
+    inside: bool = False
+    keeps: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    gives: tuple[str, ...] = ("logits",)
+    skips: Skips = NO_SKIPS
+    block: bool = False
+    scratch: bool = False
+    keys_only: bool = False
+
+    @property
+    def pieces(self) -> tuple[Layers, ...]:
+        """Spans, cut where states are recorded."""
+        cuts = {layer for _, layers in self.keeps for layer in layers}
+        found: list[Layers] = []
+        for start, stop in self.spans:
+            inner = sorted(cut for cut in cuts if start < cut < stop)
+            found += zip([start, *inner], [*inner, stop], strict=True)
+        return tuple(piece for piece in found if piece[0] < piece[1])
+
+
+def spans_of(op: Forward, layers: int) -> tuple[Layers, ...]:
+    """Spans of layers that a forward runs of a model with so many."""
+    if not op.layers:
+        return ((0, layers),)
+    return tuple((span.start, span.stop) for span in op.layers)
+
+
+def segments_of(
+    plan: Plan, models: Mapping[str, CausalModel]
+) -> dict[str, tuple[Layers, ...]]:
+    """By the name of a cache, spans of its layers, cut wherever a forward begins or ends."""
+    found: dict[str, tuple[Layers, ...]] = {}
+    for state in plan.states:
+        if not isinstance(state, CacheState):
+            continue
+        layers = models[state.model].num_layers
+        cuts = {0, layers}
+        for op in walk_plan(plan):
+            if isinstance(op, Forward) and op.cache == state.name:
+                for span in spans_of(op, layers):
+                    cuts.update(span)
+        ends = sorted(cuts)
+        found[state.name] = tuple(zip(ends[:-1], ends[1:], strict=True)) or ((0, 0),)
+    return found
+
+
+def stretch_of(
+    plan: Plan, op: Forward, layers: int, segments: Mapping[str, tuple[Layers, ...]]
+) -> Stretch:
+    """What a forward runs of a model with so many layers."""
+    spans = spans_of(op, layers)
+    cut = () if op.cache is None else segments[op.cache]
+    track = None if op.features is None else plan.state(op.features)
+    own = isinstance(track, TrackState) and track.model == op.model
+    keeps: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    if op.keep is not None:
+        kept = plan.state(op.keep)
+        assert isinstance(kept, TrackState)
+        keeps = ((kept.name, layers_kept(kept)),)
+    skip = op.skip if not isinstance(op.skip, State) else ()
+    return Stretch(
+        model=op.model,
+        cache=op.cache,
+        spans=spans,
+        segments=tuple(
+            part for part in cut if any(a <= part[0] and part[1] <= b for a, b in spans)
+            and part[0] < part[1]
+        ),
+        pending=op.pending if isinstance(op.pending, int) else max(op.pending),
+        features=op.features,
+        shift=op.shift,
+        own=own,
+        inside=own and op.shift == 0 and bool(op.layers),
+        keeps=keeps,
+        gives=("logits",) if op.gives is None else op.gives,
+        skips=left_out(plan, op) if skip else NO_SKIPS,
+        block=op.attend == "block",
+        scratch=op.write == "scratch",
+        keys_only=op.only is not None,
+    )  # fmt: skip
+
+
+def layers_kept(track: TrackState) -> tuple[int, ...]:
+    """After how many layers each part of a track is recorded; -1 for after all that run."""
+    if isinstance(track.layer, str):
+        return (-1,)
+    return track.layer if isinstance(track.layer, tuple) else (track.layer,)
+
+
+def whole_stack(
+    plan: Plan, cache: CacheState, layers: int, segments: tuple[Layers, ...]
+) -> Stretch:
+    """How prompts run through a model that reads no other one's states: all it keeps is kept."""
+    tracks = (
+        state for state in plan.states if isinstance(state, TrackState) and state.model == cache.model
+    )
+    keeps = () if cache.policy is not None or cache.view is not None else tuple(
+        (track.name, layers_kept(track)) for track in tracks
+    )
+    return Stretch(
+        cache.model, cache.name, ((0, layers),), segments, keeps=keeps, gives=(),
+    )  # fmt: skip
+
+
+def node_slots(plan: Plan) -> int:
+    """Most cache slots that drafted nodes of one round, and its root, may take in one cache."""
+    most, living = 0, 0
+    for item in plan.rounds:
+        taken: dict[str | None, int] = {}
+        for step in infer_round(plan, item).steps:
+            if isinstance(step.op, Forward):
+                for name in step.op.nodes:
+                    held = step.reads[name]
+                    assert isinstance(held, TreeType | NodesType)
+                    width = held.nodes + 1 if isinstance(held, TreeType) else held.width
+                    taken[step.op.cache] = taken.get(step.op.cache, 0) + width
+            elif isinstance(step.op, Commit) and step.op.alive is not None:
+                tree = step.reads[step.op.alive]
+                assert isinstance(tree, TreeType)
+                living = max(living, tree.nodes)
+        most = max(most, *taken.values(), 0)
+    return most + living + 2

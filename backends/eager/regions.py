@@ -1,0 +1,72 @@
+"""Regions: loops, those that end by request, what only some requests enter, and lanes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.values import Held, Scope, held_as
+from specplan.backends.ops.when import when as either
+from specplan.backends.reference.stopping import Stops
+from specplan.ir.ops import Repeat, When
+
+if TYPE_CHECKING:
+    from specplan.backends.eager.session import EagerSession
+
+
+def repeat(session: EagerSession, op: Repeat, scope: Scope) -> None:
+    """A number of trips; fewer where every request has asked for no more of them.
+
+    What a request carried when it stopped stays as it was, whoever goes on.
+    """
+    carried: list[Held] = [scope[initial] for _, initial in op.carried]
+    outer, until = session.trip, op.body.until
+    stops = None
+    if until is not None:
+        stops = Stops(session.idle_rows, None if op.only is None else _flag(scope[op.only]))
+        session.loops.append(stops)
+    for index in range(op.count):
+        if stops is not None and stops.over:
+            break
+        session.trip = outer * op.count + index
+        inner = dict(scope)
+        inner.update({p: held for (p, _), held in zip(op.carried, carried, strict=True)})
+        session.run(op.body.ops, inner)
+        following = [inner[name] for name in op.body.yields]
+        if stops is not None and until is not None:
+            if not bool(stops.running.all()):
+                following = [
+                    either(stops.running, new, old)
+                    for new, old in zip(following, carried, strict=True)
+                ]
+            following = stops.passed([], [], _flag(inner[until])) or following
+        carried = following
+    if stops is not None:
+        session.loops.pop()
+        session.trips.append(stops.trips)
+    session.trip = outer
+    scope.update(zip(op.results, carried, strict=True))
+
+
+def _flag(held: Held) -> Tensor:
+    return held_as(held, Tensor)
+
+
+def when(session: EagerSession, op: When, scope: Scope) -> None:
+    """Ops for the requests whose flag holds; the others take what there was."""
+    flag = _flag(scope[op.flag]).cpu()
+    outer = session.active
+    entered = flag if outer is None else flag & torch.tensor(outer)
+    if not bool(entered.any()):
+        scope.update({name: scope[other] for name, other in zip(op.results, op.otherwise)})
+        return
+    inner = dict(scope)
+    session.active = None if bool(entered.all()) else entered.tolist()
+    try:
+        session.run(op.body.ops, inner)
+    finally:
+        session.active = outer
+    for name, new, other in zip(op.results, op.body.yields, op.otherwise, strict=True):
+        scope[name] = either(flag, inner[new], scope[other])

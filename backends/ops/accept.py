@@ -1,0 +1,183 @@
+"""`accept`: a tree is judged by a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from specplan.backends.ops.pick import at_and_below
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree, first_columns
+from specplan.ir.ops import Accept
+from specplan.ir.tables import BUILTIN
+from specplan.runtime.acceptance import RULES, DraftedTree, Judged
+from specplan.runtime.sampling import SamplingSettings, law
+
+Form: TypeAlias = Callable[[str], Callable[..., Judged]]
+"""From a rule's name to one of its forms: see `specplan.runtime.acceptance`."""
+
+
+def fastest(rule: str) -> Callable[..., Judged]:
+    """The form of a rule that is fastest where it runs."""
+    return RULES[rule].accept  # type: ignore[no-any-return]
+
+
+def accept(
+    op: Accept,
+    tree: Tree,
+    target: Rows | None,
+    by: Tensor | None,
+    at: Nodes | None,
+    *,
+    settings: SamplingSettings,
+    most: int,
+    form: Form = fastest,
+) -> Path:
+    """What a rule accepts.
+
+    A node without a row ends its path, and no bonus follows it: what is below has a row in a later
+    round. Where the node that is judged below has no row itself, nothing is accepted.
+
+    Args:
+        op: names the rule.
+        tree: what was drafted.
+        target: logits of the root and of nodes; None for the rule that accepts unseen.
+        by: uniforms; number i judges node i in order, and one more draws the bonus: number
+            `most`, or the next one where there are rows for some nodes only.
+        at: one node of each request to judge below; the root when None.
+        settings: of the requests.
+        most: nodes of the tree when all trips of its loops ran.
+        form: of the rule.
+    """
+    if target is None:
+        return _unseen(tree)
+    part = _part(tree, at, target.keys.shape[1])
+    logits, known = target.of(part.nodes)
+    rule = RULES[op.rule.name]
+    live = part.live & known.gather(1, part.parents)[:, 1:]
+    drafted = DraftedTree(
+        tokens=part.tokens,
+        parents=part.parents[:, 1:] - 1,
+        live=live,
+        laws=tree.all_laws,
+        law_index=None if not tree.laws else part.law_row,
+        distinct=tree.distinct,
+        levels=min(part.levels, live.shape[1]),
+        widest=1 if tree.chain else None,
+    )
+    declared = BUILTIN.find("rule", op.rule.name)
+    assert declared is not None
+    width = live.shape[1]
+    if by is not None and by.shape[1] > width + 1:
+        last = most if width == tree.size and most < by.shape[1] else width
+        by = torch.cat([by[:, :width], by[:, last : last + 1]], 1)
+    rows = law(logits, settings) if rule.TARGET == "law" else logits
+    judged = form(op.rule.name)(drafted, rows, by, **declared.arguments(op.rule))
+    return _path(part, judged, known)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is judged: a tree, or what hangs below one node of each request.
+
+    Attributes:
+        nodes: the node that is judged below, and those that are judged.
+        parents: places in `nodes`, int64 `[B, 1 + M]`.
+        tokens: of the judged nodes, int64 `[B, M]`.
+        live: which of them there are.
+        law_row: of the judged nodes.
+        levels: no node is deeper.
+    """
+
+    nodes: Nodes
+    parents: Tensor
+    tokens: Tensor
+    live: Tensor
+    law_row: Tensor
+    levels: int
+
+
+def _whole(tree: Tree) -> _Part:
+    return _Part(
+        tree.everything, tree.parents, tree.tokens[:, 1:], tree.live[:, 1:], tree.law_row[:, 1:],
+        tree.levels,
+    )  # fmt: skip
+
+
+def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
+    """What hangs below a node; of chains as many as there may be rows for, by their depths."""
+    if at is None and (not tree.chain or (tree.in_order and tree.size <= rows)):
+        return _whole(tree)
+    over = Nodes(tree, range(tree.columns)) if at is None else at_and_below(tree, at)
+    at = Nodes(tree, range(1)) if at is None else at
+    width = over.width - 1
+    if tree.chain:
+        width = min(width, rows)
+    mask = torch.zeros_like(tree.live).scatter_reduce(1, over.columns, over.live, "amax")
+    mask = mask.scatter(1, at.columns, False)
+    order, live = first_columns(mask & tree.live, width, tree.depths if tree.chain else None)
+    start = at.columns
+    columns = torch.cat([start, order], 1)
+    if tree.chain:
+        steps = torch.arange(width + 1, device=order.device)
+        parents = (steps - 1).clamp(min=0).expand_as(columns)
+    else:
+        places = torch.arange(width + 1, device=order.device).expand_as(columns)
+        place_of = torch.zeros_like(tree.parents).scatter(1, columns, places)
+        parents = place_of.gather(1, tree.parents.gather(1, columns))
+        parents = torch.cat([torch.zeros_like(start), parents[:, 1:]], 1)
+    return _Part(
+        nodes=Nodes(tree, columns),
+        parents=parents,
+        tokens=tree.tokens.gather(1, order),
+        live=live & at.live,
+        law_row=tree.law_row.gather(1, order),
+        levels=width if tree.chain else tree.levels,
+    )
+
+
+def _path(part: _Part, judged: Judged, known: Tensor) -> Path:
+    """The accepted nodes by their columns, and a bonus where the last of them has a row."""
+    accepted = judged.accepted
+    places = judged.path.clamp(min=0) + 1
+    nodes = part.nodes.columns
+    last = torch.zeros_like(accepted)[:, None]
+    tokens = judged.bonus[:, None]
+    if judged.path.shape[1]:
+        last = places.gather(1, (accepted - 1).clamp(min=0)[:, None])
+        last = last.where(accepted[:, None] > 0, 0)
+        tokens = torch.cat([part.tokens.gather(1, places - 1), tokens], 1)
+        tokens = tokens.scatter(1, accepted[:, None], judged.bonus[:, None])
+    there = known.gather(1, last)[:, 0]
+    accepted = accepted.where(known[:, 0], 0)
+    return Path(
+        nodes=nodes.gather(1, places),
+        tokens=tokens,
+        accepted=accepted,
+        counts=accepted + (there & known[:, 0]),
+        start=nodes[:, :1],
+        judged=part.tokens.shape[1],
+        chain=part.nodes.tree.chain,
+    )
+
+
+def _unseen(tree: Tree) -> Path:
+    """The first live node below the root, the first below that, and so on."""
+    here = torch.zeros_like(tree.parents[:, :1])
+    going = torch.ones_like(here, dtype=torch.bool)
+    steps = []
+    drafted = torch.arange(tree.columns, device=here.device) > 0
+    for _ in range(tree.levels):
+        children = (tree.parents == here) & tree.live & drafted & going
+        going = children.any(1, keepdim=True)
+        here = torch.where(going, children.to(torch.uint8).argmax(1, keepdim=True), here)
+        steps.append(here.where(going, 0))
+    nodes = torch.cat([tree.parents[:, :0], *steps], 1)
+    count = (nodes > 0).sum(1)
+    tokens = torch.cat([tree.tokens.gather(1, nodes), torch.zeros_like(here)], 1)
+    start = torch.zeros_like(here)
+    return Path(nodes, tokens, count, count, start, tree.size, tree.chain)
+

@@ -1,0 +1,109 @@
+"""`adopt`: a path that was judged within the round becomes drafted nodes, its bonus too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from specplan.backends.ops.values import (
+    Path,
+    Rows,
+    Tree,
+    child_keys,
+    first_columns,
+    padded_to,
+    places_of,
+    selected,
+)
+from specplan.ir.types import TreeType
+from specplan.runtime.sampling import SamplingSettings, law
+
+
+def adopt(tree: Tree, path: Path, rows: Rows, *, settings: SamplingSettings, kind: TreeType) -> Tree:
+    """The tree with a judged path in place of the nodes that were judged.
+
+    Args:
+        tree: that was judged below a node.
+        path: what was accepted of it, and the bonus.
+        rows: logits of that node and of those below it: tokens of the path follow their laws.
+        settings: of the requests.
+        kind: what the verifier knows of the result: how many nodes it has.
+    """
+    depth = path.nodes.shape[1]
+    steps = torch.arange(depth, device=path.nodes.device)
+    accepted = steps < path.accepted[:, None]
+    nodes = path.nodes.where(accepted, 0)
+    on_path = torch.zeros_like(tree.live).scatter_reduce(1, nodes, accepted, "amax")
+    judged = torch.zeros_like(tree.live).scatter(1, path.start, True)
+    top = judged
+    for _ in range(tree.levels):
+        judged = judged | judged.gather(1, tree.parents)
+    judged = judged & ~top
+    places = torch.arange(tree.columns, device=nodes.device).expand_as(tree.parents)
+    rank = torch.where(judged, places + tree.columns, places)
+    stays = (tree.live & ~judged | on_path)[:, 1:]
+    width = min(kind.nodes, tree.size + 1)
+    order, live = first_columns(stays, min(width, tree.size), rank[:, 1:])
+    left = selected(tree, order + 1, live, levels=tree.levels)
+
+    bonus = path.counts > path.accepted
+    count = (live.sum(1, keepdim=True) + 1).clamp(max=width)  # the bonus stands behind all
+    before = count - 1
+    above = path.start
+    if depth:
+        last = nodes.gather(1, (path.accepted - 1).clamp(min=0)[:, None])
+        above = torch.where(path.accepted[:, None] > 0, last, path.start)
+    parent = _place_of(tree, order + 1, above, before)
+    token = path.tokens.gather(1, (path.counts - 1).clamp(min=0)[:, None])
+    left = padded_to(left, width + 1)
+    key = child_keys(left.keys.gather(1, parent), token)
+    new = {
+        "tokens": token,
+        "parents": parent,
+        "depths": left.depths.gather(1, parent) + 1,
+        "live": bonus[:, None],
+        "keys": key,
+    }
+    filled = {name: getattr(left, name).scatter(1, count, value) for name, value in new.items()}
+    start = width + 1 - min(path.nodes.shape[1] + 1, width)
+    adopted = replace(
+        left,
+        **filled,
+        levels=tree.levels + 1,
+        newest=range(start, width + 1),
+        chain=kind.is_chain,
+        in_order=kind.is_chain,
+    )
+    return _with_laws(adopted, tree, rows, order, on_path, count, settings)
+
+
+def _place_of(
+    tree: Tree, order: torch.Tensor, column: torch.Tensor, at_most: torch.Tensor
+) -> torch.Tensor:
+    """Where columns `[B, 1]` of the tree stand in the selected one; the root stays the root."""
+    same = order == column
+    place = same.to(torch.uint8).argmax(1, keepdim=True) + 1
+    return torch.where(same.any(1, keepdim=True), place, 0).minimum(at_most)
+
+
+def _with_laws(
+    adopted: Tree,
+    tree: Tree,
+    rows: Rows,
+    order: torch.Tensor,
+    on_path: torch.Tensor,
+    count: torch.Tensor,
+    settings: SamplingSettings,
+) -> Tree:
+    """Nodes of the path, and the bonus, with the laws that the rows of their parents state."""
+    taken = on_path.gather(1, order + 1)
+    taken = torch.nn.functional.pad(taken, (1, adopted.columns - 1 - taken.shape[1]))
+    taken = taken.scatter(1, count, True) & adopted.live
+    keys = adopted.keys.gather(1, adopted.parents)
+    row = places_of(keys, rows.keys, rows.live)[0] + tree.laws_held
+    return replace(
+        adopted,
+        laws=(*tree.laws, law(rows.values, settings)),
+        law_row=torch.where(taken, row, adopted.law_row),
+    )

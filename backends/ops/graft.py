@@ -1,0 +1,98 @@
+"""`graft`: trees joined at the root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specplan.backends.ops.values import Tree, rehung
+from specplan.ir.ops import Graft
+from specplan.runtime.masks import first_true
+
+
+def graft(op: Graft, trees: Sequence[Tree], *, chain: bool) -> Tree:
+    """All nodes of all trees, tree after tree.
+
+    Args:
+        op: says whether equal siblings are kept apart.
+        trees: with one root.
+        chain: no node of the result has two children.
+    """
+    joined = _side_by_side(trees, chain)
+    return joined if op.same == "keep" or not joined.size else _merged(joined)
+
+
+def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
+    """Equal siblings apart."""
+    parents, laws, rows, start, held = [], [], [], 0, 0
+    for tree in trees:
+        own = tree.parents[:, 1:]
+        parents.append(torch.where(own > 0, own + start, own) if start else own)
+        drawn = tree.law_row[:, 1:]
+        laws.append(torch.where(drawn >= 0, drawn + held, drawn) if held else drawn)
+        rows += tree.rows
+        start += tree.size
+        held += tree.laws_held
+    first = trees[0]
+    scored = first.scores is not None
+
+    def joined(name: str) -> Tensor:
+        parts = [getattr(tree, name) for tree in trees]
+        return torch.cat([parts[0][:, :1], *(part[:, 1:] for part in parts)], 1)
+
+    return Tree(
+        tokens=joined("tokens"),
+        parents=torch.cat([first.parents[:, :1], *parents], 1),
+        depths=joined("depths"),
+        live=joined("live"),
+        keys=joined("keys"),
+        law_row=torch.cat([first.law_row[:, :1], *laws], 1),
+        laws=tuple(block for tree in trees for block in tree.laws),
+        own=joined("own") if scored else None,
+        scores=joined("scores") if scored else None,
+        levels=max(tree.levels for tree in trees),
+        distinct=any(tree.distinct for tree in trees),
+        newest=range(1, start + 1) if start else range(1),
+        chain=chain,
+        in_order=False,
+        rows=tuple(rows),
+    )
+
+
+def _merged(tree: Tree) -> Tree:
+    """What hangs below equal siblings hangs below the first of them, request by request.
+
+    The others stay: a token that was drawn is judged by the law that it was drawn from, and its
+    children are drawn from laws of the same path. Of tokens that were not drawn they say nothing
+    more, so that they are dead; the first has the summed probability of all their paths.
+    """
+    places = torch.arange(tree.columns, device=tree.tokens.device)
+    own = places.expand_as(tree.tokens)
+    same = (tree.keys[:, :, None] == tree.keys[:, None, :]) & (places[None, :] < places[:, None])
+    same = same & (tree.depths[:, :, None] == tree.depths[:, None, :])
+    same = same & tree.live[:, :, None] & tree.live[:, None, :]
+    first = torch.where(same.any(2), first_true(same, 2)[:, :, 0], own)
+    parents = first.gather(1, tree.parents)
+    again = first != own
+    live = tree.live & ((tree.law_row >= 0) | ~again)
+    scores = None if tree.scores is None else _summed(tree, tree.scores, first, parents)
+    own_scores = tree.own
+    if scores is not None:
+        own_scores = scores - scores.gather(1, parents)
+    merged = replace(
+        tree, parents=parents, live=live, scores=scores, own=own_scores, chain=False
+    )
+    return rehung(merged)
+
+
+def _summed(tree: Tree, scores: Tensor, first: Tensor, parents: Tensor) -> Tensor:
+    """Path scores of merged nodes, none better than its parent's; -inf of the others."""
+    nodes = torch.arange(tree.columns, device=scores.device)
+    members = (first[:, None, :] == nodes[:, None]) & tree.live[:, None, :]
+    total = scores[:, None, :].where(members, -torch.inf).logsumexp(2)
+    for _ in range(tree.levels):  # sums are rounded
+        total = total.minimum(total.gather(1, parents))
+    return total

@@ -1,0 +1,53 @@
+"""`measure`: one number per request."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree
+from specplan.ir.tables import BUILTIN
+from specplan.ir.values import Entry
+
+
+def measure(operand: Tree | Nodes | Path | Rows | Tensor, kind: Entry) -> Tensor:
+    """A number for each request, float64 `[B]`.
+
+    Of a path the accepted nodes; of a tree or of some of its nodes `count`, those that live, and
+    `value`, the sum of their largest path probabilities; of the row of one node, at temperature 1,
+    the largest probability `top1`, its `margin` over the next, the `entropy` in nats, or the
+    `score` itself, all 0 where there is no row; of uniforms the first.
+    """
+    if isinstance(operand, Tensor):
+        return operand[:, 0].double()
+    if isinstance(operand, Path):
+        return operand.accepted.double()
+    if isinstance(operand, Rows):
+        return _of_row(operand, kind.name).where(operand.live[:, 0], 0.0)
+    nodes = operand
+    if isinstance(operand, Tree):
+        nodes = Nodes(operand, range(1, operand.columns))
+    assert isinstance(nodes, Nodes)
+    if kind.name == "value":
+        return _value(nodes, kind)
+    return (nodes.live & (nodes.columns > 0)).sum(1).double()
+
+
+def _of_row(rows: Rows, kind: str) -> Tensor:
+    first = rows.values[:, 0].double()
+    if kind == "score":
+        return first[:, 0]
+    law = first.softmax(-1)
+    if kind == "entropy":
+        return -torch.where(law > 0, law * law.log(), 0.0).sum(-1)
+    best = law.topk(1 if kind == "top1" else 2).values
+    return best[:, 0] if kind == "top1" else best[:, 0] - best[:, 1]
+
+
+def _value(nodes: Nodes, kind: Entry) -> Tensor:
+    scores = nodes.tree.scores
+    declared = BUILTIN.find("measure", kind.name)
+    assert declared is not None and scores is not None
+    chances = nodes.take(scores).double().exp() * (nodes.live & (nodes.columns > 0))
+    most = int(declared.arguments(kind)["best"])
+    return chances.topk(min(most, chances.shape[1]), dim=1).values.sum(1)

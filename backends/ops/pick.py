@@ -1,0 +1,140 @@
+"""`pick`: nodes of a tree, by place, by number, or the best or worst by score."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.backends.ops.values import Nodes, Tree, first_columns
+from specplan.ir.ops import Pick
+from specplan.ir.types import NodesType
+
+
+def pick(
+    op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: NodesType
+) -> Nodes:
+    """Some nodes.
+
+    Args:
+        op: which.
+        tree: whose.
+        at: of `of=from`, the nodes at and below which.
+        count: numbers `[B]`, at most how many.
+        kind: what the verifier knows of them.
+    """
+    found = _placed(op, tree, at, kind)
+    if op.nodes is not None:
+        return _numbered(op.nodes, found)
+    bound = op.best if op.best is not None else op.worst
+    if count is None and (bound is None or bound >= found.width):
+        return found
+    width = found.width if bound is None else min(bound, found.width)
+    columns, live = best_columns(
+        tree, found, width, worst=op.worst is not None, own=op.by == "own", most=count
+    )
+    return Nodes(tree, columns, live, root=False)
+
+
+def _placed(op: Pick, tree: Tree, at: Nodes | None, kind: NodesType) -> Nodes:
+    """All nodes at a place."""
+    if op.of == "newest":
+        tip = tree.columns if tree.chain and len(tree.newest) == 1 else 0
+        return Nodes(tree, tree.newest, root=0 in tree.newest, after=tip)
+    if op.of == "all":
+        return Nodes(tree, range(1, tree.columns) if tree.size else range(1), root=not tree.size)
+    if op.of == "leaves":
+        return _leaves(tree, kind)
+    if op.of == "placed":
+        indices = kind.indices or ()
+        return Nodes(tree, _listed([index + 1 for index in indices], tree.tokens), root=False)
+    assert op.of == "from" and at is not None, "the verifier sees to it"
+    return at_and_below(tree, at)
+
+
+def _leaves(tree: Tree, kind: NodesType) -> Nodes:
+    """Nodes without children, the root of an empty tree."""
+    known = kind.indices
+    if known is not None and max(known) < tree.size:
+        start = known[0] + 1
+        if known == tuple(range(known[0], known[-1] + 1)):
+            return Nodes(tree, range(start, known[-1] + 2), root=start == 0, after=tree.columns)
+        columns = _listed([index + 1 for index in known], tree.tokens)
+        return Nodes(tree, columns, root=False)
+    if not tree.size:
+        return Nodes(tree, range(1), after=tree.columns)
+    if tree.chain:
+        depths = tree.depths * tree.live
+        return Nodes(tree, depths.argmax(1, keepdim=True), after=tree.columns)
+    inner = torch.zeros_like(tree.live).scatter_reduce(1, tree.parents, tree.live, "amax")
+    lonely = ~(tree.live[:, 1:].any(1, keepdim=True))
+    leaves = torch.cat([lonely, (tree.live & ~inner)[:, 1:]], 1)
+    return Nodes(tree, *first_columns(leaves, min(kind.width, tree.columns)))
+
+
+def at_and_below(tree: Tree, at: Nodes) -> Nodes:
+    """Nodes that were picked from an earlier tree, and all that hangs below them now."""
+    if at.after and at.width == 1:  # the tip of a chain, and what was grown since
+        grown = torch.arange(at.after, tree.columns, device=tree.tokens.device)
+        below = grown.expand(len(tree.tokens), -1)
+        return Nodes(tree, torch.cat([at.columns, below], 1), root=at.root)
+    over = torch.zeros_like(tree.live).scatter(1, at.columns, at.live)
+    for _ in range(tree.levels):
+        over = over | over.gather(1, tree.parents)
+    return Nodes(tree, range(tree.columns), over)
+
+
+def best_columns(
+    tree: Tree,
+    among: Nodes,
+    width: int,
+    *,
+    worst: bool = False,
+    own: bool = False,
+    most: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The nodes with the best scores, in the tree's order; among equals the shallower, the earlier.
+
+    So the best of all nodes hold their ancestors, as no node scores better than its parent.
+
+    Args:
+        tree: has scores.
+        among: to choose from, rising.
+        width: how many at most.
+        worst: the worst instead.
+        own: by the scores of tokens, not of paths.
+        most: the same as `width` of each request, numbers `[B]`.
+
+    Returns:
+        Columns, int64 `[B, width]`, and which of them there are.
+    """
+    scores = tree.own if own else tree.scores
+    assert scores is not None
+    columns, live = among.columns, among.live
+    if among.root and isinstance(among.at, Tensor):
+        live = live & (columns > 0)
+    order = among.take(tree.depths).sort(dim=1, stable=True).indices
+    columns, live = columns.gather(1, order), live.gather(1, order)
+    found = scores.gather(1, columns)
+    found = (-found if worst else found).where(live, -torch.inf)
+    order = found.sort(dim=1, descending=True, stable=True).indices[:, :width]
+    columns, live = columns.gather(1, order), live.gather(1, order)
+    if most is not None:
+        live = live & (torch.arange(width, device=live.device) < most.to(live.device)[:, None])
+    columns, order = columns.sort(dim=1)
+    return columns, live.gather(1, order)
+
+
+def _numbered(numbers: tuple[int, ...], found: Nodes) -> Nodes:
+    """Some of the nodes, by their place among them."""
+    start = numbers[0]
+    if isinstance(found.at, range) and numbers == tuple(range(start, start + len(numbers))):
+        at = range(found.at.start + start, found.at.start + start + len(numbers))
+        return Nodes(found.tree, at, root=at.start == 0)
+    places = torch.tensor(numbers, device=found.columns.device)
+    chosen = None if found.chosen is None else found.chosen.index_select(1, places)
+    return Nodes(found.tree, found.columns.index_select(1, places), chosen, root=found.root)
+
+
+def _listed(columns: list[int], like: Tensor) -> Tensor:
+    """Columns that all requests share, int64 `[B, W]`."""
+    return torch.tensor(columns, dtype=torch.int64, device=like.device).expand(len(like), -1)

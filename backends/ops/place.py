@@ -1,0 +1,79 @@
+"""`place`: constant tokens below nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specplan.backends.ops.values import Nodes, Tree, extended, padded_to, rehung
+from specplan.ir.ops import Place
+
+
+def place(op: Place, tree: Tree, at: Nodes, *, chain: bool) -> Tree:
+    """A chain of constant tokens below each node, or below a chain's end up to a depth.
+
+    Args:
+        op: the tokens, and up to which depth.
+        tree: what grows.
+        at: below which.
+        chain: no node of the result has two children.
+    """
+    if op.upto is not None:
+        return _filled(op.tokens, tree, at, op.upto)
+    start, width = tree.columns, at.width
+    parents, live = at.columns, at.live
+    in_order = tree.in_order and chain and at.is_last_of(tree)
+    for token in op.tokens:
+        tokens = torch.full_like(parents, token)
+        tree = extended(tree, parents, tokens, live)
+        parents = torch.arange(tree.columns - width, tree.columns, device=tokens.device)
+        parents = parents.expand(len(tokens), -1)
+    return _ordered(
+        replace(tree, newest=range(start, tree.columns), chain=chain, in_order=in_order),
+        start, width, len(op.tokens),
+    )  # fmt: skip
+
+
+def _ordered(tree: Tree, start: int, width: int, length: int) -> Tree:
+    """The new nodes chain by chain, where they were added level by level."""
+    if width == 1 or length == 1:
+        return tree
+    device = tree.tokens.device
+    new = torch.arange(width * length, device=device).view(length, width).t().flatten() + start
+    order = torch.cat([torch.arange(start, device=device), new])
+    place_of = torch.empty_like(order).scatter(0, order, torch.arange(len(order), device=device))
+
+    def moved(field: Tensor | None) -> Tensor | None:
+        return None if field is None else field.index_select(1, order)
+
+    parents = place_of[tree.parents.index_select(1, order)]
+    fields = {
+        name: moved(getattr(tree, name))
+        for name in ("tokens", "depths", "live", "keys", "law_row", "own", "scores")
+    }
+    return replace(tree, parents=parents, **fields)  # type: ignore[arg-type]
+
+
+def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
+    """A chain filled up below its end with tokens in turn, so that it is `upto` nodes deep."""
+    tree = padded_to(tree, 1 + upto)
+    device = tree.tokens.device
+    place = torch.arange(tree.columns, device=device)
+    end = at.take(at.tree.depths)
+    past = place - 1 - end
+    constant = torch.tensor(tokens, device=device)[past.clamp(min=0) % len(tokens)]
+    new = (past >= 0) & (place <= upto)
+    filled = replace(
+        tree,
+        tokens=torch.where(new, constant, tree.tokens),
+        parents=(place - 1).clamp(min=0).expand_as(tree.tokens),
+        live=tree.live | new,
+        levels=max(upto, tree.levels),
+        newest=range(1, tree.columns),
+        law_row=tree.law_row.masked_fill(new, -1),
+        chain=True,
+        in_order=True,
+    )
+    return rehung(filled)

@@ -1,0 +1,36 @@
+"""`prune`: the nodes that were chosen, and their ancestors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from specplan.backends.ops.values import Nodes, Tree, first_columns, selected
+from specplan.ir.types import NodesType, TreeType
+
+
+def prune(tree: Tree, to: Nodes, *, kind: TreeType, chosen: NodesType | None) -> Tree:
+    """The nodes `to` and their ancestors, renumbered in the tree's order.
+
+    Args:
+        tree: what is cut.
+        to: what stays.
+        kind: what the verifier knows of the result.
+        chosen: and of what stays; None for a whole tree.
+    """
+    width = min(kind.nodes, tree.size)
+    if isinstance(to.at, range) and to.chosen is None and to.at.stop == tree.columns:
+        if to.at.start <= 1:
+            whole = range(1, tree.columns) if tree.size else range(1)
+            return replace(tree, newest=whole)
+    if chosen is not None and chosen.closed and isinstance(to.at, torch.Tensor):
+        order, live = to.at, to.live
+    else:
+        stays = torch.zeros_like(tree.live).scatter_reduce(1, to.columns, to.live, "amax")
+        for line in tree.lines(to.columns).unbind(2):
+            stays = stays.scatter_reduce(1, line, to.live, "amax")
+        order, live = first_columns(stays[:, 1:], width)
+        order = order + 1
+    pruned = selected(tree, order, live, levels=min(tree.levels, max(width, 0)))
+    return replace(pruned, in_order=tree.in_order and tree.chain, chain=kind.is_chain)

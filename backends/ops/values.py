@@ -1,0 +1,394 @@
+"""What ops pass on: drafted trees, nodes of them, rows of logits, judged paths.
+
+There is one form of tree. Column 0 is the root, the last token of the text; drafted nodes follow,
+parents before children. Every field is a tensor `[B, 1 + N]`; requests whose trees are smaller or
+have other shapes have dead columns and parents of their own. A node is the path of tokens that
+leads to it, from the begin of the text on: its key is a hash of that path, so that nodes of two
+trees, or of a tree and a cache, are the same where their keys are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+_FACTOR = 0x2545F4914F6CDD1D
+"""Odd, so that a step of the hash loses nothing: Vigna 2016, "An experimental exploration of
+Marsaglia's xorshift generators"."""
+_WORD = 1 << 64
+NO_KEY = 0
+"""The key of what is no node."""
+FIRST_KEY = 0x1B873593
+"""The key of the empty path."""
+
+
+def child_keys(parents: Tensor, tokens: Tensor) -> Tensor:
+    """Keys of nodes with these tokens below nodes with these keys, int64 of one shape."""
+    return torch.add(tokens, parents, alpha=_FACTOR)
+
+
+def key_after(key: int, token: int) -> int:
+    """`child_keys` of one node, on the host."""
+    found = (key * _FACTOR + token) % _WORD
+    return found - _WORD if found >= _WORD // 2 else found
+
+
+def places_of(keys: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Where nodes stand among others.
+
+    Args:
+        keys: of the nodes, int64 `[B, W]`.
+        known: of the others, int64 `[B, M]`.
+        there: which of them count, bool `[B, M]`.
+
+    Returns:
+        The first place with each node's key, int64 `[B, W]`, any where there is none; and whether
+        there is one, bool `[B, W]`.
+    """
+    if not known.shape[1]:
+        return torch.zeros_like(keys), torch.zeros_like(keys, dtype=torch.bool)
+    same = (keys[:, :, None] == known[:, None, :]) & there[:, None, :]
+    return same.to(torch.uint8).argmax(2), same.any(2)
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Drafted nodes of all requests.
+
+    Attributes:
+        tokens: int64 `[B, 1 + N]`; that of the root is the last of the text.
+        parents: columns, int64 `[B, 1 + N]`; the root's is itself.
+        depths: edges from the root, int64 `[B, 1 + N]`.
+        live: bool `[B, 1 + N]`; what hangs below a dead node is dead.
+        keys: of the nodes' paths, int64 `[B, 1 + N]`.
+        law_row: row of all laws that the node was drawn from, -1 for nodes that were ranked, found
+            or given, int64 `[B, 1 + N]`.
+        laws: probabilities that nodes were drawn from, blocks of `[B, Q, V]` one after another.
+        own: log-probability of each token in the row it was taken from, `[B, 1 + N]`; None where no
+            round of the plan asks for scores.
+        scores: the same summed along the path.
+        levels: no node is deeper.
+        distinct: siblings were drawn without replacement.
+        newest: columns that the last op added; the root's alone at first.
+        chain: no node has two children.
+        in_order: of a chain, every live node stands in the column of its depth.
+        rows: what its nodes' children were grown from, where the plan mixes that with other rows.
+    """
+
+    tokens: Tensor
+    parents: Tensor
+    depths: Tensor
+    live: Tensor
+    keys: Tensor
+    law_row: Tensor
+    laws: tuple[Tensor, ...] = ()
+    own: Tensor | None = None
+    scores: Tensor | None = None
+    levels: int = 0
+    distinct: bool = False
+    newest: range = range(1)
+    chain: bool = True
+    in_order: bool = True
+    rows: tuple[Rows, ...] = ()
+
+    @property
+    def columns(self) -> int:
+        """1 + N."""
+        return self.tokens.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Drafted nodes, N."""
+        return self.tokens.shape[1] - 1
+
+    @property
+    def laws_held(self) -> int:
+        """Rows of all laws."""
+        return sum(block.shape[1] for block in self.laws)
+
+    @cached_property
+    def all_laws(self) -> Tensor | None:
+        """All laws `[B, Q, V]`; None where no node was drawn."""
+        if len(self.laws) < 2:
+            return self.laws[0] if self.laws else None
+        return torch.cat(self.laws, 1)
+
+    @cached_property
+    def everything(self) -> Nodes:
+        """The root and all nodes."""
+        return Nodes(self, range(self.columns))
+
+    def lines(self, nodes: Tensor) -> Tensor:
+        """Columns `[B, W]` and their ancestors, `[B, W, levels]`; shorter lines end in roots."""
+        steps = [nodes]
+        for _ in range(self.levels - 1):
+            steps.append(self.parents.gather(1, steps[-1]))
+        return torch.stack(steps, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Some nodes of a tree.
+
+    Attributes:
+        tree: whose nodes.
+        at: columns, the same for all requests (a range) or int64 `[B, W]`.
+        chosen: bool `[B, W]`, which of them are meant; None for all that live.
+        root: the root may be among them.
+        after: of tips of a chain, its columns when they were tips: what was grown since is below.
+    """
+
+    tree: Tree
+    at: range | Tensor
+    chosen: Tensor | None = None
+    root: bool = True
+    after: int = 0
+
+    @property
+    def width(self) -> int:
+        """How many at most, W."""
+        return len(self.at) if isinstance(self.at, range) else self.at.shape[1]
+
+    def take(self, fields: Tensor) -> Tensor:
+        """What a tensor `[B, 1 + N]` says of them, `[B, W]`."""
+        if isinstance(self.at, range):
+            return fields[:, self.at.start : self.at.stop]
+        return fields.gather(1, self.at)
+
+    def is_last_of(self, tree: Tree) -> bool:
+        """Whether it is the last column of a tree, whatever the request."""
+        return isinstance(self.at, range) and self.at == range(tree.columns - 1, tree.columns)
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """Columns, int64 `[B, W]`."""
+        if isinstance(self.at, Tensor):
+            return self.at
+        like = self.tree.tokens
+        found = torch.arange(self.at.start, self.at.stop, device=like.device)
+        return found.expand(like.shape[0], -1)
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """Keys, int64 `[B, W]`."""
+        return self.take(self.tree.keys)
+
+    @cached_property
+    def live(self) -> Tensor:
+        """Which of them live, bool `[B, W]`."""
+        live = self.take(self.tree.live)
+        return live if self.chosen is None else live & self.chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One vector for each of some nodes.
+
+    Attributes:
+        keys: of the nodes, int64 `[B, R]`.
+        values: `[B, R, V]`: logits over the target's vocabulary, or scores `[B, R, 1]`.
+        live: bool `[B, R]`, which of them there are.
+        nodes: the nodes, where all requests have rows of one set.
+    """
+
+    keys: Tensor
+    values: Tensor
+    live: Tensor
+    nodes: Nodes | None = None
+
+    def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
+        """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""
+        if wanted is self.nodes:
+            return self.values, self.live
+        place, there = places_of(wanted.keys, self.keys, self.live)
+        found = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
+        return found, there
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """What was accepted of a tree, and the token after it.
+
+    Attributes:
+        nodes: columns of accepted nodes from the top, int64 `[B, D]`; any number behind them.
+        tokens: of the accepted nodes and the bonus, int64 `[B, D + 1]`; any number behind them.
+        accepted: accepted nodes, int64 `[B]`.
+        counts: tokens, int64 `[B]`: one more where there is a bonus.
+        start: the column below which was judged, int64 `[B, 1]`.
+        judged: nodes that were judged, at most.
+        chain: they are of a chain.
+    """
+
+    nodes: Tensor
+    tokens: Tensor
+    accepted: Tensor
+    counts: Tensor
+    start: Tensor
+    judged: int
+    chain: bool
+
+
+def first_tree(tokens: Tensor, keys: Tensor, scores: torch.dtype | None) -> Tree:
+    """The tree without drafted nodes.
+
+    Args:
+        tokens: the last of each text, int64 `[B, 1]`.
+        keys: of the texts, int64 `[B, 1]`.
+        scores: of which type scores are; None where none are asked for.
+    """
+    zero = torch.zeros_like(tokens)
+    score = None if scores is None else zero.to(scores)
+    return Tree(
+        tokens, zero, zero, torch.ones_like(zero, dtype=torch.bool), keys, zero - 1,
+        own=score, scores=score,
+    )  # fmt: skip
+
+
+def extended(
+    tree: Tree,
+    parents: Tensor,
+    tokens: Tensor,
+    live: Tensor,
+    *,
+    own: Tensor | None = None,
+    law_row: Tensor | None = None,
+) -> Tree:
+    """The tree with one more level of nodes, which live where their parents do.
+
+    Args:
+        tree: what grows.
+        parents: columns of the tree, int64 `[B, C]`.
+        tokens: int64 `[B, C]`.
+        live: bool `[B, C]`.
+        own: scores `[B, C]`; those of sure tokens when None.
+        law_row: int64 `[B, C]`; -1 when None.
+    """
+    scores, owns = tree.scores, tree.own
+    if scores is not None and owns is not None:
+        own = torch.zeros_like(tokens, dtype=scores.dtype) if own is None else own
+        owns = torch.cat([owns, own], 1)
+        scores = torch.cat([scores, scores.gather(1, parents) + own], 1)
+    law_row = torch.full_like(tokens, -1) if law_row is None else law_row
+    return replace(
+        tree,
+        tokens=torch.cat([tree.tokens, tokens], 1),
+        parents=torch.cat([tree.parents, parents], 1),
+        depths=torch.cat([tree.depths, tree.depths.gather(1, parents) + 1], 1),
+        live=torch.cat([tree.live, live & tree.live.gather(1, parents)], 1),
+        keys=torch.cat([tree.keys, child_keys(tree.keys.gather(1, parents), tokens)], 1),
+        law_row=torch.cat([tree.law_row, law_row], 1),
+        own=owns,
+        scores=scores,
+        levels=tree.levels + 1,
+        newest=range(tree.columns, tree.columns + tokens.shape[1]),
+    )
+
+
+def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
+    """The tree with the keys, depths and liveness that follow from its tokens and parents.
+
+    Args:
+        tree: whose `live` says of each node whether it is there.
+        roots: keys of the roots, int64 `[B, 1]`; as they are when None.
+    """
+    keys = tree.keys if roots is None else roots.expand_as(tree.keys)
+    root, parents = keys[:, :1], tree.parents
+    depths, live = torch.zeros_like(parents), tree.live
+    for _ in range(tree.levels):
+        keys = child_keys(keys.gather(1, parents), tree.tokens)
+        keys = torch.cat([root, keys[:, 1:]], 1)
+        depths = depths.gather(1, parents) + 1
+        depths = torch.cat([torch.zeros_like(root), depths[:, 1:]], 1)
+        live = live & live.gather(1, parents)
+    return replace(tree, keys=keys, depths=depths, live=live)
+
+
+def selected(
+    tree: Tree, order: Tensor, live: Tensor, *, root: Tensor | None = None, levels: int
+) -> Tree:
+    """The tree of some of its columns, renumbered.
+
+    Args:
+        tree: where they are taken from.
+        order: columns of nodes, int64 `[B, M]`, parents before children.
+        live: bool `[B, M]`, which of them there are.
+        root: the column of the new root, int64 `[B, 1]`; the old one when None.
+        levels: no node is deeper below it.
+    """
+    root = torch.zeros_like(order[:, :1]) if root is None else root
+    order = torch.cat([root, order], 1)
+    live = torch.cat([torch.ones_like(root, dtype=torch.bool), live], 1)
+    places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    place_of = torch.zeros_like(tree.parents).scatter(1, order, places)
+    parents = place_of.gather(1, tree.parents.gather(1, order))
+    parents = torch.cat([torch.zeros_like(root), parents[:, 1:]], 1)
+    depths = tree.depths.gather(1, order)
+    score = None if tree.scores is None else tree.scores.gather(1, order)
+    return replace(
+        tree,
+        tokens=tree.tokens.gather(1, order),
+        parents=parents,
+        depths=depths - depths[:, :1],
+        live=live & tree.live.gather(1, order),
+        keys=tree.keys.gather(1, order),
+        law_row=tree.law_row.gather(1, order),
+        own=None if tree.own is None else tree.own.gather(1, order),
+        scores=None if score is None else score - score[:, :1],
+        levels=levels,
+        newest=range(1, order.shape[1]) if order.shape[1] > 1 else range(1),
+    )
+
+
+def padded_to(tree: Tree, columns: int) -> Tree:
+    """The tree with dead nodes below the root, so that it has this many columns at least."""
+    more = columns - tree.columns
+    if more <= 0:
+        return tree
+
+    def filled(field: Tensor, value: float = 0) -> Tensor:
+        return functional.pad(field, (0, more), value=value)
+
+    return replace(
+        tree,
+        tokens=filled(tree.tokens),
+        parents=filled(tree.parents),
+        depths=filled(tree.depths, 1),
+        live=filled(tree.live),
+        keys=filled(tree.keys, NO_KEY),
+        law_row=filled(tree.law_row, -1),
+        own=None if tree.own is None else filled(tree.own),
+        scores=None if tree.scores is None else filled(tree.scores),
+        levels=max(tree.levels, 1),
+    )
+
+
+def as_given(tree: Tree) -> Tree:
+    """The tree whose nodes count as given: nothing is known of how they came about."""
+    return replace(
+        tree, laws=(), law_row=torch.full_like(tree.law_row, -1), distinct=False, rows=()
+    )
+
+
+def first_columns(mask: Tensor, width: int, order: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The first columns `[B, width]` where a mask `[B, C]` holds, and which of them there are.
+
+    Args:
+        mask: what is wanted.
+        width: how many at most.
+        order: what comes first, int64 `[B, C]`; the columns themselves when None.
+    """
+    places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    rank = places if order is None else order
+    past = rank.new_full((), torch.iinfo(torch.int64).max)
+    found = rank.where(mask, past).sort(dim=1, stable=True).indices[:, :width]
+    return found, mask.gather(1, found)
+
+
+def counts_of(children: int | Sequence[int], width: int) -> tuple[int, ...]:
+    """Children of each of so many nodes."""
+    return (children,) * width if isinstance(children, int) else tuple(children)

@@ -1,0 +1,121 @@
+"""`when`, and loops that end by request: request by request one of two values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import is_
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree, padded_to
+
+Value: TypeAlias = Tree | Nodes | Rows | Path | Tensor
+
+
+def when(flag: Tensor, entered: Value, otherwise: Value) -> Value:
+    """What was made where a flag holds, and what there was for the others.
+
+    Args:
+        flag: bool `[B]`.
+        entered: a value.
+        otherwise: another of the same kind.
+    """
+    if entered is otherwise:
+        return entered
+    if isinstance(entered, Tensor) and isinstance(otherwise, Tensor):
+        flag = flag.to(entered.device)
+        return torch.where(flag if entered.dim() == 1 else flag[:, None], entered, otherwise)
+    if isinstance(entered, Tree) and isinstance(otherwise, Tree):
+        return _tree(flag, entered, otherwise)
+    if isinstance(entered, Rows) and isinstance(otherwise, Rows):
+        return _rows(flag, entered, otherwise)
+    if isinstance(entered, Nodes) and isinstance(otherwise, Nodes):
+        return _nodes(flag, entered, otherwise)
+    assert isinstance(entered, Path) and isinstance(otherwise, Path), "the verifier sees to it"
+    return _path(flag, entered, otherwise)
+
+
+def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
+    longer = entered if entered.columns >= otherwise.columns else otherwise
+    entered = padded_to(entered, otherwise.columns)
+    otherwise = padded_to(otherwise, entered.columns)
+    chosen = flag.to(entered.tokens.device)[:, None]
+    known = otherwise.laws
+    if _begins_with(entered.laws, known):  # it was grown from the other
+        laws, moved = entered.laws, entered.law_row
+    else:
+        laws, moved = (*known, *entered.laws), entered.law_row
+        moved = torch.where(moved >= 0, moved + otherwise.laws_held, moved)
+    fields = {
+        name: torch.where(chosen, getattr(entered, name), getattr(otherwise, name))
+        for name in ("tokens", "parents", "depths", "live", "keys", "own", "scores")
+        if getattr(entered, name) is not None
+    }
+    return replace(
+        entered,
+        **fields,
+        law_row=torch.where(chosen, moved, otherwise.law_row),
+        laws=laws,
+        levels=max(entered.levels, otherwise.levels),
+        distinct=entered.distinct or otherwise.distinct,
+        newest=longer.newest,
+        chain=entered.chain and otherwise.chain,
+        in_order=entered.in_order and otherwise.in_order,
+        rows=entered.rows
+        if _begins_with(entered.rows, otherwise.rows)
+        else (*otherwise.rows, *entered.rows),
+    )
+
+
+def _begins_with(longer: Sequence[object], shorter: Sequence[object]) -> bool:
+    first = longer[: len(shorter)]
+    return len(first) == len(shorter) and all(map(is_, first, shorter))
+
+
+def _rows(flag: Tensor, entered: Rows, otherwise: Rows) -> Rows:
+    chosen = flag.to(entered.live.device)[:, None]
+    if entered.keys.shape == otherwise.keys.shape:
+        nodes = entered.nodes if entered.nodes is otherwise.nodes else None
+        return Rows(
+            torch.where(chosen, entered.keys, otherwise.keys),
+            torch.where(chosen[:, :, None], entered.values, otherwise.values),
+            torch.where(chosen, entered.live, otherwise.live),
+            nodes,
+        )
+    return Rows(
+        torch.cat([entered.keys, otherwise.keys], 1),
+        torch.cat([entered.values, otherwise.values], 1),
+        torch.cat([entered.live & chosen, otherwise.live & ~chosen], 1),
+    )
+
+
+def _nodes(flag: Tensor, entered: Nodes, otherwise: Nodes) -> Nodes:
+    """Of one tree; those of one of the two alone are not meant where the other is."""
+    chosen = flag.to(entered.live.device)[:, None]
+    columns = torch.cat([entered.columns, otherwise.columns], 1)
+    meant = torch.cat([entered.live & chosen, otherwise.live & ~chosen], 1)
+    return Nodes(entered.tree, columns, meant, root=entered.root or otherwise.root)
+
+
+def _path(flag: Tensor, entered: Path, otherwise: Path) -> Path:
+    width = max(entered.nodes.shape[1], otherwise.nodes.shape[1])
+
+    def filled(path: Path) -> Path:
+        more = (0, width - path.nodes.shape[1])
+        pad = torch.nn.functional.pad
+        return replace(path, nodes=pad(path.nodes, more), tokens=pad(path.tokens, more))
+
+    one, other = filled(entered), filled(otherwise)
+    chosen = flag.to(one.nodes.device)
+    return replace(
+        one,
+        nodes=torch.where(chosen[:, None], one.nodes, other.nodes),
+        tokens=torch.where(chosen[:, None], one.tokens, other.tokens),
+        accepted=torch.where(chosen, one.accepted, other.accepted),
+        counts=torch.where(chosen, one.counts, other.counts),
+        start=torch.where(chosen[:, None], one.start, other.start),
+        chain=one.chain and other.chain,
+    )

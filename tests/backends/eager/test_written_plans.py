@@ -1,0 +1,93 @@
+"""Every plan of the language's tests decodes; what promises the target's law does as it alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.capabilities import CAPABILITIES
+from specplan.ir.capabilities import refusals
+from specplan.ir.parser import parse_plan
+from specplan.ir.plan import Plan
+from specplan.runtime.generate import generate
+from specplan.runtime.models import load_model
+from specplan.runtime.requests import Request
+from tests.backends.eager.modules import Module
+from tests.backends.pairs import plain, save_pair, save_shorter
+
+PLANS = sorted((Path(__file__).parents[2] / "ir" / "plans").glob("*.plan"))
+REFUSED = {"probes", "prompt_chunks", "searched_blocks"}
+PROMPTS = ((3, 1, 4, 1, 5, 3, 1, 4, 1), (2, 7), (5, 9, 5, 9, 5, 9, 5, 9, 5, 9, 5), (8, 2, 8, 2, 8))
+SMALL = (("128255", "60"), ("103", "59"), ("budget=4096", "budget=24"), ("budget=512", "budget=20"))
+"""What is too large for small models."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A target of 32 layers, drafters of fewer of them, and modules that read its states."""
+    folder = tmp_path_factory.mktemp("written")
+    save_pair(folder, 61, scale=0.1, layers=32, sureness=6.0)
+    sizes = {"draft": 24, "small": 20, "wide": 28, "tiny": 12, "amateur": 8}
+    for name, layers in sizes.items():
+        save_shorter(folder, name, layers)
+    found: dict[str, Any] = {
+        name: load_model(folder / name, dtype="float64") for name in ("target", *sizes)
+    }
+    target = found["target"]
+    return found | {
+        "head": Module(target, layers=1),
+        "heads": Module(target),
+        "judge": Module(target),
+        "block": Module(target, layers=2, features=3),
+        "nat": Module(target, layers=2),
+    }
+
+
+def small_plan(path: Path) -> Plan:
+    """A plan with tokens and budgets that fit small models."""
+    text = path.read_text()
+    for large, small in SMALL:
+        text = re.sub(rf"\b{large}\b", small, text)
+    return parse_plan(text)
+
+
+def models_of(plan: Plan, models: dict[str, Any]) -> dict[str, Any]:
+    """The models of a plan; recurrent heads have no layers."""
+    found = {name: models[name] for name in {"target", *plan.models_run}}
+    if plan.name == "recurrent_heads":
+        found["head"] = Module(models["target"])
+    return found
+
+
+def decoded(plan: Plan, models: dict[str, Any], temperature: float, batch: int) -> Any:
+    requests = [
+        Request(prompt_tokens=prompt, max_new_tokens=12, temperature=temperature, seed=row)
+        for row, prompt in enumerate(PROMPTS)
+    ]
+    executable = EagerBackend().compile(plan, models)
+    return [
+        item.tokens
+        for start in range(0, len(requests), batch)
+        for item in generate(executable, requests[start : start + batch]).completions
+    ]
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_every_written_plan_decodes(path: Path, models: dict[str, Any]) -> None:
+    plan = small_plan(path)
+    if path.stem in REFUSED:
+        assert refusals(plan, CAPABILITIES)
+        return
+    given = models_of(plan, models)
+    alone = decoded(plan, given, 0.0, 1)
+    assert all(len(tokens) == 12 for tokens in alone)
+    if plan.assumptions.lossless:
+        assert alone == decoded(plain(), {"target": models["target"]}, 0.0, 1)
+    if plan.assumptions.reproducible:
+        assert decoded(plan, given, 0.0, 4) == alone
+        if not plan.greedy_only:
+            assert decoded(plan, given, 0.9, 4) == decoded(plan, given, 0.9, 1)
