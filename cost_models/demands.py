@@ -9,11 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from specplan.cost_models.acceptance.turns import Leg
-from specplan.cost_models.beam_pools import BeamPool, read_pool
 from specplan.cost_models.op_sizes import forward_nodes, judged_tree, op_size
 from specplan.cost_models.round_types import round_types
-from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import Accept, Commit, Forward, Lookup, Op, Refresh, Repeat, Update
@@ -41,8 +38,7 @@ class ForwardDemand:
         own_states: the features that it reads are its own model's, not another's.
         conditional: it may be left out.
         lane: what runs beside other lanes; None for the round's own order.
-        skips: blocks that it leaves out; where a source says which, a set of as many, since blocks
-            of a model cost alike.
+        skips: blocks that it leaves out.
     """
 
     op: Forward
@@ -101,20 +97,12 @@ class RoundDemands:
         ends: where it is known how many trips requests take in the round's loop: by number of
             trips, the share of requests that have stopped by then, and what a round asks for that
             ends there; empty where all trips are taken to run.
-        pool: how the judged tree grows where a beam grows it, else None.
-        looked_up: levels and nodes of the judged tree where one lookup merged it from what a source
-            found, else None.
-        legs: who drafts which stretch of the judged chain, where a model and a source take turns,
-            else None.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
     judged: tuple[TreeType, ...]
     not_run: Mapping[str, tuple[int, ...]] | None
     early_stops: bool
-    pool: BeamPool | None = None
-    looked_up: tuple[int, int] | None = None
-    legs: tuple[Leg, ...] | None = None
     ends: tuple[tuple[float, RoundDemands], ...] = ()
 
 
@@ -136,22 +124,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
         judged,
         _not_run(types, judged[-1].nodes if judged else 0),
         any(op.body.until is not None for op in loops),
-        read_pool(types),
-        _looked_up(types),
-        read_legs(types),
     )
-
-
-def _looked_up(types: RoundTypes) -> tuple[int, int] | None:
-    """Levels and nodes of a judged tree that one lookup below the root gave."""
-    judged = [step.op for step in types.steps if isinstance(step.op, Accept)]
-    for step in types.steps:
-        if isinstance(step.op, Lookup) and [op.tree for op in judged] == [*step.op.results]:
-            before, (found,) = step.reads[step.op.tree], step.gives
-            assert isinstance(before, TreeType) and isinstance(found, TreeType)
-            if not before.nodes and found.parents is None:
-                return step.op.length, found.nodes
-    return None
 
 
 @dataclass

@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
-from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
@@ -103,11 +103,13 @@ def test_replayed_rounds_are_the_rounds_that_ran(
                     generate(executable, [request_of(bench, prompt, index)], observer=watch).rounds
                     for index, prompt in enumerate(bench.prompts(PROFILE))
                 ]
-                if profile.trips:  # a loop that ends by request: priced by the trips it took
+                if (
+                    profile.evidence.trips
+                ):  # a loop that ends by request: priced by the trips it took
                     for model in plan.models_run:
                         priced = sum(p.times for p in found.breakdown if p.model == model)
                         assert passes[model] / sum(ran) == pytest.approx(priced), options
-                    ended += len(set(profile.stopped)) > 2
+                    ended += len(set(profile.evidence.stopped)) > 2
                 assert sum(ran) / len(ran) == pytest.approx(found.rounds.mean), options
                 seen.add(profile.key.proposer)
     assert seen == set(wanted) and len(seen) >= len(methods)
@@ -182,7 +184,7 @@ def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
     assert isinstance(family, Family) and family.name == "chain by target~20"
     for options in family.settings[1::3]:
         plan = method.plan(facts, options)
-        drafting = read_drafting(plan, plan.rounds[0], profiles["target~20"])
+        drafting = read_drafting(plan, plan.rounds[0], profiles["target~20"].evidence)
         assert isinstance(drafting, Drafting)
         ran = [
             generate(bench.compile(plan), [request_of(bench, prompt, index)]).rounds
