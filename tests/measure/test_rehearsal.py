@@ -175,9 +175,9 @@ def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
     wanted = ["target~20", "draft", "draft~500", "draft~20", "target~500", "target~500r"]
     profiles = measure_acceptance(bench, facts, wanted=wanted)
-    assert profiles["draft~500"].ranks == profiles["draft"].ranks
-    assert profiles["draft~20"].ranks != profiles["draft"].ranks
-    assert profiles["target~500r"].lengths == profiles["target~500"].lengths
+    assert profiles["draft~500"].evidence == profiles["draft"].evidence
+    assert profiles["draft~20"].evidence != profiles["draft"].evidence
+    assert profiles["target~500r"].evidence == profiles["target~500"].evidence
     method = discover_methods()["sparse_cache"]
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
     (family, *_) = method.choices(facts)
