@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan import api
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.timing.device import load_device
 from specplan.ir.plan import Plan
@@ -55,5 +56,5 @@ def untold(facts: ProblemFacts, methods: Sequence[str]) -> dict[str, AcceptanceP
         if isinstance(method, Rehearsed):
             for proposer in method.proposers(facts.shapes):
                 key = acceptance_key(facts.problem, facts.shapes, proposer)
-                found[proposer] = AcceptanceProfile(key, lengths=((0,),))
+                found[proposer] = AcceptanceProfile(key, RoundsRun(((0,),)))
     return found

@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from specplan.cost_models.acceptance.turns import Leg
-from specplan.cost_models.beam_pools import BeamPool, read_pool
 from specplan.cost_models.round_types import round_types
-from specplan.cost_models.turn_legs import read_legs
 from specplan.ir.blocks import Skips
 from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.needs import Pass, Work
@@ -40,8 +37,7 @@ class ForwardDemand:
         own_states: the features that it reads are its own model's, not another's.
         conditional: it may be left out.
         lane: what runs beside other lanes; None for the round's own order.
-        skips: blocks that it leaves out; where a source says which, a set of as many, since blocks
-            of a model cost alike.
+        skips: blocks that it leaves out.
     """
 
     op: Op
@@ -100,20 +96,12 @@ class RoundDemands:
         ends: where it is known how many trips requests take in the round's loop: by number of
             trips, the share of requests that have stopped by then, and what a round asks for that
             ends there; empty where all trips are taken to run.
-        pool: how the judged tree grows where a beam grows it, else None.
-        looked_up: levels and nodes of the judged tree where one lookup merged it from what a source
-            found, else None.
-        legs: who drafts which stretch of the judged chain, where a model and a source take turns,
-            else None.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
     judged: tuple[TreeType, ...]
     not_run: Mapping[str, tuple[int, ...]] | None
     early_stops: bool
-    pool: BeamPool | None = None
-    looked_up: tuple[int, int] | None = None
-    legs: tuple[Leg, ...] | None = None
     ends: tuple[tuple[float, RoundDemands], ...] = ()
 
 
@@ -134,23 +122,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
         judged,
         _not_run(plan, types, judged[-1].nodes if judged else 0),
         any(op.may_stop for op in walk(item.ops)),
-        read_pool(types),
-        _looked_up(types),
-        read_legs(types),
     )
-
-
-def _looked_up(types: RoundTypes) -> tuple[int, int] | None:
-    """Levels and nodes of a judged tree that one lookup below the root gave."""
-    judged = [step.op.judges for step in types.steps if step.op.judges is not None]
-    for step in types.steps:
-        if step.op.finds and judged == [*step.op.results]:
-            (found,) = step.gives
-            before = [tree for tree in step.reads.values() if isinstance(tree, TreeType)]
-            assert isinstance(found, TreeType)
-            if not any(tree.nodes for tree in before) and found.parents is None:
-                return step.op.finds, found.nodes
-    return None
 
 
 def judged_tree(step: Step) -> TreeType | None:

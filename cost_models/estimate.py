@@ -136,7 +136,7 @@ class Pricer:
 
         Args:
             plan: a verified plan; all cells must run the same rounds of it.
-            acceptance: of the plan's proposer; None for plans that draft nothing.
+            acceptance: of the plan's drafter; None for plans that draft nothing.
 
         Returns:
             The estimate, or why there is none.
@@ -151,7 +151,8 @@ class Pricer:
         """What a plan's rounds draft, stretch by stretch of an output; see `estimate`."""
         context = self.prompt_tokens + self.output_tokens / 2.0
         stretches = read_stretches(plan, self.batch, context, self.output_tokens)
-        return read_drafted(plan, stretches, acceptance)
+        evidence = None if acceptance is None else acceptance.evidence
+        return read_drafted(plan, stretches, evidence)
 
     def worth(self, plan: Plan, drafted: Drafted) -> Estimate | Unpriced:
         """Price a plan by what its rounds draft; see `estimate`."""
@@ -182,7 +183,7 @@ class Pricer:
             decode_seconds=decode,
             request_seconds=request,
             tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
-            prompts=max(one.acceptance.prompts if one.acceptance else 0 for _, one in drafted),
+            prompts=max(one.evidence.prompts if one.evidence else 0 for _, one in drafted),
             memory=self.memory(plan),
             breakdown=found.round.breakdown,
             assumptions=(*found.round.assumptions, *_assumptions(plan, drafted, self.batch)),
@@ -275,7 +276,7 @@ def prefill_seconds(
 
 
 def _assumptions(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ...]:
-    profiles = [one.acceptance for _, one in drafted if one.acceptance is not None]
+    every = [one.evidence for _, one in drafted if one.evidence is not None]
     first, several = drafted[0][0], len(drafted) > 1
     ends = ", ".join(f"{part.round!r} up to {part.stop}" for part, _ in drafted)
     words = (
@@ -283,7 +284,7 @@ def _assumptions(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ..
         (f"requests reach the tokens together at which rounds change: {ends}", several),
         (
             "requests of a batch are alike",
-            any(known.positions == 0 for known in profiles) and np.max(batch) > 1,
+            any(one.positions == 0 for one in every) and np.max(batch) > 1,
         ),
     )
     return tuple(word for word, holds in words if holds)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.evidence.base import Evidence, read_drafting
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.drafting import read_drafting
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.pricing import Unpriced, round_seconds
 from specplan.ir.plan import Plan, Round
@@ -28,7 +27,7 @@ class Speed:
 
 
 def price_speed(
-    plan: Plan, item: Round, clock: Clock, acceptance: AcceptanceProfile | None
+    plan: Plan, item: Round, clock: Clock, evidence: Evidence | None
 ) -> Speed | Unpriced:
     """How fast one round of a plan decodes on the clock's grid of batch sizes and contexts.
 
@@ -36,9 +35,9 @@ def price_speed(
         plan: a verified plan.
         item: one of its rounds, taken to run throughout.
         clock: its batch and context may be arrays, e.g. `[b, 1]` and `[1, c]`.
-        acceptance: of the plan's proposer; None for plans that draft nothing.
+        evidence: of who drafts; None for plans that draft nothing.
     """
-    drafting = read_drafting(plan, item, acceptance)
+    drafting = read_drafting(plan, item, evidence)
     if isinstance(drafting, Unpriced):
         return drafting
     seconds = round_seconds(drafting.demands, clock, drafting.lag(clock.batch))

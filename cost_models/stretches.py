@@ -21,11 +21,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, read_drafting
 from specplan.cost_models.cells import each
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.pricing import RoundPrice, Unpriced, mean_round, price_round
 from specplan.ir.formula import formula_names
@@ -119,12 +118,12 @@ def _guarded(plan: Plan) -> frozenset[str]:
 
 
 def read_drafted(
-    plan: Plan, stretches: Sequence[Stretch], acceptance: AcceptanceProfile | None
+    plan: Plan, stretches: Sequence[Stretch], evidence: Evidence | None
 ) -> Drafted | Unpriced:
-    """What the rounds of stretches draft, all by one proposer; see `read_drafting`."""
+    """What the rounds of stretches draft, all by one drafter; see `read_drafting`."""
     found = []
     for stretch in stretches:
-        drafting = read_drafting(plan, plan.round(stretch.round), acceptance)
+        drafting = read_drafting(plan, plan.round(stretch.round), evidence)
         if isinstance(drafting, Unpriced):
             return drafting
         found.append((stretch, drafting))

@@ -93,16 +93,22 @@ def read_json(path: Path | str, what: str = "JSON file") -> Any:
 
 
 def read_document(
-    path: Path | str, what: str, version: int, remedy: str, kind: str | None = None
+    path: Path | str,
+    what: str,
+    version: int,
+    remedy: str,
+    kind: str | None = None,
+    older: tuple[int, ...] = (),
 ) -> dict[str, Any]:
     """Read a JSON object that says of itself what it is: its `schema_version` and perhaps `kind`.
 
     Args:
         path: the file.
         what: how messages call it.
-        version: of its schema, the only one that is read.
+        version: of its schema.
         remedy: what to do where it is something else.
         kind: what it must be; None where files of this schema name no kind.
+        older: versions that are read too.
 
     Raises:
         UsageError: the file is missing, no JSON, something else or of another version.
@@ -110,7 +116,7 @@ def read_document(
     found = read_json(path, what)
     if not isinstance(found, dict) or kind not in (None, found.get("kind")):
         raise UsageError(f"the file holds no {what}", where=str(path), remedy=remedy)
-    if found.get("schema_version") != version:
+    if found.get("schema_version") not in (version, *older):
         raise UsageError(
             f"the {what} of schema version {found.get('schema_version')!r}; {version} is read",
             where=str(path),

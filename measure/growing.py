@@ -11,9 +11,12 @@ from typing import Any
 
 from torch import Tensor
 
-from specplan.cost_models.acceptance.pools import Pools
+from specplan.cost_models.acceptance.evidence.interleaved import Interleaved
+from specplan.cost_models.acceptance.evidence.lengths import Lengths
+from specplan.cost_models.acceptance.evidence.pools import Pools
+from specplan.cost_models.acceptance.evidence.ranks import Ranks
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.acceptance.turns import Turns
 from specplan.ir.blocks import Skips
 from specplan.ir.plan import Plan, SourceState
 from specplan.measure.continuations import BATCH, request_of
@@ -22,7 +25,7 @@ from specplan.measure.own_drafts import TeacherText
 from specplan.measure.pools import pool_places
 from specplan.measure.precision import relative_half_width
 from specplan.measure.progress import Progress
-from specplan.measure.rehearsal import profile_rows, rehearse
+from specplan.measure.rehearsal import rehearse
 from specplan.measure.retrieved_drafts import RetrievingText
 from specplan.measure.source_replay import SourceReplay
 from specplan.measure.stored_traces import (
@@ -245,14 +248,13 @@ def _profile(
     if key.source is not None:
         source = DRAFT_SOURCES.get(key.source)
         longest = MOST_LOOKED_UP if source is None else source.longest
-        return AcceptanceProfile(key, turns=Turns(longest, rows), provenance=provenance)
+        return AcceptanceProfile(key, Interleaved(longest, rows), provenance=provenance)
     source = DRAFT_SOURCES.get(key.proposer)
     if key.beam is not None or (source is not None and source.evidence == "pools"):
-        return AcceptanceProfile(key, pools=Pools(layers_of(key), rows), provenance=provenance)
+        return AcceptanceProfile(key, Pools(layers_of(key), rows, key.beam), provenance=provenance)
     if key.how == "run":
-        ran, trips = profile_rows(rows)
-        return AcceptanceProfile(key, lengths=ran, trips=trips, provenance=provenance)
+        return AcceptanceProfile(key, RoundsRun.of_places(rows), provenance)
     lengths = key.how == "given" or _drafts_for_itself(key)
     if lengths and (source is None or source.evidence == "lengths"):
-        return AcceptanceProfile(key, lengths=rows, provenance=provenance)
-    return AcceptanceProfile(key, ranks=rows, provenance=provenance)
+        return AcceptanceProfile(key, Lengths(rows), provenance=provenance)
+    return AcceptanceProfile(key, Ranks(rows), provenance=provenance)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.planner import ProblemFacts, settings_by
 
 PRECISION = 0.03
@@ -38,5 +38,5 @@ def _drafts(facts: ProblemFacts, profile: AcceptanceProfile) -> Iterator[Draftin
     """What all candidates draft for which the profile's proposer does."""
     for setting in settings_by(facts, profile.key.proposer):
         plan = setting.method.plan(facts, setting.options)
-        found = (read_drafting(plan, item, profile) for item in plan.rounds)
+        found = (read_drafting(plan, item, profile.evidence) for item in plan.rounds)
         yield from (drafting for drafting in found if isinstance(drafting, Drafting))

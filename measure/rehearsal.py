@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.evidence.rounds import NO_ROUND
 from specplan.ir.schedule import select_round
 from specplan.runtime.executable import Executable
 from specplan.runtime.requests import Request
 
-NO_ROUND = -1
 Places = tuple[tuple[int, int], ...]
 """By place of an output, accepted tokens, and trips of the loop of the round that began there."""
 
@@ -70,21 +69,3 @@ def _places(rounds: Sequence[tuple[int, int]]) -> Places:
 def _first(trips: int, places: int) -> list[int]:
     """Trips at the first of a round's places."""
     return [trips, *(NO_ROUND,) * (places - 1)][:places]
-
-
-def profile_rows(
-    rows: Sequence[Places],
-) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...] | None]:
-    """The `lengths` and `trips` of a profile; no trips where no round told of any."""
-    lengths = tuple(tuple(accepted for accepted, _ in row) for row in rows)
-    trips = tuple(tuple(taken for _, taken in row) for row in rows)
-    told = any(taken != NO_ROUND for row in trips for taken in row)
-    return lengths, trips if told else None
-
-
-def places_of(profile: AcceptanceProfile) -> tuple[Places, ...]:
-    """What `profile_rows` made a profile of."""
-    lengths = profile.lengths or ()
-    trips = profile.trips or tuple((NO_ROUND,) * len(row) for row in lengths)
-    rows = zip(lengths, trips, strict=True)
-    return tuple(tuple(zip(accepted, taken, strict=True)) for accepted, taken in rows)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
+from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.blocks import Skips
@@ -154,7 +155,7 @@ class _Search:
             "versions": versions(),
         }
         return AcceptanceProfile(
-            self._key(skips), lengths=tuple(map(tuple, rows)), provenance=provenance
+            self._key(skips), Lengths(tuple(map(tuple, rows))), provenance=provenance
         )
 
     def _lengths(self, kind: str, skips: Skips, most: int) -> list[list[int]]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from specplan.cost_models.acceptance.evidence.pools import Pools
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of, sha256_file
-from specplan.measure.rehearsal import places_of
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.planner import DATASTORE_FILE, DRAFT_SOURCES, DraftSource
 
@@ -46,21 +47,22 @@ def read_traces(path: Path, key: AcceptanceKey, texts: Mapping[str, str]) -> Row
     if not path.is_file():
         return {}
     stored = AcceptanceProfile.load(path)
-    deep = stored.pools is None or stored.pools.layers == layers_of(key)
+    pools = stored.evidence
+    deep = not isinstance(pools, Pools) or pools.layers == layers_of(key)
     if stored.key != key or not deep:
         raise UsageError(
             "the stored profile is about something else",
             where=str(path),
             remedy="Remove the file and measure again.",
         )
-    traces = places_of(stored) if key.how == "run" else stored.traces
-    rows = (tuple(row) for row in traces)
+    ran = stored.evidence
+    rows = ran.places if isinstance(ran, RoundsRun) else ran.traces
     names = stored.provenance["prompts"]
     then = dict(zip(names, stored.provenance.get("texts", ()), strict=False))
     same = {name for name in names if name in then and then[name] == texts.get(name)}
     if len(same) < len(names) and (key.source or key.proposer in DRAFT_SOURCES):
         return {}
-    return {name: row for name, row in zip(names, rows, strict=True) if name in same}
+    return {name: tuple(row) for name, row in zip(names, rows, strict=True) if name in same}
 
 
 def layers_of(key: AcceptanceKey) -> int:

@@ -23,7 +23,7 @@ from specplan.planner.as_data import seconds_data
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import gains
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.scaled_acceptance import most_scale, scaled_profile
+from specplan.planner.scaled_acceptance import most_scale, scaled_hazards
 
 POINTS = 33
 MOST_REQUESTS = 1024
@@ -73,7 +73,7 @@ class _Repricing:
         drafted = pricer.drafted(plan, self._profile())
         if isinstance(drafted, Unpriced):
             return
-        most = [most_scale(drafting) for _, drafting in drafted if drafting.acceptance is not None]
+        most = [most_scale(drafting) for _, drafting in drafted if drafting.evidence is not None]
         if not most:
             return
         scales = np.linspace(0.0, min(most), POINTS)
@@ -193,8 +193,8 @@ def _scaled(drafted: Drafted, scale: float) -> Drafted:
         (
             stretch,
             drafting
-            if drafting.acceptance is None
-            else replace(drafting, acceptance=scaled_profile(drafting, scale)),
+            if drafting.evidence is None
+            else replace(drafting, evidence=scaled_hazards(drafting, scale)),
         )
         for stretch, drafting in drafted
     ]

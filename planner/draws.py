@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.acceptance.evidence.base import Drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.drafting import Drafting
 from specplan.cost_models.intervals import HALF_WIDTH_90, Seconds, beside
 from specplan.cost_models.pricing import Unpriced
 from specplan.cost_models.stretches import read_drafted
@@ -90,7 +90,7 @@ class Draws:
             return np.ones((1, 1))
         assert part.plan is not None and part.estimate is not None
         stretches, profile = part.estimate.stretches, self._profiles[part.proposer]
-        drafted = read_drafted(part.plan, stretches, profile)
+        drafted = read_drafted(part.plan, stretches, profile.evidence)
         assert not isinstance(drafted, Unpriced), "it has a price"
         seconds = np.zeros((1, 1))
         for stretch, drafting in drafted:

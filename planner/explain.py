@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from specplan.cost_models.acceptance.hazards import posterior
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.law import AcceptanceLaw
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.pricing import Unpriced
@@ -207,10 +207,10 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
     assert candidate.proposer is not None and candidate.plan is not None, "it drafts"
     profile, tree = facts.profiles[candidate.proposer], judged(candidate)
-    drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile)
+    drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile.evidence)
     assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
-    drafting, own = next((one, one.acceptance) for _, one in drafted if one.acceptance is not None)
-    reached = own.accepted_at_least(drafting.parents, drafting.ranks)
+    drafting, own = next((one, one.evidence) for _, one in drafted if one.evidence is not None)
+    reached = own.law.accepted_at_least(drafting.parents, drafting.ranks)
     widths = None if tree.depths is None else Counter(tree.depths)
     return {
         "proposer": candidate.proposer,
@@ -222,9 +222,9 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
             {
                 "depth": depth,
                 "nodes": None if widths is None else widths[depth],
-                "accepted_at_least": interval_data(_share(own, share)),
-                "first_choice": interval_data(own.hazard_interval(depth, 0)),
-                "trials": own.hazard_counts(depth, 0)[1],
+                "accepted_at_least": interval_data(_share(own.law, share)),
+                "first_choice": interval_data(own.law.hazard_interval(depth, 0)),
+                "trials": own.law.counts(depth, 0)[1],
             }
             for depth, share in enumerate(reached, start=1)
         ],
@@ -250,7 +250,7 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
     ]
 
 
-def _share(profile: AcceptanceProfile, share: float) -> Interval:
+def _share(law: AcceptanceLaw, share: float) -> Interval:
     """A share of the rounds, counted over as many as there were positions."""
-    trials = profile.hazard_counts(1, 0)[1]
+    trials = law.counts(1, 0)[1]
     return posterior(share * trials, trials) if trials else Interval.exact(share)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -212,7 +212,7 @@ def gather_facts(
         with Origin().key(f"acceptance.{proposer}"):
             found[proposer] = AcceptanceProfile.load(path)
     if isinstance(capabilities, Capabilities) and capabilities.all_trips:
-        found = {name: replace(profile, trips=None) for name, profile in found.items()}
+        found = {name: profile.with_all_trips() for name, profile in found.items()}
     facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)
     check_profiles(problem, facts.shapes, found)
     return facts

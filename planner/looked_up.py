@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.draft_sources import DraftSource
@@ -80,20 +80,20 @@ def merged_trees(
 ) -> Family[MergedOptions] | Refusal:
     """Continuations merged into one tree, by nodes and depth, those worth a price."""
     reason = why_not(facts, method, source)
-    profile = facts.profiles.get(source.word)
-    if reason is None and profile is not None and profile.pools is None:
-        reason = (
-            f'the acceptance profile of "{source.word}" holds {profile.evidence}, which say '
-            "nothing of trees that follow the context: measure it with `specplan profile "
-            "acceptance`"
+    if reason is not None:
+        return Refusal(name, reason)
+    pools = facts.profiles[source.word].evidence
+    if not isinstance(pools, Pools):
+        return Refusal(
+            name,
+            f'the acceptance profile of "{source.word}" holds {pools.kind}, which say nothing of '
+            "trees that follow the context: measure it with `specplan profile acceptance`",
         )
-    if reason is not None or profile is None:
-        return Refusal(name, reason or "")
     domains = {
         "nodes": Domain(TREE_NODES, "drafted tokens, the commonest continuations"),
         "length": Domain(TREE_LENGTHS, "tokens of a continuation at most"),
     }
-    return Family(name, domains, tuple(_worthwhile(profile)))
+    return Family(name, domains, tuple(_worthwhile(pools)))
 
 
 def source_plan(
@@ -142,14 +142,13 @@ def merged_plan(
     return source_plan(facts, name, source, wanted, options.nodes, path)
 
 
-def _worthwhile(profile: AcceptanceProfile) -> Iterator[MergedOptions]:
+def _worthwhile(pools: Pools) -> Iterator[MergedOptions]:
     """Settings that emit more than any other of no more nodes and levels."""
-    assert profile.pools is not None
     found: list[tuple[int, int, float]] = []
-    for length in (length for length in TREE_LENGTHS if length <= profile.pools.layers):
+    for length in (length for length in TREE_LENGTHS if length <= pools.layers):
         for nodes in TREE_NODES:
-            tree = profile.of_pool(length, nodes)
-            tokens = sum(tree.accepted_at_least(range(-1, length - 1), (0,) * length))
+            law = pools.cut(length, nodes).law
+            tokens = sum(law.accepted_at_least(range(-1, length - 1), (0,) * length))
             others = [t for d, n, t in found if d <= length and n <= nodes]
             if not others or tokens > max(others) + 1e-9:
                 found.append((length, nodes, tokens))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.evidence.base import Drafting
+from specplan.cost_models.acceptance.evidence.hazards import Hazards
+from specplan.cost_models.acceptance.law import AcceptanceLaw
 from specplan.cost_models.closed_forms import accepted_at_least
-from specplan.cost_models.drafting import Drafting
 
 Table = tuple[tuple[float, ...], ...]
 
@@ -17,25 +18,22 @@ def most_scale(drafting: Drafting) -> float:
     return 1.0 / likeliest if likeliest > 0.0 else 1.0
 
 
-def scaled_profile(drafting: Drafting, scale: float) -> AcceptanceProfile:
-    """A profile of hazards by depth and rank, all multiplied.
+def scaled_hazards(drafting: Drafting, scale: float) -> Hazards:
+    """Hazards by depth and rank, all multiplied.
 
     At a scale of 1 the plan's tree accepts as much of every depth as by the profile itself, and
     the tokens per round have an interval as wide. Contexts are taken to be alike.
     """
-    profile = drafting.acceptance
-    assert profile is not None, "plans that draft have a profile"
     rows = tuple(tuple(scale * p for p in row) for row in _table(drafting))
-    return AcceptanceProfile.from_hazards(rows, key=profile.key, trials=_trials(drafting))
+    return Hazards(rows, _trials(drafting))
 
 
 def _table(drafting: Drafting) -> Table:
     """Hazards by depth and rank that give this tree the profile's own acceptance by depth."""
-    profile = drafting.acceptance
-    assert profile is not None
+    law = _law(drafting)
     width = max(drafting.ranks, default=0) + 1
-    wanted = profile.accepted_at_least(drafting.parents, drafting.ranks)
-    plain = accepted_at_least(drafting.parents, drafting.ranks, profile.hazard)
+    wanted = law.accepted_at_least(drafting.parents, drafting.ranks)
+    plain = accepted_at_least(drafting.parents, drafting.ranks, law.hazard)
     rows = []
     wanted += (0.0,) * (len(plain) - len(wanted))  # depths that no trace reached
     levels = zip(pairwise((1.0, *wanted)), pairwise((1.0, *plain)), strict=False)
@@ -43,7 +41,7 @@ def _table(drafting: Drafting) -> Table:
         factor = 1.0
         if min(above, plain_above, plain_here) > 0.0:
             factor = (here / above) / (plain_here / plain_above)
-        row = [profile.hazard(depth, rank) * factor for rank in range(width)]
+        row = [law.hazard(depth, rank) * factor for rank in range(width)]
         most = max(1.0, sum(row))
         rows.append(tuple(p / most for p in row))
     return tuple(rows)
@@ -51,11 +49,15 @@ def _table(drafting: Drafting) -> Table:
 
 def _trials(drafting: Drafting) -> float | None:
     """Trials that give the tokens per round an interval as wide as the profile's own."""
-    profile, tree = drafting.acceptance, (drafting.parents, drafting.ranks)
-    assert profile is not None
-    own = profile.tokens_per_round(*tree)
+    tree = drafting.parents, drafting.ranks
+    own = _law(drafting).tokens_per_round(*tree)
     if own.high <= own.low:
         return None
     trials = 1000.0
-    found = AcceptanceProfile.from_hazards(_table(drafting), trials=trials).tokens_per_round(*tree)
+    found = Hazards(_table(drafting), trials).law.tokens_per_round(*tree)
     return trials * ((found.high - found.low) / (own.high - own.low)) ** 2
+
+
+def _law(drafting: Drafting) -> AcceptanceLaw:
+    assert drafting.evidence is not None, "plans that draft have evidence"
+    return drafting.evidence.law

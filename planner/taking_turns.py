@@ -8,10 +8,9 @@ one there: the text itself does, and what it was taught lacks the draft's own to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.acceptance.turns import Leg
+from specplan.cost_models.acceptance.evidence.interleaved import Interleaved
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.plan_text import cache_of
@@ -23,23 +22,18 @@ def turn_proposers(shapes: Mapping[str, ModelShape], source: str) -> tuple[str, 
     return tuple(Proposer(role, source=source).name for role in models_alone(shapes))
 
 
-def turns_profile(facts: ProblemFacts, draft: str, source: str) -> AcceptanceProfile | str:
-    """The profile of a draft model and a source in turns, or why there is none."""
+def evidence_of_turns(facts: ProblemFacts, draft: str, source: str) -> Interleaved | str:
+    """What is known of a draft model and a source in turns, or why nothing is."""
     name = Proposer(draft, source=source).name
     profile = facts.profiles.get(name)
     if profile is None:
         return facts.missing_profile(name)
-    if profile.turns is None:
+    if not isinstance(profile.evidence, Interleaved):
         return (
-            f'the acceptance profile of "{name}" holds {profile.evidence}, which say nothing of '
-            "turns: measure it with `specplan profile acceptance`"
+            f'the acceptance profile of "{name}" holds {profile.evidence.kind}, which say nothing '
+            "of turns: measure it with `specplan profile acceptance`"
         )
-    return profile
-
-
-def known_legs(profile: AcceptanceProfile, legs: Sequence[Leg]) -> bool:
-    """Whether a profile says what is accepted of a chain."""
-    return profile.turns is not None and profile.turns.problem_of(legs) is None
+    return profile.evidence
 
 
 def drafted_in_stages(

@@ -12,8 +12,8 @@ from specplan.backends.ops.values import FIRST_KEY, NO_KEY, Tree, first_tree, ke
 from specplan.backends.reference.batch import MOST_CHUNK
 from specplan.backends.reference.caches import Kept
 from specplan.cost_models.refreshing import chunk_of
-from specplan.ir.infer_states import loaded_type
 from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
+from specplan.ir.state_types import loaded_type
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import TreeType
 from specplan.runtime.models import CausalModel

@@ -116,7 +116,9 @@ class Cache:
         more = self.taken - known.shape[1]
         return torch.nn.functional.pad(known, (0, more)) if more else known
 
-    def note(self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor) -> None:
+    def note(
+        self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor
+    ) -> None:
         """Note that layers ran nodes `[B, W]`: what was there before is written over."""
         for span in segments if self.way is None else ():
             mine = self._ran(span, scratch).scatter_reduce(1, offsets, live, "amax")
@@ -170,7 +172,11 @@ class Cache:
             self.ran = {(span, False): self.there for span in self.segments}
 
     def _alive(
-        self, alive: Nodes, lengths: Sequence[int], sources: list[list[int]], targets: list[list[int]]
+        self,
+        alive: Nodes,
+        lengths: Sequence[int],
+        sources: list[list[int]],
+        targets: list[list[int]],
     ) -> tuple[Tensor, Tensor]:
         """Add the moves of nodes that live on; their keys, and which of them are here."""
         ran = self.ran_by(self.segments, False)

@@ -1,13 +1,4 @@
-"""What the eager backend runs, as data; no torch.
-
-It runs every op and attribute of the language but these:
-
-| plan of `tests/ir/plans` | what is refused | why |
-| --- | --- | --- |
-| `probes` | `reroot take=placed`, `pick of=placed` | probes become levels of a forward |
-| `prompt_chunks` | row groups | they become one bound on the tokens of a pass |
-| `searched_blocks` | `skip=@source`, `trial=true` | the search of blocks leaves the language |
-"""
+"""What the eager backend runs, as data; no torch."""
 
 from __future__ import annotations
 
@@ -17,15 +8,33 @@ from specplan.ir.sources import SOURCE_ENTRIES
 
 CAPABILITIES = Capabilities(
     backend="eager",
-    ops=frozenset(OPS),
+    ops=frozenset(OPS) - {"score"},
     states=frozenset({"cache", "track", "source", "value"}),
-    sources=frozenset(entry.name for entry in SOURCE_ENTRIES if entry.name != "skip_sets"),
+    sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
     policies=frozenset({"sink_recent", "retrieved"}),
     limits={
-        ("reroot", "take"): ("match",),
-        ("pick", "of"): ("newest", "leaves", "all", "from"),
-        ("forward", "trial"): (False,),
+        ("forward", "levels"): (1,),
+        ("forward", "most"): (None,),
+        ("pick", "above"): (None,),
+        ("measure", "kind"): (
+            "count",
+            "accepted",
+            "top1",
+            "margin",
+            "entropy",
+            "score",
+            "value",
+            "uniform",
+            "lag",
+        ),
+        ("cache", "reads"): (None,),
+        ("cache", "rollback"): (None,),
+        ("track", "levels"): (1,),
+        ("source", "scope"): ("request", "process", "read_only"),
+        ("value", "kind"): ("tree", "number"),
+        ("plan", "threads"): (None,),
     },
+    required=frozenset({("adopt", "rows")}),
     any_layer=True,
     stops=True,
 )

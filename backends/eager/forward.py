@@ -99,9 +99,7 @@ def _lag(session: EagerSession, cache: Cache, stretch: Stretch) -> int:
     lengths = cache.scratch if stretch.scratch else cache.lengths
     most = 0
     for span in stretch.segments:
-        for row, (now, done) in enumerate(
-            zip(session.batch.lengths, lengths[span], strict=True)
-        ):
+        for row, (now, done) in enumerate(zip(session.batch.lengths, lengths[span], strict=True)):
             if now - done > most and (session.active is None or session.active[row]):
                 most = now - done
     return most
@@ -114,8 +112,7 @@ def _advance(
     for span in stretch.segments:
         known = cache.lengths[span]
         cache.lengths[span] = [
-            now if active is None or active[row] else known[row]
-            for row, now in enumerate(lengths)
+            now if active is None or active[row] else known[row] for row, now in enumerate(lengths)
         ]
         cache.scratch[span] = cache.lengths[span]
 
@@ -333,9 +330,7 @@ def _entered(
     return enter(call.tokens, call.positions, states, known, steps), live, steps
 
 
-def _keys_above(
-    session: EagerSession, stretch: Stretch, call: _Columns, above: Tensor
-) -> Tensor:
+def _keys_above(session: EagerSession, stretch: Stretch, call: _Columns, above: Tensor) -> Tensor:
     """Keys of the tokens `shift` above those of a pass, int64 `[B, T]`."""
     texts, keys = session.batch.keys, []
     place = above.clamp(0, texts.shape[1] - 1)

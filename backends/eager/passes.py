@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from specplan.backends.eager.caches import Layers
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.infer import infer_round
-from specplan.ir.left_out import left_out
 from specplan.ir.ops import Commit, Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.types import NodesType, TreeType
-from specplan.ir.values import State
 from specplan.runtime.models import CausalModel
 
 
@@ -72,9 +71,7 @@ def spans_of(op: Forward, layers: int) -> tuple[Layers, ...]:
     return tuple((span.start, span.stop) for span in op.layers)
 
 
-def segments_of(
-    plan: Plan, models: Mapping[str, CausalModel]
-) -> dict[str, tuple[Layers, ...]]:
+def segments_of(plan: Plan, models: Mapping[str, CausalModel]) -> dict[str, tuple[Layers, ...]]:
     """By the name of a cache, spans of its layers, cut wherever a forward begins or ends."""
     found: dict[str, tuple[Layers, ...]] = {}
     for state in plan.states:
@@ -87,7 +84,7 @@ def segments_of(
                 for span in spans_of(op, layers):
                     cuts.update(span)
         ends = sorted(cuts)
-        found[state.name] = tuple(zip(ends[:-1], ends[1:], strict=True)) or ((0, 0),)
+        found[state.name] = tuple(pairwise(ends)) or ((0, 0),)
     return found
 
 
@@ -104,7 +101,6 @@ def stretch_of(
         kept = plan.state(op.keep)
         assert isinstance(kept, TrackState)
         keeps = ((kept.name, layers_kept(kept)),)
-    skip = op.skip if not isinstance(op.skip, State) else ()
     return Stretch(
         model=op.model,
         cache=op.cache,
@@ -113,14 +109,14 @@ def stretch_of(
             part for part in cut if any(a <= part[0] and part[1] <= b for a, b in spans)
             and part[0] < part[1]
         ),
-        pending=op.pending if isinstance(op.pending, int) else max(op.pending),
+        pending=op.pending,
         features=op.features,
         shift=op.shift,
         own=own,
         inside=own and op.shift == 0 and bool(op.layers),
         keeps=keeps,
         gives=("logits",) if op.gives is None else op.gives,
-        skips=left_out(plan, op) if skip else NO_SKIPS,
+        skips=Skips.read(op.skip) if op.skip else NO_SKIPS,
         block=op.attend == "block",
         scratch=op.write == "scratch",
         keys_only=op.only is not None,
@@ -138,11 +134,12 @@ def whole_stack(
     plan: Plan, cache: CacheState, layers: int, segments: tuple[Layers, ...]
 ) -> Stretch:
     """How prompts run through a model that reads no other one's states: all it keeps is kept."""
-    tracks = (
-        state for state in plan.states if isinstance(state, TrackState) and state.model == cache.model
-    )
-    keeps = () if cache.policy is not None or cache.view is not None else tuple(
-        (track.name, layers_kept(track)) for track in tracks
+    states = (state for state in plan.states if isinstance(state, TrackState))
+    tracks = (state for state in states if state.model == cache.model)
+    keeps = (
+        ()
+        if cache.policy is not None or cache.view is not None
+        else tuple((track.name, layers_kept(track)) for track in tracks)
     )
     return Stretch(
         cache.model, cache.name, ((0, layers),), segments, keeps=keeps, gives=(),

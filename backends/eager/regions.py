@@ -60,7 +60,9 @@ def when(session: EagerSession, op: When, scope: Scope) -> None:
     outer = session.active
     entered = flag if outer is None else flag & torch.tensor(outer)
     if not bool(entered.any()):
-        scope.update({name: scope[other] for name, other in zip(op.results, op.otherwise)})
+        scope.update(
+            {name: scope[other] for name, other in zip(op.results, op.otherwise, strict=True)}
+        )
         return
     inner = dict(scope)
     session.active = None if bool(entered.all()) else entered.tolist()

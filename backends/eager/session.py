@@ -72,9 +72,7 @@ class EagerSession:
         self.scores = models["target"].logits_dtype if prepared.scored else None
         used = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
         self.batch = Batch(requests, models, used, prepared.speculative, capacity)
-        self.batch.add_states(
-            plan.states, models, prepared.segments, prepared.plain, self.scores
-        )
+        self.batch.add_states(plan.states, models, prepared.segments, prepared.plain, self.scores)
         self.whole = prepared.whole
         self.emitted: list[list[int]] = []
         self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
@@ -269,9 +267,7 @@ class EagerSession:
     def _adopt(self, op: ir.Adopt, scope: Scope) -> None:
         tree, path = held_as(scope[op.tree], Tree), held_as(scope[op.path], Path)
         rows = held_as(scope[op.rows], Rows)
-        longer = adopt(
-            tree, path, rows, settings=self.batch.settings, kind=self.tree_type(op)
-        )
+        longer = adopt(tree, path, rows, settings=self.batch.settings, kind=self.tree_type(op))
         self._worked(longer)
         scope[op.results[0]] = longer
 
@@ -285,7 +281,9 @@ class EagerSession:
         scope.update(zip(op.results, ran.rows, strict=True))
 
     def _mix(self, op: ir.Mix, scope: Scope) -> None:
-        scope[op.results[0]] = mix(op, held_as(scope[op.rows], Rows), held_as(scope[op.over], Tree))
+        operands = [scope[name] for name in op.rows]
+        weights = [held_as(scope[name], Tensor) for name in op.weights]
+        scope[op.results[0]] = mix(op, operands, weights)
 
     def _uniform(self, op: ir.Uniform, scope: Scope) -> None:
         offset = op.offset + self.trip * op.count
@@ -317,8 +315,6 @@ class EagerSession:
         longest = max(map(int.__sub__, batch.lengths, batch.starts))
         positions = starts + torch.arange(longest, device=batch.device)
         emitted = positions < batch.ends
-        if op.keep == "text":
-            emitted = torch.zeros_like(emitted)
         keys = batch.keys.gather(1, positions.clamp(max=batch.keys.shape[1] - 1))
         if op.state in batch.tracks:
             batch.tracks[op.state].commit(keys, emitted, positions)

@@ -130,9 +130,7 @@ def _teach_rows(use: SourceUse, active: Sequence[int], tree: Tree, rows: Rows) -
         use.learn_rows(row, tokens[row][live[row]], likeliest[row][live[row]])
 
 
-def _teach_runs(
-    batch: Batch, use: SourceUse, active: Sequence[int], tree: Tree, last: int
-) -> None:
+def _teach_runs(batch: Batch, use: SourceUse, active: Sequence[int], tree: Tree, last: int) -> None:
     """The last tokens on the path to each leaf, text before the round among them."""
     text, tokens = batch.text.cpu().numpy(), tree.tokens.cpu().numpy()
     live, parents = tree.live.cpu().numpy(), tree.parents.cpu().numpy()

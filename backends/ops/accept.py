@@ -180,4 +180,3 @@ def _unseen(tree: Tree) -> Path:
     tokens = torch.cat([tree.tokens.gather(1, nodes), torch.zeros_like(here)], 1)
     start = torch.zeros_like(here)
     return Path(nodes, tokens, count, count, start, tree.size, tree.chain)
-

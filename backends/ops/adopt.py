@@ -20,7 +20,9 @@ from specplan.ir.types import TreeType
 from specplan.runtime.sampling import SamplingSettings, law
 
 
-def adopt(tree: Tree, path: Path, rows: Rows, *, settings: SamplingSettings, kind: TreeType) -> Tree:
+def adopt(
+    tree: Tree, path: Path, rows: Rows, *, settings: SamplingSettings, kind: TreeType
+) -> Tree:
     """The tree with a judged path in place of the nodes that were judged.
 
     Args:

@@ -44,9 +44,7 @@ def lines_of(operands: tuple[Nodes, ...]) -> tuple[Tensor, Tensor]:
     return torch.cat(keys, 1), torch.cat(roots, 1)
 
 
-def visible(
-    lines: Tensor, roots: Tensor, known: Tensor, ran: Tensor
-) -> tuple[Tensor, Tensor]:
+def visible(lines: Tensor, roots: Tensor, known: Tensor, ran: Tensor) -> tuple[Tensor, Tensor]:
     """What nodes see of drafted ones.
 
     Args:

@@ -82,9 +82,7 @@ def _merged(tree: Tree) -> Tree:
     own_scores = tree.own
     if scores is not None:
         own_scores = scores - scores.gather(1, parents)
-    merged = replace(
-        tree, parents=parents, live=live, scores=scores, own=own_scores, chain=False
-    )
+    merged = replace(tree, parents=parents, live=live, scores=scores, own=own_scores, chain=False)
     return rehung(merged)
 
 

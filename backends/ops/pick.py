@@ -10,9 +10,7 @@ from specplan.ir.ops import Pick
 from specplan.ir.types import NodesType
 
 
-def pick(
-    op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: NodesType
-) -> Nodes:
+def pick(op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: NodesType) -> Nodes:
     """Some nodes.
 
     Args:
@@ -44,9 +42,6 @@ def _placed(op: Pick, tree: Tree, at: Nodes | None, kind: NodesType) -> Nodes:
         return Nodes(tree, range(1, tree.columns) if tree.size else range(1), root=not tree.size)
     if op.of == "leaves":
         return _leaves(tree, kind)
-    if op.of == "placed":
-        indices = kind.indices or ()
-        return Nodes(tree, _listed([index + 1 for index in indices], tree.tokens), root=False)
     assert op.of == "from" and at is not None, "the verifier sees to it"
     return at_and_below(tree, at)
 

@@ -20,10 +20,9 @@ def prune(tree: Tree, to: Nodes, *, kind: TreeType, chosen: NodesType | None) ->
         chosen: and of what stays; None for a whole tree.
     """
     width = min(kind.nodes, tree.size)
-    if isinstance(to.at, range) and to.chosen is None and to.at.stop == tree.columns:
-        if to.at.start <= 1:
-            whole = range(1, tree.columns) if tree.size else range(1)
-            return replace(tree, newest=whole)
+    everything = isinstance(to.at, range) and to.chosen is None and to.at.stop == tree.columns
+    if everything and isinstance(to.at, range) and to.at.start <= 1:
+        return replace(tree, newest=range(1, tree.columns) if tree.size else range(1))
     if chosen is not None and chosen.closed and isinstance(to.at, torch.Tensor):
         order, live = to.at, to.live
     else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specplan.cost_models.acceptance.evidence.mixture import BetaMixture, MixtureLaw
 from specplan.cost_models.acceptance.law import Shape
-from specplan.cost_models.acceptance.mixture import BetaMixture, MixtureLaw
 
 ALIKE = 1e-6
 """A correlation below this is none: every round alike."""

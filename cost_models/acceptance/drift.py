@@ -106,7 +106,7 @@ def _draws(profile: AcceptanceProfile, parents: tuple[int, ...], ranks: tuple[in
 
 def _same_prompts(base: AcceptanceProfile, head: AcceptanceProfile) -> bool:
     names = [profile.provenance.get("prompts") for profile in (base, head)]
-    rows = [len(profile.traces) for profile in (base, head)]
+    rows = [len(profile.evidence.traces) for profile in (base, head)]
     alike = isinstance(names[0], list) and names[0] == names[1]
     return alike and rows[0] == rows[1] > 0
 

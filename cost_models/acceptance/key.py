@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from specplan.ir.blocks import Skips
 
 How = Literal["best", "draw", "draw_distinct", "given", "run"]
 
@@ -47,6 +50,21 @@ class AcceptanceKey:
     beam: int | None = None
     skip: tuple[str, ...] = ()
     source: str | None = None
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> AcceptanceKey:
+        """From what files hold.
+
+        Raises:
+            TypeError: a field is missing or unknown.
+            ValueError: a field holds something else than it should.
+        """
+        named = dict(data)
+        if named.get("match") is not None:
+            shortest, longest = named["match"]
+            named["match"] = (int(shortest), int(longest))
+        named["skip"] = Skips.read(named.get("skip", ())).words
+        return cls(**named)
 
     def differences(self, other: AcceptanceKey) -> tuple[str, ...]:
         """What keeps a profile with this key from serving where `other` is asked for."""

@@ -30,12 +30,12 @@ class AcceptanceLaw(Protocol):
         """(accepted, trials) behind a hazard; (0, 0) where nothing was counted."""
         ...
 
-    def hazard_interval(self, depth: int, rank: int, confidence: float) -> Interval:
+    def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
         """A hazard with its interval."""
         ...
 
     def tokens_per_round(
-        self, parents: Sequence[int], ranks: Sequence[int], confidence: float
+        self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
     ) -> Interval:
         """Tokens that a round emits, the bonus included."""
         ...
@@ -60,8 +60,8 @@ class AcceptanceLaw(Protocol):
         parents: Sequence[int],
         ranks: Sequence[int],
         tokens: int,
-        batch: int,
-        confidence: float,
+        batch: int = 1,
+        confidence: float = 0.9,
     ) -> Interval:
         """Rounds until every request of a batch has emitted `tokens`."""
         ...
@@ -115,7 +115,7 @@ class NodeLaw(ABC):
         """The same under draws of the law's posterior, [nodes, draws]; None if it is exact."""
 
     def tokens_per_round(
-        self, parents: Sequence[int], ranks: Sequence[int], confidence: float
+        self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
     ) -> Interval:
         """F(T) = 1 + sum over nodes of P(accepted) (Sequoia, arXiv 2402.12374, section 3.1)."""
         if not len(parents):
@@ -158,8 +158,8 @@ class NodeLaw(ABC):
         parents: Sequence[int],
         ranks: Sequence[int],
         tokens: int,
-        batch: int,
-        confidence: float,
+        batch: int = 1,
+        confidence: float = 0.9,
     ) -> Interval:
         """Every request is taken to be alike (whatever `batch`), and only the mean is known."""
         if not len(parents):

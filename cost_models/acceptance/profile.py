@@ -6,82 +6,47 @@ temperature or rule is another profile (Sequoia's and SpecInfer's vectors for on
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from specplan.cost_models.acceptance.hazard_law import HazardLaw
+from specplan.cost_models.acceptance.evidence.base import Evidence
+from specplan.cost_models.acceptance.evidence.hazards import Hazards
+from specplan.cost_models.acceptance.evidence.registry import evidence_kinds
 from specplan.cost_models.acceptance.key import AcceptanceKey as AcceptanceKey
 from specplan.cost_models.acceptance.key import How as How
 from specplan.cost_models.acceptance.law import AcceptanceLaw, Floats
-from specplan.cost_models.acceptance.mixture import BetaMixture, MixtureLaw
-from specplan.cost_models.acceptance.pools import Pools
-from specplan.cost_models.acceptance.profile_json import (
-    KIND,
-    checked_rows,
-    checked_trips,
-    checked_whole,
-    profile_from_json,
-    read_profile_json,
-)
-from specplan.cost_models.acceptance.trace_law import TraceLaw
-from specplan.cost_models.acceptance.turns import Leg, Turns
+from specplan.cost_models.acceptance.old_profiles import OLD_VERSION, converted
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
-from specplan.ir.files import write_json_atomic
+from specplan.ir.files import read_document, write_json_atomic
 
-SCHEMA_VERSION = 1
-Evidence = Literal["ranks", "lengths", "hazards", "mixture", "pools", "turns"]
+SCHEMA_VERSION = 2
+KIND = "acceptance_profile"
+_FIELDS = {"schema_version", "kind", "key", "evidence", "provenance"}
+_REMEDY = "Measure it again with `specplan profile acceptance`."
 
 
 @dataclass(frozen=True)
 class AcceptanceProfile:
-    """Acceptance of one proposer; exactly one kind of evidence is given, see `evidence`.
+    """Acceptance of one proposer.
 
     Attributes:
         key: what it is about.
-        ranks: per prompt, for every position of the target's continuation, the rank of the
-            proposer's child that is accepted there, -1 for none.
-        lengths: per prompt, for every position, how many tokens of a chain are accepted
-            when a round starts there.
-        trips: beside `lengths`, how many trips the loop of a round took that began there, -1 where
-            none began; None where no round has a loop that may end early.
-        hazards: P(child accepted | parent accepted) by depth (first row depth 1) and rank; the
-            last row holds for all deeper ones.
-        mixture: acceptance that varies between contexts.
-        pools: where the target's text stands in pools grown by a beam.
-        turns: where the target's text is what a model, and what a source, would have drafted.
-        trials: positions behind the rows of `hazards`, one number for all or one for each; None
-            when nobody said.
-        measured_depth: the deepest row of `hazards` that was measured, where deeper ones are no
-            more than extrapolated; None where the last row was meant for all of them.
+        evidence: what is known.
         provenance: how it came about, free form, JSON values.
     """
 
     key: AcceptanceKey
-    ranks: tuple[tuple[int, ...], ...] | None = None
-    lengths: tuple[tuple[int, ...], ...] | None = None
-    trips: tuple[tuple[int, ...], ...] | None = None
-    hazards: tuple[tuple[float, ...], ...] | None = None
-    mixture: BetaMixture | None = None
-    pools: Pools | None = None
-    turns: Turns | None = None
-    trials: float | tuple[float, ...] | None = None
-    measured_depth: int | None = None
+    evidence: Evidence
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kinds = (self.ranks, self.lengths, self.hazards, self.mixture, self.pools, self.turns)
-        whole = self.mixture or self.pools or self.turns
-        if whole is not None and kinds.count(None) == len(kinds) - 1:
-            checked_whole(self.key.proposer, whole, self.trials, self.measured_depth)
-        else:
-            checked_rows(self.key.proposer, kinds, self.trials, self.measured_depth)
-        checked_trips(self.key.proposer, self.trips, self.lengths)
+        wrong = self.evidence.problem()
+        if wrong is not None:
+            where = f"acceptance profile of {self.key.proposer!r}"
+            raise UsageError(wrong, where=where, remedy=_REMEDY)
 
     @classmethod
     def from_hazards(
@@ -97,13 +62,9 @@ class AcceptanceProfile:
         """From published hazards, one row per depth; a single row is position independent."""
         width = max((len(row) for row in hazards), default=0)
         rows = tuple((*map(float, row), *(0.0,) * (width - len(row))) for row in hazards)
-        return cls(
-            key or AcceptanceKey(proposer),
-            hazards=rows,
-            trials=tuple(trials) if isinstance(trials, Sequence) else trials,
-            measured_depth=measured_depth,
-            provenance=provenance or {},
-        )
+        behind = tuple(trials) if isinstance(trials, Sequence) else trials
+        evidence = Hazards(rows, behind, measured_depth)
+        return cls(key or AcceptanceKey(proposer), evidence, provenance or {})
 
     @classmethod
     def from_alpha(
@@ -113,43 +74,19 @@ class AcceptanceProfile:
         return cls.from_hazards([[alpha]], proposer=proposer, trials=trials)
 
     @property
-    def evidence(self) -> Evidence:
-        """Which kind of evidence it holds."""
-        if self.pools is not None or self.turns is not None:
-            return "turns" if self.pools is None else "pools"
-        if self.mixture is not None:
-            return "mixture"
-        if self.hazards is not None:
-            return "hazards"
-        return "lengths" if self.ranks is None else "ranks"
-
-    @property
     def match(self) -> tuple[int, int] | None:
         """Shortest and longest suffix that was looked up; None for models."""
         return self.key.match
 
     @property
-    def traces(self) -> Sequence[Sequence[Any]]:
-        """What was measured, per prompt and position; empty where the evidence is no trace."""
-        whole = self.pools or self.turns
-        return self.ranks or self.lengths or (whole.rows if whole else ())
-
-    @property
     def positions(self) -> int:
         """Positions measured; 0 where the evidence is no trace."""
-        return sum(len(row) for row in self.traces)
+        return self.evidence.positions
 
     @property
     def prompts(self) -> int:
         """Prompts measured; 0 where the evidence is no trace."""
-        return sum(bool(row) for row in self.traces)
-
-    @property
-    def stopped(self) -> tuple[float, ...]:
-        """Share of rounds whose loop took at most 0, 1, 2, ... trips; empty where not told."""
-        counts = Counter(trips for row in self.trips or () for trips in row if trips >= 0)
-        within = accumulate(counts[trips] for trips in range(max(counts, default=-1) + 1))
-        return tuple(ended / counts.total() for ended in within)
+        return self.evidence.prompts
 
     @property
     def source(self) -> str:
@@ -213,80 +150,48 @@ class AcceptanceProfile:
         """
         return self._law.rounds(parents, ranks, tokens, batch, confidence)
 
-    def of_pool(self, layers: int, nodes: int) -> AcceptanceProfile:
-        """What is accepted of one tree grown by the beam, as a profile of lengths.
-
-        Args:
-            layers: that the tree grows.
-            nodes: its most probable ones, which are verified.
-
-        Raises:
-            UsageError: the evidence is no pools, or none of so many layers.
-        """
-        if self.pools is None or not 1 <= layers <= self.pools.layers:
-            raise UsageError(
-                f"the profile of {self.key.proposer!r} holds no pools of {layers} layers",
-                remedy="Measure it with `specplan profile acceptance`.",
-            )
-        pools = self.pools
-        return self._cut((layers, nodes), lambda: pools.lengths(layers, nodes))
-
-    def of_turns(self, legs: tuple[Leg, ...]) -> AcceptanceProfile:
-        """What is accepted of one chain that is drafted in turns, as a profile of lengths.
-
-        Raises:
-            UsageError: the evidence is no turns, or a source was compared less far than it drafts.
-        """
-        turns = self.turns
-        if turns is None or turns.problem_of(legs) is not None:
-            raise UsageError(
-                f"the profile of {self.key.proposer!r} holds no such turns",
-                remedy="Measure it with `specplan profile acceptance`.",
-            )
-        return self._cut(legs, lambda: turns.lengths(legs))
+    def with_all_trips(self) -> AcceptanceProfile:
+        """The same for a backend that runs every trip of a loop that may end early."""
+        return replace(self, evidence=self.evidence.with_all_trips())
 
     def save(self, path: Path | str) -> None:
         """Write the profile atomically as JSON."""
-        parts: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
-        parts |= {"key": asdict(self.key), "mixture": self.mixture and asdict(self.mixture)}
-        parts |= {"pools": self.pools and self.pools.as_data()}
-        parts |= {"turns": self.turns and self.turns.as_data()}
-        about = {"schema_version": SCHEMA_VERSION, "kind": KIND}
-        write_json_atomic(path, about | parts)
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "kind": KIND,
+            "key": asdict(self.key),
+            "evidence": {"kind": self.evidence.kind, **self.evidence.as_data()},
+            "provenance": dict(self.provenance),
+        }
+        write_json_atomic(path, document)
 
     @classmethod
     def load(cls, path: Path | str) -> AcceptanceProfile:
-        """Read a profile.
+        """Read a profile, also one of the version before.
 
         Raises:
-            UsageError: the file is missing, or is no acceptance profile of this version.
+            UsageError: the file is missing, or is no acceptance profile of these versions.
         """
-        document = read_profile_json(path, SCHEMA_VERSION)
-        return profile_from_json(cls, AcceptanceKey, document, str(path))
+        document = read_document(
+            path, "acceptance profile", SCHEMA_VERSION, _REMEDY, KIND, (OLD_VERSION,)
+        )
+        try:
+            if document["schema_version"] == OLD_VERSION:
+                document = converted(document)
+            unknown = set(document) - _FIELDS
+            if unknown:
+                raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+            evidence = dict(document["evidence"])
+            kind = evidence_kinds()[evidence.pop("kind")]
+            key = AcceptanceKey.from_data(document["key"])
+            return cls(key, kind.from_data(evidence), document["provenance"])
+        except UsageError as error:
+            raise UsageError(error.what, where=str(path), remedy=error.remedy or _REMEDY) from error
+        except (TypeError, KeyError, ValueError) as error:
+            raise UsageError(
+                f"not a whole acceptance profile ({error})", where=str(path), remedy=_REMEDY
+            ) from error
 
-    def _cut(
-        self, about: tuple[object, ...], lengths: Callable[[], tuple[tuple[int, ...], ...]]
-    ) -> AcceptanceProfile:
-        """What is accepted of some drafts as a profile of lengths, found once."""
-        if about not in self._cuts:
-            self._cuts[about] = replace(self, pools=None, turns=None, lengths=lengths())
-        return self._cuts[about]
-
-    @cached_property
-    def _cuts(self) -> dict[tuple[object, ...], AcceptanceProfile]:
-        return {}
-
-    @cached_property
+    @property
     def _law(self) -> AcceptanceLaw:
-        name = self.key.proposer
-        if self.pools is not None or self.turns is not None:
-            whole = self.pools or self.turns
-            assert whole is not None
-            return TraceLaw(whole.whole, lengths=True, name=name)
-        if self.mixture is not None:
-            return MixtureLaw(self.mixture)
-        if self.hazards is not None:
-            return HazardLaw(self.hazards, self.trials, self.measured_depth)
-        if self.ranks is not None:
-            return TraceLaw(self.ranks, lengths=False, name=name)
-        return TraceLaw(self.lengths or (), lengths=True, name=name)
+        return self.evidence.law

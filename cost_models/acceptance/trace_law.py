@@ -19,13 +19,11 @@ class TraceLaw:
         rows: per prompt, the accepted rank at every position (-1 for none), or the length that a
             source would have had accepted there.
         lengths: whether `rows` hold lengths.
-        name: of the proposer, for messages.
     """
 
-    def __init__(self, rows: Sequence[Sequence[int]], *, lengths: bool, name: str) -> None:
+    def __init__(self, rows: Sequence[Sequence[int]], *, lengths: bool) -> None:
         self._traces = Traces.of(rows)
         self._lengths = lengths
-        self._name = name
         self._replays: dict[tuple[tuple[int, ...], tuple[int, ...]], Replay] = {}
 
     def hazard(self, depth: int, rank: int) -> float:
@@ -36,12 +34,12 @@ class TraceLaw:
         """(accepted, trials) behind a hazard; (0, 0) where nothing was counted."""
         return self._counts.counts(depth, rank)
 
-    def hazard_interval(self, depth: int, rank: int, confidence: float) -> Interval:
+    def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
         """A hazard with its Beta posterior interval."""
         return posterior(*self.counts(depth, rank), confidence)
 
     def tokens_per_round(
-        self, parents: Sequence[int], ranks: Sequence[int], confidence: float
+        self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
     ) -> Interval:
         """Tokens that a round emits, with an interval over prompts; see `Replay`."""
         if not len(parents):
@@ -65,8 +63,8 @@ class TraceLaw:
         parents: Sequence[int],
         ranks: Sequence[int],
         tokens: int,
-        batch: int,
-        confidence: float,
+        batch: int = 1,
+        confidence: float = 0.9,
     ) -> Interval:
         """Rounds until all requests of a batch have emitted `tokens` each; see `Replay`."""
         if not len(parents):
@@ -89,7 +87,7 @@ class TraceLaw:
             return replay_tree(self._traces, parents, ranks)
         if any(ranks):
             raise UsageError(
-                f"the profile of {self._name!r} holds lengths, a tree needs ranks",
+                "the acceptance profile holds lengths, and a tree needs ranks",
                 remedy="Measure ranks, or use a chain.",
             )
         return replay_lengths(self._traces, len(parents))

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.acceptance.turns import Leg
+from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, Interleaved
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
@@ -26,9 +25,8 @@ from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_ro
 from specplan.planner.proposer import Proposer
 from specplan.planner.taking_turns import (
     drafted_in_stages,
-    known_legs,
+    evidence_of_turns,
     turn_proposers,
-    turns_profile,
 )
 
 NGRAMS = DRAFT_SOURCES["ngram"]
@@ -61,15 +59,17 @@ class CascadeOptions(Options):
     tail: int
 
     @property
-    def legs(self) -> tuple[Leg, ...]:
+    def segments(self) -> tuple[DraftSegment, ...]:
         """Who drafts which stretch."""
-        judged = Leg("judged", self.proposed) if self.proposed else Leg("model", 1)
-        return (*(judged,) * self.passes, Leg("source", self.tail))
+        judged = (
+            DraftSegment("judged", self.proposed) if self.proposed else DraftSegment("model", 1)
+        )
+        return (*(judged,) * self.passes, DraftSegment("source", self.tail))
 
     @property
     def nodes(self) -> int:
         """Drafted tokens at most."""
-        return sum(leg.most for leg in self.legs)
+        return sum(one.most for one in self.segments)
 
     @property
     def words(self) -> str:
@@ -131,16 +131,16 @@ commit {cache_of(draft)} %e"""
 
 def _families(facts: ProblemFacts, draft: str) -> Iterator[Family[CascadeOptions] | Refusal]:
     horizontal, both = f"horizontal by {draft}", f"vertical and horizontal by {draft}"
-    profile = turns_profile(facts, draft, NGRAMS.word)
-    if isinstance(profile, str):
-        yield from (Refusal(horizontal, profile), Refusal(both, profile))
+    turns = evidence_of_turns(facts, draft, NGRAMS.word)
+    if isinstance(turns, str):
+        yield from (Refusal(horizontal, turns), Refusal(both, turns))
         return
-    yield Family(horizontal, HORIZONTAL, _settings(profile, draft, TOKENS, (0,)))
-    yield Family(both, VERTICAL, _settings(profile, draft, TOKENS[:3], PROPOSED))
+    yield Family(horizontal, HORIZONTAL, _settings(turns, draft, TOKENS, (0,)))
+    yield Family(both, VERTICAL, _settings(turns, draft, TOKENS[:3], PROPOSED))
 
 
 def _settings(
-    profile: AcceptanceProfile, draft: str, passes: Sequence[int], proposed: Sequence[int]
+    turns: Interleaved, draft: str, passes: Sequence[int], proposed: Sequence[int]
 ) -> tuple[CascadeOptions, ...]:
     every = (
         CascadeOptions(draft, number, judged, tail)
@@ -148,7 +148,7 @@ def _settings(
         for judged in proposed
         for tail in TAILS
     )
-    return tuple(options for options in every if known_legs(profile, options.legs))
+    return tuple(options for options in every if turns.problem_of(options.segments) is None)
 
 
 METHOD = Cascade()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from specplan.cost_models.acceptance.pools import pool_size
+from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
@@ -115,15 +115,15 @@ def _family(facts: ProblemFacts, draft: str) -> Family[DynamicTreeOptions] | Ref
         return Refusal(name, facts.missing_profile(Proposer(draft, beam=BEAMS[-1]).name))
     settings: list[DynamicTreeOptions] = []
     for beam, profile in given.items():
-        if profile.pools is None:
+        if not isinstance(profile.evidence, Pools):
             proposer = Proposer(draft, beam=beam).name
             return Refusal(
                 name,
-                f'the acceptance profile of "{proposer}" holds {profile.evidence}, which say '
+                f'the acceptance profile of "{proposer}" holds {profile.evidence.kind}, which say '
                 "nothing of trees that follow the context: measure it with `specplan profile "
                 "acceptance`",
             )
-        settings += _worthwhile(draft, beam, profile)
+        settings += _worthwhile(draft, beam, profile.evidence)
     return Family(name, DOMAINS, tuple(settings), partial(_at, draft, given))
 
 
@@ -133,22 +133,22 @@ def _at(
     """Any number of nodes that a pool of known beam and depth holds."""
     beam, depth, nodes = (int(point[name]) for name in DOMAINS)
     profile = known.get(beam)
-    if profile is None or profile.pools is None or depth > profile.pools.layers:
+    pools = None if profile is None else profile.evidence
+    if not isinstance(pools, Pools) or depth > pools.layers:
         return None
     if nodes > pool_size(beam, depth):
         return None
     return DynamicTreeOptions(draft, beam, depth, nodes)
 
 
-def _worthwhile(draft: str, beam: int, profile: AcceptanceProfile) -> Iterator[DynamicTreeOptions]:
+def _worthwhile(draft: str, beam: int, pools: Pools) -> Iterator[DynamicTreeOptions]:
     """Settings of a beam that emit more than any other that drafts and verifies no more."""
-    assert profile.pools is not None
     found: list[tuple[int, int, float]] = []
-    for depth in (depth for depth in DEPTHS if depth <= profile.pools.layers):
+    for depth in (depth for depth in DEPTHS if depth <= pools.layers):
         largest = pool_size(beam, depth)
         for nodes in sorted({min(nodes, largest) for nodes in NODES}):
-            tree = profile.of_pool(depth, nodes)
-            tokens = sum(tree.accepted_at_least(range(-1, depth - 1), (0,) * depth))
+            law = pools.cut(depth, nodes).law
+            tokens = sum(law.accepted_at_least(range(-1, depth - 1), (0,) * depth))
             others = [t for d, n, t in found if d <= depth and n <= nodes]
             if not others or tokens > max(others) + 1e-9:
                 found.append((depth, nodes, tokens))

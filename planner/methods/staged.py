@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.turns import Leg
+from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
@@ -25,9 +25,8 @@ from specplan.planner.profiles import LOOKUP_MATCH
 from specplan.planner.proposer import Proposer
 from specplan.planner.taking_turns import (
     drafted_in_stages,
-    known_legs,
+    evidence_of_turns,
     turn_proposers,
-    turns_profile,
 )
 
 STAGES = (1, 2, 3, 4)
@@ -104,14 +103,14 @@ class Staged(Method[StagedOptions]):
 
 def _family(facts: ProblemFacts, draft: str) -> Family[StagedOptions] | Refusal:
     name = f"stages by {draft}"
-    profile = turns_profile(facts, draft, TEXT_PROPOSER)
-    if isinstance(profile, str):
-        return Refusal(name, profile)
+    turns = evidence_of_turns(facts, draft, TEXT_PROPOSER)
+    if isinstance(turns, str):
+        return Refusal(name, turns)
     settings = tuple(
         StagedOptions(draft, stages, length)
         for stages in STAGES
         for length in LENGTHS
-        if known_legs(profile, (Leg("judged", length),))
+        if turns.problem_of((DraftSegment("judged", length),)) is None
     )
     return Family(name, DOMAINS, settings)
 

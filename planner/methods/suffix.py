@@ -75,7 +75,7 @@ class Suffix(Method[SuffixOptions]):
             return [Refusal(chains, reason), Refusal(trees, reason)]
         found: list[Family[SuffixOptions] | Refusal] = [_family(chains, (1,), LENGTHS)]
         profile = facts.profiles[PROPOSER]
-        if profile.evidence == "lengths" or not profile.hazard(1, 1):
+        if not profile.evidence.ranked or not profile.hazard(1, 1):
             told = "its acceptance profile tells of one continuation only"
             return [*found, Refusal(trees, told)]
         return [*found, _family(trees, CONTINUATIONS, BRANCHED_LENGTHS)]

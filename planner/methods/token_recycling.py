@@ -62,7 +62,7 @@ class TokenRecycling(Method[RecyclingOptions]):
                 tuple(_options(chain(length)) for length in LENGTHS),
             )
         ]
-        if facts.profiles[SUCCESSORS.word].evidence == "lengths":
+        if not facts.profiles[SUCCESSORS.word].evidence.ranked:
             return [*found, Refusal(trees, "its acceptance profile knows no second choices")]
         width = SUCCESSORS.integer("width")
         shapes = [

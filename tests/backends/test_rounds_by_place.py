@@ -12,12 +12,12 @@ from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
-from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.pricing import Unpriced
 from specplan.cost_models.stretches import read_drafted, read_stretches, stretch_rounds
 from specplan.ir.plan import Plan
 from specplan.ir.schedule import select_round
-from specplan.measure.rehearsal import profile_rows, rehearse
+from specplan.measure.rehearsal import rehearse
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
 from specplan.planner.merging import first_then
@@ -123,9 +123,8 @@ def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: 
     requests = [replace(r, max_new_tokens=output, stop_tokens=()) for r in requests_of()]
     pure, first = (METHOD.plan(facts, JacobiOptions(4, first)) for first in (None, FIRST))
     told = rehearse(ReferenceBackend().compile(pure, models), requests)
-    lengths, _ = profile_rows(told)
-    profile = AcceptanceProfile(AcceptanceKey("target+jacobi4", how="run"), lengths=lengths)
-    drafted = read_drafted(first, read_stretches(first, 1, 40, output), profile)
+    evidence = RoundsRun.of_places(told)
+    drafted = read_drafted(first, read_stretches(first, 1, 40, output), evidence)
     assert not isinstance(drafted, Unpriced)
     blocks, after = stretch_rounds(drafted, 1)
     found = ran(ReferenceBackend().compile(first, models), requests, 1)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from specplan.cost_models.acceptance.pools import Pools
+from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, read_drafting
+from specplan.cost_models.acceptance.evidence.hazards import Hazards
+from specplan.cost_models.acceptance.evidence.pools import BeamPool, Pools, read_pool
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.beam_pools import BeamPool, read_pool
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import round_demands
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.pricing import RoundPrice, Unpriced, price_round
 from specplan.cost_models.round_types import round_types
@@ -42,7 +43,7 @@ BODY = """round decode {
 DEEP, SHORT, NONE = (0, 0, 1, 1, 2, 2, 3), (1, 0, 0, 3), (1,)
 PROFILE = AcceptanceProfile(
     AcceptanceKey("draft^2", beam=2),
-    pools=Pools(3, ((DEEP, SHORT, SHORT, NONE, NONE, SHORT, NONE),)),
+    Pools(3, ((DEEP, SHORT, SHORT, NONE, NONE, SHORT, NONE),), beam=2),
 )
 
 
@@ -66,8 +67,6 @@ def test_the_tree_is_read_off_the_round() -> None:
         ("  %b = pick %pool of=all best=4\n  %c = prune %pool to=%b\n", ""), ("%pool", "%c")
     )
     assert pool_of(whole) == BeamPool(2, 3, 10, "dkv")
-    demands = round_demands(plan_with(), plan_with().rounds[0])
-    assert demands.pool == BeamPool(2, 3, 4, "dkv")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_the_tree_is_read_off_the_round() -> None:
 def test_other_trees_are_no_beams(changes: tuple[tuple[str, str], ...]) -> None:
     plan = plan_with(*changes)
     assert pool_of(plan) is None
-    found = read_drafting(plan, plan.rounds[0], PROFILE)
+    found = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
     assert isinstance(found, Unpriced) and "no beam grows" in str(found)
 
 
@@ -100,7 +99,7 @@ def test_other_trees_of_the_language_are_no_beams() -> None:
 def test_what_is_emitted_and_how_often_the_draft_lags() -> None:
     """Of 3 layers and 4 nodes: 3, 0, 0 and 1 accepted tokens; the third layer was never run."""
     plan = plan_with()
-    found = read_drafting(plan, plan.rounds[0], PROFILE)
+    found = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
     assert isinstance(found, Drafting)
     assert found.tokens_per_round.mean == pytest.approx(1 + (3 + 0 + 1) / 3)
     assert found.lag(1) == {"dkv": pytest.approx(1 / 3)}
@@ -112,7 +111,7 @@ def test_what_is_emitted_and_how_often_the_draft_lags() -> None:
 def test_a_round_is_the_sum_of_its_ops() -> None:
     """Three draft passes of 1 (or 2), 2 and 2 nodes, five tokens verified; see `measured`."""
     plan = plan_with()
-    drafting = read_drafting(plan, plan.rounds[0], PROFILE)
+    drafting = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
     assert isinstance(drafting, Drafting)
     clock = Clock(measured_choices(), SHAPES, 1, 0.0)
     found = price_round(drafting.demands, clock, drafting.lag(1))
@@ -147,15 +146,17 @@ def test_devices_that_do_not_know_its_ops_say_so() -> None:
 
 
 def test_profiles_that_do_not_fit_say_so() -> None:
-    def reason(profile: AcceptanceProfile | None, plan: Plan) -> str:
-        found = read_drafting(plan, plan.rounds[0], profile)
+    def reason(evidence: Evidence | None, plan: Plan) -> str:
+        found = read_drafting(plan, plan.rounds[0], evidence)
         assert isinstance(found, Unpriced)
         return str(found)
 
     plan, deeper = plan_with(), plan_with(("repeat 2", "repeat 4"))
     assert "no acceptance profile" in reason(None, plan)
-    assert "shape depends on data" in reason(AcceptanceProfile.from_alpha(0.5), plan)
-    other = AcceptanceProfile(AcceptanceKey("draft^4", beam=4), pools=PROFILE.pools)
+    assert "shape depends on data" in reason(Hazards(((0.5,),)), plan)
+    pools = PROFILE.evidence
+    assert isinstance(pools, Pools)
+    other = replace(pools, beam=4)
     assert "by a beam of 4, the plan grows 3 by one of 2" in reason(other, plan)
-    assert "3 layers by a beam of 2, the plan grows 5" in reason(PROFILE, deeper)
-    assert "no beam grows" in reason(PROFILE, read("static_tree"))
+    assert "3 layers by a beam of 2, the plan grows 5" in reason(pools, deeper)
+    assert "no beam grows" in reason(pools, read("static_tree"))

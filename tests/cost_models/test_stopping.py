@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.pricing import RoundPrice, price_round, round_seconds
 from specplan.cost_models.speed import Speed, price_speed
@@ -38,18 +39,18 @@ def stopping(length: int) -> Plan:
     return parse_plan(text.replace("    yield %n", body))
 
 
-PROFILE = AcceptanceProfile(KEY, lengths=LENGTHS, trips=TRIPS)
+PROFILE = AcceptanceProfile(KEY, RoundsRun(LENGTHS, TRIPS))
 
 
 def drafting_of(plan: Plan, profile: AcceptanceProfile = PROFILE) -> Drafting:
-    found = read_drafting(plan, plan.rounds[0], profile)
+    found = read_drafting(plan, plan.rounds[0], profile.evidence)
     assert isinstance(found, Drafting), found
     return found
 
 
 def seconds(plan: Plan, batch: int) -> float:
     """Of a round in which all trips run."""
-    drafting = drafting_of(plan, AcceptanceProfile(KEY, lengths=LENGTHS))
+    drafting = drafting_of(plan, AcceptanceProfile(KEY, RoundsRun(LENGTHS)))
     clock = Clock(load_device("h200"), SHAPES, batch, 100)
     found = round_seconds(drafting.demands, clock, {})
     assert not isinstance(found, str)
@@ -88,14 +89,15 @@ def test_many_loads_are_priced_as_each_of_them() -> None:
         assert isinstance(alone, Estimate)
         assert cell.seconds_per_round.median == pytest.approx(alone.seconds_per_round.median)
         assert "loops" not in " ".join(cell.assumptions)
-    speed = price_speed(plan, plan.rounds[0], Clock(device, SHAPES, batches[:, None], 56), PROFILE)
+    clock = Clock(device, SHAPES, batches[:, None], 56)
+    speed = price_speed(plan, plan.rounds[0], clock, PROFILE.evidence)
     assert isinstance(speed, Speed)
     first = float(np.ravel(speed.seconds_per_round.median)[0])
     assert first == pytest.approx(every.cells()[0].seconds_per_round.median)
 
 
 def test_what_no_profile_tells_runs_all_its_trips() -> None:
-    plan, untold = stopping(4), AcceptanceProfile(KEY, lengths=LENGTHS)
+    plan, untold = stopping(4), AcceptanceProfile(KEY, RoundsRun(LENGTHS))
     clock = Clock(load_device("h200"), SHAPES, 1, 100)
     price = price_round(drafting_of(plan, untold).demands, clock, {})
     assert isinstance(price, RoundPrice)
@@ -112,19 +114,19 @@ def test_a_loop_shorter_than_what_was_told_ends_with_it() -> None:
 def test_profiles_keep_their_trips(tmp_path: Path) -> None:
     PROFILE.save(tmp_path / "p.json")
     read = AcceptanceProfile.load(tmp_path / "p.json")
-    assert read == PROFILE and read.stopped == (0.0, 0.5, 0.75, 1.0)
-    assert AcceptanceProfile(KEY, lengths=LENGTHS).stopped == ()
+    assert read == PROFILE and read.evidence.stopped == (0.0, 0.5, 0.75, 1.0)
+    assert RoundsRun(LENGTHS).stopped == ()
 
 
 @pytest.mark.parametrize(
     ("trips", "says"),
     [
         (((1, 2),), "one for each"),
-        (((-1,) * 8,), "tell of no round"),
+        (((-1,) * 8,), "belong to no round"),
         (((-2, *(1,) * 7),), "out of range"),
         (((0.5, *(1,) * 7),), "out of range"),
     ],
 )
 def test_broken_trips_are_refused(trips: tuple[tuple[int, ...], ...], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        AcceptanceProfile(KEY, lengths=LENGTHS, trips=trips)
+        AcceptanceProfile(KEY, RoundsRun(LENGTHS, trips))

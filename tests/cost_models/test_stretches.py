@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.closed_forms import expected_tokens
@@ -63,13 +64,13 @@ def priced(
 
 
 def rounds_of(plan: Plan, profile: AcceptanceProfile, output: int, batch: int = 1) -> list[float]:
-    drafted = read_drafted(plan, read_stretches(plan, batch, 100, output), profile)
+    drafted = read_drafted(plan, read_stretches(plan, batch, 100, output), profile.evidence)
     assert not isinstance(drafted, Unpriced)
     return [count.mean for count in stretch_rounds(drafted, batch)]
 
 
 def lengths(*rows: Sequence[int]) -> AcceptanceProfile:
-    return AcceptanceProfile(AcceptanceKey("draft"), lengths=tuple(map(tuple, rows)))
+    return AcceptanceProfile(AcceptanceKey("draft"), Lengths(tuple(map(tuple, rows))))
 
 
 def test_an_output_is_cut_where_the_round_changes() -> None:
@@ -139,7 +140,7 @@ def test_the_price_is_the_sum_over_stretches(then: int, batch: int) -> None:
 
 
 def _drafted(plan: Plan, profile: AcceptanceProfile, output: int):  # type: ignore[no-untyped-def]
-    found = read_drafted(plan, read_stretches(plan, 1, 100, output), profile)
+    found = read_drafted(plan, read_stretches(plan, 1, 100, output), profile.evidence)
     assert not isinstance(found, Unpriced)
     return found
 

@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E402
-from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure import acceptance as acceptance_module  # noqa: E402
 from specplan.measure import growing  # noqa: E402
@@ -53,7 +53,7 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
                 proposer = method.proposer(options)
                 if proposer is None:
                     continue
-                drafting = read_drafting(plan, plan.rounds[0], profiles[proposer])
+                drafting = read_drafting(plan, plan.rounds[0], profiles[proposer].evidence)
                 assert isinstance(drafting, Drafting)
                 executable = bench.compile(plan)
                 rounds = 0
@@ -135,7 +135,7 @@ def _elsewhere(path: Any) -> Any:
 
 
 def _rows(profile: AcceptanceProfile) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in profile.traces]
+    return [tuple(row) for row in profile.evidence.traces]
 
 
 def test_the_half_width_is_that_of_the_least_sure_candidate(bench: Workbench) -> None:
@@ -160,7 +160,7 @@ def test_rows_of_sampling_are_of_the_requested_settings(tmp_path: Path) -> None:
         profile = _profiles(Workbench(load_problem(path)))["draft"]
         assert profile.key.temperature == temperature
         assert profile.key.how == ("best" if temperature == 0.0 else "draw_distinct")
-        found[temperature] = profile.ranks
+        found[temperature] = profile.evidence.rows
     assert found[0.0] != found[0.8]
 
 

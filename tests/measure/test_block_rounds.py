@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun  # noqa: E402
 from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure.continuations import request_of  # noqa: E402
@@ -38,12 +39,16 @@ def test_their_rounds_are_run_and_priced(tmp_path: Path) -> None:
     offered = {one.proposer: one for one in search(known).candidates}
     for name in blocks:
         profile, plan = found[name], rehearsal_of(known, name)
-        assert profile.key.how == "run" and plan is not None and profile.lengths is not None
+        assert (
+            profile.key.how == "run"
+            and plan is not None
+            and isinstance(profile.evidence, RoundsRun)
+        )
         assert offered[name].estimate is not None
         ran = bench.compile(plan)
         prompts = bench.prompts(PROFILE)
         rounds = [generate(ran, [request_of(bench, p, i)]).rounds for i, p in enumerate(prompts)]
-        assert [_rounds(row) for row in profile.lengths] == rounds, name
+        assert [_rounds(row) for row in profile.evidence.lengths] == rounds, name
 
 
 def _rounds(lengths: tuple[int, ...]) -> int:

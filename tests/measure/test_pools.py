@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 
 from torch import Tensor  # noqa: E402
 
-from specplan.cost_models.acceptance.pools import Pools  # noqa: E402
+from specplan.cost_models.acceptance.evidence.pools import Pools  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile  # noqa: E402
 from specplan.measure import pools as pools_module  # noqa: E402
 from specplan.measure.pools import pool_places  # noqa: E402
@@ -132,16 +132,15 @@ def test_rounds_that_the_rule_judges_accept_what_teacher_forcing_says(
             accepted.append(len(path))
         rows = (tuple(pool_places(pair["draft"], text, len(PROMPT), beam, LAYERS)),)
         key = AcceptanceKey("draft^3", beam=beam, temperature=temperature)
-        profile = AcceptanceProfile(key, pools=Pools(LAYERS, rows))
-        cut = profile.of_pool(layers, nodes)
-        assert cut.lengths is not None and profile.pools is not None
+        profile = AcceptanceProfile(key, Pools(LAYERS, rows, beam))
+        cut = profile.evidence.cut(layers, nodes)
         starts = [0]
         for count in accepted[:-1]:
             starts.append(starts[-1] + count + 1)
-        assert [cut.lengths[0][start] for start in starts] == accepted
-        rounds = cut.rounds(range(-1, layers - 1), (0,) * layers, len(text) - len(PROMPT))
+        assert [cut.rows[0][start] for start in starts] == accepted
+        rounds = cut.law.rounds(range(-1, layers - 1), (0,) * layers, len(text) - len(PROMPT))
         assert rounds.mean == len(accepted)
-        share = profile.pools.lag_share(layers, nodes)
+        share = profile.evidence.lag_share(layers, nodes)
         assert share == pytest.approx(sum(lagging) / len(lagging))
         assert len(set(accepted)) > 1
 

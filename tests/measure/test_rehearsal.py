@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
-from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
@@ -103,11 +103,13 @@ def test_replayed_rounds_are_the_rounds_that_ran(
                     generate(executable, [request_of(bench, prompt, index)], observer=watch).rounds
                     for index, prompt in enumerate(bench.prompts(PROFILE))
                 ]
-                if profile.trips:  # a loop that ends by request: priced by the trips it took
+                if (
+                    profile.evidence.trips
+                ):  # a loop that ends by request: priced by the trips it took
                     for model in plan.models_run:
                         priced = sum(p.times for p in found.breakdown if p.model == model)
                         assert passes[model] / sum(ran) == pytest.approx(priced), options
-                    ended += len(set(profile.stopped)) > 2
+                    ended += len(set(profile.evidence.stopped)) > 2
                 assert sum(ran) / len(ran) == pytest.approx(found.rounds.mean), options
                 seen.add(profile.key.proposer)
     assert seen == set(wanted) and len(seen) >= len(methods)
@@ -173,16 +175,16 @@ def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
     wanted = ["target~20", "draft", "draft~500", "draft~20", "target~500", "target~500r"]
     profiles = measure_acceptance(bench, facts, wanted=wanted)
-    assert profiles["draft~500"].ranks == profiles["draft"].ranks
-    assert profiles["draft~20"].ranks != profiles["draft"].ranks
-    assert profiles["target~500r"].lengths == profiles["target~500"].lengths
+    assert profiles["draft~500"].evidence == profiles["draft"].evidence
+    assert profiles["draft~20"].evidence != profiles["draft"].evidence
+    assert profiles["target~500r"].evidence == profiles["target~500"].evidence
     method = discover_methods()["sparse_cache"]
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
     (family, *_) = method.choices(facts)
     assert isinstance(family, Family) and family.name == "chain by target~20"
     for options in family.settings[1::3]:
         plan = method.plan(facts, options)
-        drafting = read_drafting(plan, plan.rounds[0], profiles["target~20"])
+        drafting = read_drafting(plan, plan.rounds[0], profiles["target~20"].evidence)
         assert isinstance(drafting, Drafting)
         ran = [
             generate(bench.compile(plan), [request_of(bench, prompt, index)]).rounds

@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("optuna")
 
 from specplan import api  # noqa: E402
+from specplan.cost_models.acceptance.evidence.lengths import Lengths  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.ir.blocks import Skips  # noqa: E402
@@ -163,7 +164,7 @@ def test_the_search_finds_sets_and_goes_on_where_it_was(
     for name, profile in found.items():
         skips = Proposer.read(name).skips
         assert Proposer.read(name).role == "target" and {*skips.attentions, *skips.mlps} == {1}
-        assert profile.lengths is not None and max(map(max, profile.lengths)) <= 8
+        assert isinstance(profile.evidence, Lengths) and max(map(max, profile.evidence.rows)) <= 8
         assert profile.key.skip == skips.words
     (path,) = (bench.problem.profiles / "blocks").glob("*.json")
     stored = json.loads(path.read_text())["lengths"]
@@ -252,7 +253,7 @@ def test_sets_that_are_known_draft_in_further_ways(tmp_path: Path) -> None:
     way = f"{NAME.replace('-', '+without_')}_coin6"
     assert {name for name in found if Proposer.read(name).drafter.skips} == {way}
     assert found[way].key.how == "run" and found[way].prompts == 8
-    assert len(set(found[way].stopped)) > 2
+    assert len(set(found[way].evidence.stopped)) > 2
     known = gather_facts(bench.problem, device=device, profiles=found)
     (candidate,) = (one for one in search(known).candidates if one.proposer == way)
     assert candidate.method == "thompson" and candidate.estimate is not None

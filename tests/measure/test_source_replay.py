@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.cost_models.drafting import Drafting, read_drafting  # noqa: E402
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.estimate import Estimate, price_plan  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.cost_models.timing.measured_rows import OpRow  # noqa: E402
@@ -62,7 +62,7 @@ def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple
             plan = chosen.plan(facts, options)
             proposer = chosen.proposer(options)
             assert proposer is not None
-            drafting = read_drafting(plan, plan.rounds[0], facts.profiles[proposer])
+            drafting = read_drafting(plan, plan.rounds[0], facts.profiles[proposer].evidence)
             assert isinstance(drafting, Drafting)
             executable, rounds = bench.compile(plan), 0
             for prompt in bench.prompts(PROFILE):
@@ -118,5 +118,5 @@ def test_profiles_go_on_where_they_were(bench: Workbench, tmp_path: Path) -> Non
     some = measured(again, limit=2).profiles
     every, whole = measured(again).profiles, measured(bench).profiles
     for word in DRAFT_SOURCES:
-        assert len(some[word].traces) == 2 < len(every[word].traces) == PROMPTS
-        assert every[word].traces == whole[word].traces
+        assert len(some[word].evidence.traces) == 2 < len(every[word].evidence.traces) == PROMPTS
+        assert every[word].evidence.traces == whole[word].evidence.traces

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.acceptance.pools import Pools
+from specplan.cost_models.acceptance.evidence.interleaved import Interleaved
+from specplan.cost_models.acceptance.evidence.pools import Pools
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.acceptance.turns import Turns
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts, gather_facts
@@ -89,11 +90,11 @@ def measured_profiles(
         if Proposer.read(name).layers:
             found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
         elif Proposer.read(name).beam:
-            found[name] = AcceptanceProfile(key, pools=made_up_pools())
+            found[name] = AcceptanceProfile(key, made_up_pools(beam=key.beam))
         elif Proposer.read(name).way:
-            found[name] = AcceptanceProfile(key, lengths=made_up_lengths())
+            found[name] = AcceptanceProfile(key, RoundsRun(made_up_lengths()))
         elif Proposer.read(name).source:
-            found[name] = AcceptanceProfile(key, turns=made_up_turns())
+            found[name] = AcceptanceProfile(key, made_up_turns())
     if shapes["target"].num_layers > 2:
         for name in ("target-a1", "target-a1m1"):
             key = acceptance_key(problem, shapes, name)
@@ -118,7 +119,7 @@ def source_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
     for word, source in DRAFT_SOURCES.items():
         key = AcceptanceKey(word, temperature=temperature, how="given", match=source.match)
         if source.evidence == "pools":
-            found[word] = AcceptanceProfile(key, pools=made_up_pools(source.longest))
+            found[word] = AcceptanceProfile(key, made_up_pools(source.longest))
         else:
             rates = [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]
             found[word] = AcceptanceProfile.from_hazards(rates, key=key, trials=1000)
@@ -136,11 +137,13 @@ def with_blocks(facts: ProblemFacts) -> ProblemFacts:
     """With rounds, made up, of chains of four that are judged as a block, above temperature 0."""
     names = () if facts.greedy else [f"{draft}+block4" for draft in facts.drafts]
     keys = (acceptance_key(facts.problem, facts.shapes, name) for name in names)
-    found = {key.proposer: AcceptanceProfile(key, lengths=made_up_lengths()) for key in keys}
+    found = {key.proposer: AcceptanceProfile(key, RoundsRun(made_up_lengths())) for key in keys}
     return replace(facts, profiles={**facts.profiles, **found})
 
 
-def made_up_pools(layers: int = 6, prompts: int = 6, positions: int = 48) -> Pools:
+def made_up_pools(
+    layers: int = 6, prompts: int = 6, positions: int = 48, beam: int | None = None
+) -> Pools:
     """Pools in which the text is spelled 0 to `layers` deep, not far from the front."""
 
     def position(prompt: int, place: int) -> tuple[int, ...]:
@@ -154,10 +157,10 @@ def made_up_pools(layers: int = 6, prompts: int = 6, positions: int = 48) -> Poo
         return ((depth < layers) * (place % 4 > 0), *places)
 
     rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
-    return Pools(layers, rows)
+    return Pools(layers, rows, beam)
 
 
-def made_up_turns(prompts: int = 6, positions: int = 48) -> Turns:
+def made_up_turns(prompts: int = 6, positions: int = 48) -> Interleaved:
     """Turns in which the model is right two times of three, and the source now and then."""
 
     def position(prompt: int, place: int) -> tuple[int, int]:
@@ -165,7 +168,7 @@ def made_up_turns(prompts: int = 6, positions: int = 48) -> Turns:
         return int((place + prompt) % 3 > 0), max(0, min(copied, positions - place))
 
     rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
-    return Turns(16, rows)
+    return Interleaved(16, rows)
 
 
 def example_facts(

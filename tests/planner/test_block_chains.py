@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.capabilities import refusals
@@ -28,7 +29,7 @@ def known(facts: ProblemFacts) -> ProblemFacts:
     """With profiles of what was measured last."""
     ran = {
         name: AcceptanceProfile(
-            acceptance_key(facts.problem, facts.shapes, name), lengths=made_up_lengths()
+            acceptance_key(facts.problem, facts.shapes, name), RoundsRun(made_up_lengths())
         )
         for name in further_proposers(facts)
     }

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
+from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.drafting import Drafting, read_drafting
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.law import load_law
 from specplan.planner.break_even import break_evens, draft_steps
@@ -17,7 +18,7 @@ from specplan.planner.candidates import Candidate
 from specplan.planner.explain import explain
 from specplan.planner.explain_break_even import break_even_words
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.scaled_acceptance import most_scale, scaled_profile
+from specplan.planner.scaled_acceptance import most_scale, scaled_hazards
 from specplan.planner.search import SearchResult, search
 from tests.planner.example_facts import example_facts, profiles
 
@@ -42,7 +43,9 @@ def candidate(found: SearchResult, method: str, words: str) -> Candidate:
 
 def drafting_of(facts: ProblemFacts, chosen: Candidate) -> Drafting:
     assert chosen.plan is not None and chosen.proposer is not None
-    read = read_drafting(chosen.plan, chosen.plan.rounds[0], facts.profiles[chosen.proposer])
+    read = read_drafting(
+        chosen.plan, chosen.plan.rounds[0], facts.profiles[chosen.proposer].evidence
+    )
     assert isinstance(read, Drafting)
     return read
 
@@ -80,7 +83,9 @@ def test_at_its_break_even_acceptance_a_plan_is_as_fast_as_plain_decoding(
     for entry in entries(found, chosen, "acceptance"):
         ((start, end),) = entry["pays"]
         assert end is None and (start["low"] or 0.0) < start["mean"] < start["high"] < 1.0
-        profile = scaled_profile(drafting, start["mean"])
+        profile = AcceptanceProfile(
+            profiles(True)["draft"].key, scaled_hazards(drafting, start["mean"])
+        )
         assert ratio(found, chosen, profile, entry["batch"]) == pytest.approx(1.0, abs=0.01)
         (tokens,) = entry["tokens"]
         value = profile.tokens_per_round(drafting.parents, drafting.ranks).mean
@@ -160,10 +165,6 @@ def test_break_even_takes_few_pricings(
     assert len(calls) <= 40
 
 
-def traced(ranks: tuple[tuple[int, ...], ...]) -> AcceptanceProfile:
-    return AcceptanceProfile(profiles(True)["draft"].key, ranks=ranks)
-
-
 def test_a_profile_scaled_by_one_is_the_profile(found: SearchResult) -> None:
     """Traces with runs: hazards that differ by depth, and that rise after a success."""
     rng = np.random.default_rng(3)
@@ -173,22 +174,23 @@ def test_a_profile_scaled_by_one_is_the_profile(found: SearchResult) -> None:
         rows.append(tuple(int(rng.integers(0, 3)) if hit else -1 for hit in good))
     chosen = candidate(found, "draft_model", "tree of 8")
     drafting = drafting_of(found.facts, chosen)
-    own = Drafting(drafting.demands, drafting.parents, drafting.ranks, traced(tuple(rows)))
-    assert own.acceptance is not None
-    same = scaled_profile(own, 1.0)
+    own = Drafting(drafting.demands, drafting.parents, drafting.ranks, Ranks(tuple(rows)))
+    assert own.evidence is not None
+    law, same = own.evidence.law, scaled_hazards(own, 1.0).law
     tree = (own.parents, own.ranks)
-    reached = own.acceptance.accepted_at_least(*tree)
+    reached = law.accepted_at_least(*tree)
     again = same.accepted_at_least(*tree)
     assert again == pytest.approx(reached[: len(again)]) and not any(reached[len(again) :])
-    mine, its = same.tokens_per_round(*tree), own.acceptance.tokens_per_round(*tree)
+    mine, its = same.tokens_per_round(*tree), law.tokens_per_round(*tree)
     assert mine.mean == pytest.approx(its.mean)
     assert mine.high - mine.low == pytest.approx(its.high - its.low, rel=0.15)
     most = most_scale(own)
     tokens = [
-        scaled_profile(own, scale).tokens_per_round(*tree).mean for scale in (0.0, 0.5, 1.0, most)
+        scaled_hazards(own, scale).law.tokens_per_round(*tree).mean
+        for scale in (0.0, 0.5, 1.0, most)
     ]
     assert tokens[0] == 1.0 and tokens == sorted(tokens)
-    assert max(scaled_profile(own, most).hazard(d, 0) for d in range(1, 5)) <= 1.0
+    assert max(scaled_hazards(own, most).law.hazard(d, 0) for d in range(1, 5)) <= 1.0
 
 
 @pytest.mark.parametrize(("method", "words"), LAWS)

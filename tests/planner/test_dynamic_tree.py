@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.acceptance.pools import Pools, pool_size
+from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.ir.printer import print_plan
@@ -120,19 +120,19 @@ def test_settings_that_emit_no_more_are_left_out(tmp_path: Path) -> None:
                 assert tokens(profile, other.depth, other.nodes) < mine
     flat = Pools(6, (((1,),) * 20,) * 4)  # nothing is ever accepted
     key = acceptance_key(facts.problem, facts.shapes, "draft^2")
-    nothing = replace(facts, profiles={"draft^2": AcceptanceProfile(key, pools=flat)})
+    nothing = replace(facts, profiles={"draft^2": AcceptanceProfile(key, flat)})
     assert [(o.depth, o.nodes) for o in family(nothing).settings] == [(2, 4)]
 
 
 def tokens(profile: AcceptanceProfile, depth: int, nodes: int) -> float:
     chain = range(-1, depth - 1), (0,) * depth
-    return profile.of_pool(depth, nodes).tokens_per_round(*chain).mean
+    return profile.evidence.cut(depth, nodes).law.tokens_per_round(*chain).mean
 
 
 def test_shallow_pools_give_shallow_trees(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     key = acceptance_key(facts.problem, facts.shapes, "draft^4")
-    three = AcceptanceProfile(key, pools=made_up_pools(layers=3))
+    three = AcceptanceProfile(key, made_up_pools(layers=3))
     settings = family(replace(facts, profiles={"draft^4": three})).settings
     assert {option.depth for option in settings} == {2, 3}
 
@@ -154,7 +154,7 @@ def test_refusals_say_why(tmp_path: Path) -> None:
 def test_a_problem_may_name_the_profile_of_a_beam(tmp_path: Path) -> None:
     example_facts(tmp_path)
     key = AcceptanceKey("draft^4", beam=4)
-    AcceptanceProfile(key, pools=made_up_pools()).save(tmp_path / "beam.json")
+    AcceptanceProfile(key, made_up_pools()).save(tmp_path / "beam.json")
     given = {"draft^4": "beam.json"}
     problem = problem_from_dict(example_problem(acceptance=given), tmp_path)
     assert list(problem.acceptance) == ["draft^4"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.planner.comparing import score
 from specplan.planner.explain import explain
@@ -217,7 +218,7 @@ def test_what_is_taken_for_granted_is_told(tmp_path: Path) -> None:
 def test_a_measured_profile_is_told_with_its_positions(tmp_path: Path) -> None:
     key = profiles(True)["draft"].key
     traces = tuple(tuple((0, 0, 1, -1)[(i + j) % 4] for i in range(40)) for j in range(6))
-    given = {"draft": AcceptanceProfile(key, ranks=traces)}
+    given = {"draft": AcceptanceProfile(key, Ranks(traces))}
     data, _ = explained(tmp_path, given=given)
     told = 'the acceptance of "draft" was measured at 240 positions of 6 prompts'
     assert told in data["assumptions"]

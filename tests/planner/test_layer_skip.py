@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import ForwardDemand, round_demands
@@ -170,7 +171,7 @@ def test_wrong_names_of_sets(tmp_path: Path) -> None:
 
 def test_profiles_of_sets_are_written_and_read(tmp_path: Path) -> None:
     key = AcceptanceKey("target-a3m4a9", skip=SKIPS.words)
-    profile = AcceptanceProfile(key, lengths=((2, 0, 1), (0, 0)))
+    profile = AcceptanceProfile(key, Lengths(((2, 0, 1), (0, 0))))
     profile.save(tmp_path / "one.json")
     assert AcceptanceProfile.load(tmp_path / "one.json") == profile
     assert profile.tokens_per_round((-1, 0), (0, 0)).mean > 1

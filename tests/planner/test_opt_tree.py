@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.printer import print_plan
 from specplan.planner.facts import ProblemFacts
@@ -46,7 +47,7 @@ def test_it_is_measured_last_and_offered_once_it_was(facts: ProblemFacts) -> Non
     assert further_proposers(replace(facts, profiles={})) == METHOD.proposers(facts.shapes)
     ran = {
         name: AcceptanceProfile(
-            acceptance_key(facts.problem, facts.shapes, name), lengths=made_up_lengths()
+            acceptance_key(facts.problem, facts.shapes, name), RoundsRun(made_up_lengths())
         )
         for name in names
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import split
 from specplan.cost_models.estimate import Estimate
@@ -45,7 +46,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     )
     names = {METHOD.proposer(options) or "" for options in METHOD.settings(())}
     keys = (acceptance_key(facts.problem, facts.shapes, name) for name in names)
-    profiles = {key.proposer: AcceptanceProfile(key, lengths=rows) for key in keys}
+    profiles = {key.proposer: AcceptanceProfile(key, RoundsRun(rows)) for key in keys}
     return search(replace(facts, profiles={**facts.profiles, **profiles}))
 
 

@@ -13,6 +13,7 @@ import pytest
 from specplan import optimize
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.static.holds import STATIC
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.capabilities import Capabilities, Refusal, refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -79,13 +80,17 @@ def test_a_shape_that_does_not_run_is_refused_too(tmp_path: Path) -> None:
     assert chains and all("no loops today" in str(c.refusal) for c in chains)
 
 
+def _one_trip(evidence: RoundsRun) -> tuple[tuple[int, ...], ...]:
+    return tuple((1,) * len(row) for row in evidence.lengths)
+
+
 def test_who_runs_all_trips_of_a_loop_pays_them_all(tmp_path: Path) -> None:
     """Rounds in one piece do masked work for who has stopped, whatever a profile tells of trips."""
     facts = example_facts(tmp_path, methods=["thompson"])
     given = {
-        name: replace(one, trips=((1,) * len(one.lengths[0]),) * len(one.lengths))
+        name: replace(one, evidence=replace(one.evidence, trips=_one_trip(one.evidence)))
         for name, one in facts.profiles.items()
-        if one.lengths is not None
+        if isinstance(one.evidence, RoundsRun)
     }
 
     def chain(capabilities: Capabilities) -> Candidate:

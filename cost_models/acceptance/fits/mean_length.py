@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.acceptance.evidence.mixture import BetaMixture
 from specplan.cost_models.acceptance.fits.counts import ASSUMED_ROUNDS
-from specplan.cost_models.acceptance.mixture import BetaMixture
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.closed_forms import acceptance_of_tokens, expected_tokens
 from specplan.ir.errors import UsageError
@@ -88,7 +88,7 @@ def fit_mean_length(
         "spread": asdict(prior),
     }
     mixture = BetaMixture(tuple((float(a), float(b), float(c)) for a, b, c in members), (), behind)
-    return AcceptanceProfile(key, mixture=mixture, provenance=facts)
+    return AcceptanceProfile(key, mixture, provenance=facts)
 
 
 def fit_constant(

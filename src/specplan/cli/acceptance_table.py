@@ -27,7 +27,7 @@ def hazard_cells(profile: AcceptanceProfile) -> list[list[dict[str, float]]]:
             "trials": trials,
         }
 
-    ranks = 1 if profile.lengths is not None else MOST_RANKS
+    ranks = MOST_RANKS if profile.evidence.ranked else 1
     return [[cell(depth, rank) for rank in range(ranks)] for depth in range(1, MOST_DEPTHS + 1)]
 
 

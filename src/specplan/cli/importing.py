@@ -58,7 +58,7 @@ def acceptance(
     profile.save(out)
     record: dict[str, Any] = {
         "profile": str(out),
-        "evidence": profile.evidence,
+        "evidence": profile.evidence.kind,
         "provenance": dict(profile.provenance),
         "hazards": hazard_cells(profile),
     }

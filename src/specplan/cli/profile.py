@@ -173,7 +173,7 @@ def _record(profile: AcceptanceProfile) -> dict[str, Any]:
     """A profile's hazards, and how sure it is."""
     return {
         "positions": profile.positions,
-        "prompts": len(profile.traces),
+        "prompts": len(profile.evidence.traces),
         "prompts_left": profile.provenance.get("prompts_left", 0),
         "half_width": profile.provenance.get("half_width"),
         "hazards": hazard_cells(profile),

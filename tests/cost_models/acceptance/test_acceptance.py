@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.evidence.lengths import Lengths
+from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.acceptance.trace_law import TraceLaw
 from specplan.cost_models.closed_forms import accepted_at_least, expected_tokens, tree_value
@@ -32,7 +34,7 @@ def play(row: Sequence[int], parents: Sequence[int], ranks: Sequence[int]) -> li
 
 
 def profile(rows: Sequence[Sequence[int]]) -> AcceptanceProfile:
-    return AcceptanceProfile(AcceptanceKey("draft"), ranks=tuple(map(tuple, rows)))
+    return AcceptanceProfile(AcceptanceKey("draft"), Ranks(tuple(map(tuple, rows))))
 
 
 traces = st.lists(st.lists(st.integers(-1, 4), min_size=1, max_size=40), min_size=1, max_size=6)
@@ -42,7 +44,7 @@ traces = st.lists(st.lists(st.integers(-1, 4), min_size=1, max_size=40), min_siz
 @settings(max_examples=150)
 def test_replay_is_the_plain_loop(rows: list[list[int]]) -> None:
     for tree in (chain(3), expansion(3, 2, 1), independent_chains(3, 4)):
-        replay = TraceLaw(rows, lengths=False, name="draft").replay(*tree)
+        replay = TraceLaw(rows, lengths=False).replay(*tree)
         for column, row in enumerate(rows):
             assert replay.ended[:, column].sum() == len(play(row, *tree))
         whole = [a for row in rows for a in play(row, *tree)]
@@ -172,7 +174,7 @@ def test_tables_of_hazards_are_summed_over_trees(rows: int, seed: int) -> None:
 def test_source_lengths() -> None:
     source = AcceptanceProfile(
         AcceptanceKey("text", how="given", match=(1, 3)),
-        lengths=((3, 2, 1, 0, 0, 5, 4, 3, 2, 1, 0),),
+        Lengths(((3, 2, 1, 0, 0, 5, 4, 3, 2, 1, 0),)),
     )
     # limit 2: rounds at 0 (2 accepted), 3 (0), 4 (0), 5 (2), 8 (2, trace ends with its bonus)
     assert source.tokens_per_round(*chain(2)).mean == pytest.approx(11 / 5)
@@ -182,14 +184,14 @@ def test_source_lengths() -> None:
     assert source.hazard(1, 1) == 0.0
     with pytest.raises(UsageError, match="ranks"):
         source.tokens_per_round(*expansion(2))
-    cut = AcceptanceProfile(AcceptanceKey("text"), lengths=((0, 2, 1),))
+    cut = AcceptanceProfile(AcceptanceKey("text"), Lengths(((0, 2, 1),)))
     assert cut.accepted_at_least(*chain(2))[:2] == (0.5, 1.0 * 0.5)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 6))
 @settings(max_examples=100)
 def test_source_replay_is_the_plain_loop(row: list[int], limit: int) -> None:
-    replay = TraceLaw([row], lengths=True, name="text").replay(*chain(limit))
+    replay = TraceLaw([row], lengths=True).replay(*chain(limit))
     ends, start = [], 0
     while start + min(row[start], limit) < len(row):
         start += min(row[start], limit)
@@ -218,8 +220,8 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     path = tmp_path / "draft.json"
     key = AcceptanceKey("draft", "t" * 64, "d" * 64, "code", 0.8, 50, 0.9, "draw_distinct")
     for kept in (
-        AcceptanceProfile(key, ranks=((0, -1), (2,)), provenance={"date": "2026-11-21"}),
-        AcceptanceProfile(AcceptanceKey("text", match=(1, 3)), lengths=((0, 2),)),
+        AcceptanceProfile(key, Ranks(((0, -1), (2,))), provenance={"date": "2026-11-21"}),
+        AcceptanceProfile(AcceptanceKey("text", match=(1, 3)), Lengths(((0, 2),))),
         AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=100),
         AcceptanceProfile.from_hazards([[0.6], [0.5]], trials=(100, 60.5), measured_depth=2),
     ):
@@ -231,13 +233,22 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"kind": "x"}, {"schema_version": 9}, {"ranks": None}, {"ranks": [[-2]]}, {"ranks": [[]]},
-     {"ranks": [[0.5]]}, {"ranks": 5}, {"key": {}}, {"lengths": [[1]]}, {"extra": 1},
-     {"ranks": None, "hazards": [[0.9, 0.2]]}, {"ranks": None, "hazards": [[0.9], [0.1, 0.2]]},
-     {"trials": -1}, {"ranks": None, "hazards": [[0.9]], "trials": [5, 5]},
-     {"ranks": None, "hazards": [[0.9]], "trials": [0]}, {"measured_depth": 0},
-     {"mixture": {"members": [[2.0, 1.0, 1.0]], "others": [], "trials": None}},
-     {"ranks": None, "mixture": {"members": [[2.0, 1.0]], "others": [], "trials": None}}],
+    [{"kind": "x"}, {"schema_version": 9}, {"evidence": None}, {"key": {}}, {"extra": 1},
+     {"evidence": {"kind": "guesses", "rows": [[1]]}}, {"evidence": {"rows": [[1]]}},
+     {"evidence": {"kind": "ranks", "rows": [[-2]]}}, {"evidence": {"kind": "ranks", "rows": [[]]}},
+     {"evidence": {"kind": "ranks", "rows": [[0.5]]}}, {"evidence": {"kind": "ranks", "rows": 5}},
+     {"evidence": {"kind": "ranks", "rows": [[0]], "trials": 3}},
+     {"evidence": {"kind": "hazards", "rows": [[0.9, 0.2]]}},
+     {"evidence": {"kind": "hazards", "rows": [[0.9], [0.1, 0.2]]}},
+     {"evidence": {"kind": "hazards", "rows": [[0.9]], "trials": -1}},
+     {"evidence": {"kind": "hazards", "rows": [[0.9]], "trials": [5, 5]}},
+     {"evidence": {"kind": "hazards", "rows": [[0.9]], "trials": [0]}},
+     {"evidence": {"kind": "hazards", "rows": [[0.9]], "measured_depth": 0}},
+     {"evidence": {"kind": "mixture", "members": [[2.0, 1.0]], "others": [], "trials": None}},
+     {"evidence": {"kind": "pools", "layers": 0, "rows": [["1"]]}},
+     {"evidence": {"kind": "pools", "layers": 1, "rows": [["1 a"]]}},
+     {"evidence": {"kind": "interleaved", "longest": 2, "rows": [["1 3"]]}},
+     {"evidence": {"kind": "rounds", "lengths": [[1]], "trips": [[1, 1]]}}],
 )  # fmt: skip
 def test_broken_profiles_are_usage_errors(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "p.json"

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from specplan.cost_models.acceptance.drift import drift
+from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.fits.mean_length import fit_mean_length
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 
@@ -19,7 +20,7 @@ def traces(draws: np.random.Generator, rates: np.ndarray, names: str) -> Accepta
     """Prompts of 60 positions, each with its own chance that the best child is accepted."""
     ranks = tuple(tuple(np.where(draws.random(60) < rate, 0, -1).tolist()) for rate in rates)
     prompts = [f"{names}{index}" for index in range(len(rates))]
-    return AcceptanceProfile(AcceptanceKey("draft"), ranks=ranks, provenance={"prompts": prompts})
+    return AcceptanceProfile(AcceptanceKey("draft"), Ranks(ranks), provenance={"prompts": prompts})
 
 
 def test_the_likelihood_ratio_is_that_of_scipy() -> None:

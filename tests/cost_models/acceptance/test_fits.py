@@ -43,8 +43,8 @@ def test_rates_are_counts() -> None:
     """184 drafts of 3: counters and rates give the same, and the mean length is 1 + kept/drafts."""
     rates = fit_rates([0.6, 0.45, 0.27], 184, KEY)
     counts = fit_counts([110.4, 82.8, 49.68], [184, 110.4, 82.8], KEY)
-    assert np.array(rates.hazards) == pytest.approx(np.array(counts.hazards))
-    assert rates.trials == pytest.approx(counts.trials)
+    assert np.array(rates.evidence.rows) == pytest.approx(np.array(counts.evidence.rows))
+    assert rates.evidence.trials == pytest.approx(counts.evidence.trials)
     assert tokens(rates, 3)[1] == pytest.approx(1 + 0.6 + 0.45 + 0.27)
     assert rates.accepted_at_least(*chain(3)) == pytest.approx((0.6, 0.45, 0.27))
     low, _, high = tokens(rates, 3)
@@ -61,7 +61,7 @@ def test_nothing_accepted_and_everything_accepted_are_not_certain() -> None:
     assert tokens(none, 2)[2] > 1.02
     assert tokens(all_, 2)[1] == 3.0
     assert tokens(all_, 2)[0] < 2.98
-    assert none.measured_depth == 1
+    assert none.evidence.measured_depth == 1
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -84,8 +84,8 @@ def test_requests_of_several_draft_lengths() -> None:
     assert counts.trials.tolist() == [[14, 10, 3], [10, 0, 0]]
     assert counts.rounds.tolist() == [14, 10]
     one = fit_requests([{2: (3, 2, 5)}], KEY)
-    assert np.array(one.hazards) == pytest.approx(np.array([[0.7], [5 / 7]]))
-    assert one.trials == pytest.approx((10, 7))
+    assert np.array(one.evidence.rows) == pytest.approx(np.array([[0.7], [5 / 7]]))
+    assert one.evidence.trials == pytest.approx((10, 7))
     assert tokens(one, 2)[1] == pytest.approx(1 + (2 + 2 * 5) / 10)
 
 
@@ -150,7 +150,7 @@ def test_golden_curves(name: str) -> None:
         for length, (low, _, high) in ((y, tokens(profile, x)) for x, y in curve.items())
     ]
     assert all(held)
-    hazards = [row[0] for row in profile.hazards or ()]
+    hazards = [row[0] for row in profile.evidence.rows]
     assert hazards[0] > hazards[-1]  # one alpha would be wrong
 
 
@@ -224,4 +224,4 @@ def test_what_cannot_be_fitted() -> None:
             call()
         assert "draft" in str(caught.value)
         assert caught.value.remedy
-    assert fit_length_curve({3: 2.5}, KEY).evidence == "mixture"
+    assert fit_length_curve({3: 2.5}, KEY).evidence.kind == "mixture"

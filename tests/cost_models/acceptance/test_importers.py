@@ -73,7 +73,7 @@ def test_vllm_counters(read: Read) -> None:
     assert kept(profile, 3) == pytest.approx((0.71, 0.53, 0.42))
     assert mean(profile, 3) == pytest.approx(1 + 1660 / 1000)
     assert profile.hazard_counts(2, 0) == pytest.approx((530, 710))
-    assert profile.measured_depth == 3
+    assert profile.evidence.measured_depth == 3
     assert "1,000 rounds" in profile.source
     one = read(PROMETHEUS, select="engine=1")
     assert kept(one, 3) == pytest.approx((280 / 400, 210 / 400, 170 / 400))
@@ -102,16 +102,16 @@ def test_vllm_requests(read: Read) -> None:
     assert kept(profile, 3) == pytest.approx((4 / 43, 3 / 43, 3 / 43))
     assert mean(profile, 3) == pytest.approx(1.2325581395348837)
     steps = read(DETAILED)
-    assert steps.hazards == ((4 / 5,), (2 / 3,), (1 / 2,))  # shorter drafts are no trials
-    assert steps.trials == (5, 3, 2)
+    assert steps.evidence.rows == ((4 / 5,), (2 / 3,), (1 / 2,))  # shorter drafts are no trials
+    assert steps.evidence.trials == (5, 3, 2)
     both = read("\n".join(map(json.dumps, (RESPONSE, DETAILED))))
     assert both.provenance["requests"] == 2
     assert kept(both, 1) == pytest.approx((8 / 48,))
-    assert sum(both.trials or ()) < 50  # two requests, and unlike ones
+    assert sum(both.evidence.trials or ()) < 50  # two requests, and unlike ones
     by_length = {k: v for k, v in STEPS.items() if not k.startswith("per_step")} | {
         "acceptance_histogram_by_draft_length": {"1": [0, 1], "2": [1, 0, 0], "3": [0, 1, 1, 1]}
     }
-    assert read([by_length]).hazards == steps.hazards
+    assert read([by_length]).evidence.rows == steps.evidence.rows
 
 
 def test_sglang(read: Read) -> None:
@@ -155,7 +155,7 @@ def test_spec_bench(read: Read) -> None:
     assert profile.provenance["format"] == "spec-bench"
     assert kept(profile, 3) == pytest.approx((4 / 6, 2 / 6, 1 / 6))
     assert mean(profile, 3) == pytest.approx((1 + 3 + 2 + 4 + 2 + 1) / 6)
-    assert profile.measured_depth == 3
+    assert profile.evidence.measured_depth == 3
     source = read(answer(1, 3, 2, 4), proposer="text")
     assert source.key.how == "given"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.acceptance.mixture import BetaMixture
+from specplan.cost_models.acceptance.evidence.mixture import BetaMixture
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.closed_forms import (
     acceptance_of_tokens,
@@ -27,7 +27,7 @@ SHAPES = st.floats(0.3, 40.0)
 def mixed(
     *members: tuple[float, float, float], others: tuple[float, ...] = ()
 ) -> AcceptanceProfile:
-    return AcceptanceProfile(AcceptanceKey("draft"), mixture=BetaMixture(members, others))
+    return AcceptanceProfile(AcceptanceKey("draft"), BetaMixture(members, others))
 
 
 @given(SHAPES, SHAPES, st.floats(0.7, 1.0), st.sampled_from(TREES))
@@ -89,7 +89,7 @@ def test_limits(first: float, second: float, third: float) -> None:
     vector = (first, rest * second * 0.5, rest * third * 0.5)
     positional = AcceptanceProfile.from_hazards([vector])
     alike = AcceptanceProfile(
-        AcceptanceKey("draft"), mixture=BetaMixture.of_vector(vector, concentration=1e8)
+        AcceptanceKey("draft"), BetaMixture.of_vector(vector, concentration=1e8)
     )
     for tree in TREES[1:]:
         expected = positional.tokens_per_round(*tree).mean
@@ -98,7 +98,7 @@ def test_limits(first: float, second: float, third: float) -> None:
         expected_tokens(first, 9), rel=1e-5
     )
     varied = AcceptanceProfile(
-        AcceptanceKey("draft"), mixture=BetaMixture.of_vector(vector, concentration=3.0)
+        AcceptanceKey("draft"), BetaMixture.of_vector(vector, concentration=3.0)
     )
     at_first = [varied.hazard(1, rank) for rank in range(4)]
     assert at_first == pytest.approx([*vector, 0.0])
@@ -118,7 +118,7 @@ def test_hazards_by_depth() -> None:
 
 def test_members_are_the_interval() -> None:
     law = mixed((8.0, 2.0, 1.0), (6.0, 4.0, 1.0), (7.0, 3.0, 0.9))
-    each = [mixed(member).tokens_per_round(*chain(6)).mean for member in law.mixture.members]
+    each = [mixed(member).tokens_per_round(*chain(6)).mean for member in law.evidence.members]
     found = law.tokens_per_round(*chain(6))
     assert found.mean == pytest.approx(np.mean(each))
     assert min(each) <= found.low < found.mean < found.high <= max(each)
@@ -165,11 +165,11 @@ def test_warm_chains_of_sequoia_need_no_mixture() -> None:
 def test_files(tmp_path: Path) -> None:
     kept = AcceptanceProfile(
         AcceptanceKey("draft"),
-        mixture=BetaMixture(((8.0, 2.0, 1.0), (6.5, 4.0, 0.9)), (0.5, 0.2), 120.0),
+        BetaMixture(((8.0, 2.0, 1.0), (6.5, 4.0, 0.9)), (0.5, 0.2), 120.0),
     )
     kept.save(tmp_path / "mixture.json")
     assert AcceptanceProfile.load(tmp_path / "mixture.json") == kept
-    assert kept.evidence == "mixture"
+    assert kept.evidence.kind == "mixture"
     assert kept.hazard_counts(1, 0) == pytest.approx((120 * kept.hazard(1, 0), 120))
     deep = kept.hazard_counts(3, 0)[1]
     assert deep == pytest.approx(120 * kept.accepted_at_least(*chain(2))[1])
@@ -188,4 +188,4 @@ def test_files(tmp_path: Path) -> None:
 )
 def test_broken_mixtures_are_refused(broken: BetaMixture) -> None:
     with pytest.raises(UsageError):
-        AcceptanceProfile(AcceptanceKey("draft"), mixture=broken)
+        AcceptanceProfile(AcceptanceKey("draft"), broken)

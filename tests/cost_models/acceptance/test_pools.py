@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.acceptance.pools import Pools, pool_size
+from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 
@@ -41,21 +41,19 @@ def test_places_tell_the_lengths_of_every_tree() -> None:
 
 def test_rounds_and_lags_by_hand() -> None:
     """Of three layers and all nodes: 3 accepted and a bonus, 0 and a bonus, 1 and a bonus."""
-    profile = AcceptanceProfile(KEY, pools=Pools(3, (TEXT,)))
-    tree = profile.of_pool(3, 10)
-    assert tree.lengths == ((3, 1, 1, 0, 0, 1, 0),)
+    profile = AcceptanceProfile(KEY, Pools(3, (TEXT,)))
+    tree = profile.evidence.cut(3, 10).law
+    assert profile.evidence.cut(3, 10).rows == ((3, 1, 1, 0, 0, 1, 0),)
     chain = range(-1, 2), (0, 0, 0)
     assert tree.rounds(*chain, len(TEXT)).mean == 3
     assert tree.accepted_at_least(*chain)[:3] == pytest.approx((2 / 3, 1 / 3, 1 / 3))
     assert tree.tokens_per_round(*chain).mean == pytest.approx(7 / 3)
-    assert profile.pools is not None
-    assert profile.pools.lag_share(3, 10) == pytest.approx(1 / 3)  # after the whole depth only
+    assert profile.evidence.lag_share(3, 10) == pytest.approx(1 / 3)  # after the whole depth only
     # one layer: rounds of 1, 1, 0, 0, 1 accepted tokens; every accepted one was never run
-    one = AcceptanceProfile(KEY, pools=Pools(3, ((DEEP, SHORT, SHORT, NONE, NONE, SHORT, NONE),)))
-    assert one.pools is not None
-    assert one.pools.lag_share(1, 2) == pytest.approx(3 / 4)
+    one = AcceptanceProfile(KEY, Pools(3, ((DEEP, SHORT, SHORT, NONE, NONE, SHORT, NONE),)))
+    assert one.evidence.lag_share(1, 2) == pytest.approx(3 / 4)
     # two layers: 2, 0, 0, then 1 accepted; that last node had been run
-    assert one.pools.lag_share(2, 6) == pytest.approx(1 / 4)
+    assert one.evidence.lag_share(2, 6) == pytest.approx(1 / 4)
 
 
 def test_a_node_left_out_of_the_beam_lags() -> None:
@@ -77,13 +75,13 @@ def test_prompts_without_positions_are_left_out() -> None:
 
 
 def test_a_profile_is_stored_and_read_back(tmp_path: Path) -> None:
-    profile = AcceptanceProfile(KEY, pools=Pools(3, (TEXT, (NONE,))), provenance={"seed": 1})
+    profile = AcceptanceProfile(KEY, Pools(3, (TEXT, (NONE,))), provenance={"seed": 1})
     profile.save(tmp_path / "pools.json")
     again = AcceptanceProfile.load(tmp_path / "pools.json")
-    assert again == profile and again.evidence == "pools"
+    assert again == profile and again.evidence.kind == "pools"
     assert (again.positions, again.prompts) == (len(TEXT) + 1, 2)
-    assert again.of_pool(2, 4).lengths == profile.of_pool(2, 4).lengths
-    assert again.of_pool(2, 4) is again.of_pool(2, 4), "a tree is cut out once"
+    assert again.evidence.cut(2, 4).rows == profile.evidence.cut(2, 4).rows
+    assert again.evidence.cut(2, 4) is again.evidence.cut(2, 4), "a tree is cut out once"
     assert "2 prompts" in again.source
 
 
@@ -103,22 +101,10 @@ def test_a_profile_is_stored_and_read_back(tmp_path: Path) -> None:
 )
 def test_broken_pools_are_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     path = tmp_path / "pools.json"
-    AcceptanceProfile(KEY, pools=Pools(3, (TEXT,))).save(path)
+    AcceptanceProfile(KEY, Pools(3, (TEXT,))).save(path)
     document = json.loads(path.read_text())
-    document["pools"] |= change
+    document["evidence"] |= change
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match=says) as caught:
         AcceptanceProfile.load(path)
     assert caught.value.where == str(path) and caught.value.remedy
-
-
-def test_pools_are_one_kind_of_evidence() -> None:
-    pools = Pools(3, (TEXT,))
-    with pytest.raises(UsageError, match="exactly one"):
-        AcceptanceProfile(KEY, pools=pools, ranks=((0,),))
-    with pytest.raises(UsageError, match="instead of trials"):
-        AcceptanceProfile(KEY, pools=pools, trials=3.0)
-    with pytest.raises(UsageError, match="no pools of 4 layers"):
-        AcceptanceProfile(KEY, pools=pools).of_pool(4, 8)
-    with pytest.raises(UsageError, match="no pools of 2 layers"):
-        AcceptanceProfile.from_alpha(0.5).of_pool(2, 4)

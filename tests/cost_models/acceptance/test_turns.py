@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, Interleaved
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.acceptance.turns import Leg, Turns
 from specplan.ir.errors import UsageError
 
 LONGEST = 4
 LEGS = st.lists(
-    st.builds(Leg, st.sampled_from(["model", "source", "judged"]), st.integers(1, LONGEST)),
+    st.builds(
+        DraftSegment, st.sampled_from(["model", "source", "judged"]), st.integers(1, LONGEST)
+    ),
     min_size=1,
     max_size=4,
 )
@@ -28,7 +30,9 @@ def copies(text: list[int], start: int, seed: int) -> list[int]:
     return [token if place < right else 1 - token for place, token in enumerate(ahead)]
 
 
-def drafted(text: list[int], model: list[int], legs: list[Leg], start: int, seed: int) -> list[int]:
+def drafted(
+    text: list[int], model: list[int], legs: list[DraftSegment], start: int, seed: int
+) -> list[int]:
     """The chain of a round that begins at a position, as long as it is the text."""
     chain: list[int] = []
     for leg in legs:
@@ -53,7 +57,7 @@ def drafted(text: list[int], model: list[int], legs: list[Leg], start: int, seed
 @given(TEXTS, st.data(), LEGS, st.integers(0, 9))
 @settings(max_examples=300, deadline=None)
 def test_lengths_are_those_of_drafting_token_by_token(
-    text: list[int], data: st.DataObject, legs: list[Leg], seed: int
+    text: list[int], data: st.DataObject, legs: list[DraftSegment], seed: int
 ) -> None:
     size = len(text)
     model = data.draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
@@ -65,7 +69,7 @@ def test_lengths_are_those_of_drafting_token_by_token(
         chain = drafted(text, model, legs, start, seed)
         right = [a == b for a, b in zip(chain, text[start:], strict=False)]
         expected.append([*right, False].index(False))
-    turns = Turns(LONGEST, (tuple(rows),))
+    turns = Interleaved(LONGEST, (tuple(rows),))
     assert turns.problem() is None
     assert turns.lengths(legs) == (tuple(expected),)
 
@@ -73,25 +77,26 @@ def test_lengths_are_those_of_drafting_token_by_token(
 def test_stages_by_hand() -> None:
     """The model is right but for position 3; the text is copied 2 tokens from position 0 on."""
     rows = ((1, 2), (1, 1), (1, 0), (0, 0), (1, 5), (1, 4))
-    turns = Turns(8, (rows,))
-    assert turns.lengths([Leg("judged", 2)]) == ((3, 2, 1, 0, 2, 1),)
-    assert turns.lengths([Leg("judged", 1)] * 2) == ((3, 2, 1, 0, 2, 1),)
-    assert turns.lengths([Leg("model", 1), Leg("source", 3)]) == ((2, 1, 1, 0, 2, 1),)
+    turns = Interleaved(8, (rows,))
+    assert turns.lengths([DraftSegment("judged", 2)]) == ((3, 2, 1, 0, 2, 1),)
+    assert turns.lengths([DraftSegment("judged", 1)] * 2) == ((3, 2, 1, 0, 2, 1),)
+    assert turns.lengths([DraftSegment("model", 1), DraftSegment("source", 3)]) == (
+        (2, 1, 1, 0, 2, 1),
+    )
     assert turns.whole == ((3, 2, 1, 0, 2, 1),)
 
 
 def test_a_profile_of_turns_is_read_back(tmp_path: Path) -> None:
     key = AcceptanceKey("draft&text", match=(1, 3), source="text")
-    profile = AcceptanceProfile(key, turns=Turns(8, (((1, 2), (0, 1)), ((1, 0),))))
+    profile = AcceptanceProfile(key, Interleaved(8, (((1, 2), (0, 1)), ((1, 0),))))
     profile.save(tmp_path / "profile.json")
     found = AcceptanceProfile.load(tmp_path / "profile.json")
-    assert found == profile and found.evidence == "turns" and found.positions == 3
-    assert found.of_turns((Leg("model", 1),)).lengths == ((1, 0), (1,))
-    with pytest.raises(UsageError, match="holds no such turns"):
-        found.of_turns((Leg("source", 9),))
+    assert found == profile and found.evidence.kind == "interleaved" and found.positions == 3
+    assert found.evidence.of_segments((DraftSegment("model", 1),)).rows == ((1, 0), (1,))
+    assert found.evidence.problem_of([DraftSegment("source", 9)]) is not None
 
 
 @pytest.mark.parametrize("rows", [(), (((2, 0),),), (((1, 9),),), (((0, -1),),)])
 def test_broken_turns_are_refused(rows: tuple[tuple[tuple[int, int], ...], ...]) -> None:
     with pytest.raises(UsageError, match=r"no measurement|out of range"):
-        AcceptanceProfile(AcceptanceKey("draft&text"), turns=Turns(8, rows))
+        AcceptanceProfile(AcceptanceKey("draft&text"), Interleaved(8, rows))

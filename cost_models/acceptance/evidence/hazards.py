@@ -1,12 +1,15 @@
-"""Acceptance by a table of hazards by depth and rank: scalar alpha, positional, depth dependent."""
+"""Evidence `hazards`: a table by depth and rank: scalar alpha, positional, depth dependent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.hazards import look_up, posterior
 from specplan.cost_models.acceptance.law import Floats, NodeLaw, Shape
 from specplan.cost_models.intervals import Interval
@@ -14,6 +17,51 @@ from specplan.cost_models.intervals import Interval
 EXTRAPOLATED_TRIALS = 10.0
 """Weight, in trials, of the last measured depth as evidence about the depths below it."""
 _DRAWS = 400
+
+
+@dataclass(frozen=True)
+class Hazards(Evidence):
+    """What was counted or published.
+
+    Attributes:
+        rows: P(child accepted | parent accepted) by depth (first row depth 1) and rank; the last
+            row holds for all deeper ones.
+        trials: positions behind the rows, one number for all or one for each; None when nobody
+            said.
+        measured_depth: the deepest row that was measured, where deeper ones are no more than
+            extrapolated; None where the last row was meant for all of them.
+    """
+
+    rows: tuple[tuple[float, ...], ...]
+    trials: float | tuple[float, ...] | None = None
+    measured_depth: int | None = None
+    kind: ClassVar[str] = "hazards"
+    ranked: ClassVar[bool] = True
+
+    @cached_property
+    def law(self) -> HazardLaw:
+        """Multiplies hazards along paths."""
+        return HazardLaw(self.rows, self.trials, self.measured_depth)
+
+    def problem(self) -> str | None:
+        """See `Evidence.problem`."""
+        if not any(len(row) for row in self.rows):
+            return "holds no measurement"
+        for value in (value for row in self.rows for value in row):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                return f"{value!r} is out of range"
+        if len({len(row) for row in self.rows}) != 1 or any(
+            sum(row) > 1 + 1e-9 for row in self.rows
+        ):
+            return "rows of hazards must be of one length and sum to at most 1"
+        each = self.trials if isinstance(self.trials, tuple) else (self.trials,)
+        if self.trials is not None and not all(value is not None and value > 0 for value in each):
+            return "trials must be positive"
+        if isinstance(self.trials, tuple) and len(self.trials) != len(self.rows):
+            return f"{len(self.trials)} trials for {len(self.rows)} rows of hazards"
+        if self.measured_depth is not None and self.measured_depth < 1:
+            return "measured_depth must be at least 1"
+        return None
 
 
 class HazardLaw(NodeLaw):
@@ -55,7 +103,7 @@ class HazardLaw(NodeLaw):
         trials = float(self.trials[min(depth, len(self.table)) - 1])
         return self.hazard(depth, rank) * trials, trials
 
-    def hazard_interval(self, depth: int, rank: int, confidence: float) -> Interval:
+    def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
         """A hazard with its Beta posterior interval."""
         if not self.known:
             return Interval.exact(self.hazard(depth, rank))
@@ -95,3 +143,6 @@ def _products(shape: Shape, table: Floats) -> Floats:
     for level in shape.levels[1:]:
         hazards[level] *= hazards[shape.parents[level]]
     return hazards
+
+
+EVIDENCE = Hazards

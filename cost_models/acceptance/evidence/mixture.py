@@ -1,4 +1,4 @@
-"""Acceptance that varies between contexts: a Beta mixture, shared along the path of a round.
+"""Evidence `mixture`: acceptance varies between contexts, by a Beta shared along a round's path.
 
 In a context of quality x the first choice is accepted with probability x and the choice of rank
 r >= 1 with (1 - x) w_r: the quality moves the first choice, and the others share what it leaves.
@@ -24,15 +24,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.law import Floats, NodeLaw, Shape, around
 from specplan.cost_models.intervals import Interval
 
 
 @dataclass(frozen=True)
-class BetaMixture:
+class BetaMixture(Evidence):
     """The mixture, known up to some equally likely members.
 
     Attributes:
@@ -44,6 +46,13 @@ class BetaMixture:
     members: tuple[tuple[float, float, float], ...]
     others: tuple[float, ...] = ()
     trials: float | None = None
+    kind: ClassVar[str] = "mixture"
+    ranked: ClassVar[bool] = True
+
+    @cached_property
+    def law(self) -> MixtureLaw:
+        """The mean over members."""
+        return MixtureLaw(self)
 
     @classmethod
     def of(
@@ -65,7 +74,7 @@ class BetaMixture:
         return cls(((first * concentration, (1.0 - first) * concentration, 1.0),), others)
 
     def problem(self) -> str | None:
-        """What is wrong with the numbers, or None."""
+        """See `Evidence.problem`."""
         if not self.members:
             return "a mixture needs a member"
         for a, b, decay in self.members:
@@ -92,7 +101,7 @@ class MixtureLaw(NodeLaw):
         trials = (self.mixture.trials or 0.0) * self._first_choices(depth - 1)
         return self.hazard(depth, rank) * trials, trials
 
-    def hazard_interval(self, depth: int, rank: int, confidence: float) -> Interval:
+    def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
         """A hazard over the members."""
         mean = self.hazard(depth, rank)
         if len(self.mixture.members) == 1:
@@ -164,3 +173,6 @@ def _log_rising(start: Floats, deepest: int) -> Floats:
     steps = np.log(start[None, :] + np.arange(deepest)[:, None])
     logs: Floats = np.concatenate([np.zeros((1, len(start))), np.cumsum(steps, axis=0)])
     return logs
+
+
+EVIDENCE = BetaMixture

@@ -1,0 +1,45 @@
+"""Evidence `lengths`: how far a draft that begins at a position is accepted.
+
+Of copies from a source, and of drafts that depend on where the round began, such as those of a
+model without some of its blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from specplan.cost_models.acceptance.evidence.base import Evidence, Rows, problem_of_rows
+from specplan.cost_models.acceptance.trace_law import TraceLaw
+
+
+@dataclass(frozen=True)
+class Lengths(Evidence):
+    """Prices chains, up to any length, by replaying them on the prompts that were measured.
+
+    Attributes:
+        rows: per prompt, for every position, how many tokens of a chain are accepted when a round
+            starts there.
+    """
+
+    rows: Rows
+    kind: ClassVar[str] = "lengths"
+
+    @cached_property
+    def law(self) -> TraceLaw:
+        """Replays chains."""
+        return TraceLaw(self.rows, lengths=True)
+
+    @property
+    def traces(self) -> Sequence[Sequence[Any]]:
+        """Lengths, per prompt and position."""
+        return self.rows
+
+    def problem(self) -> str | None:
+        """See `Evidence.problem`."""
+        return problem_of_rows(self.rows, 0)
+
+
+EVIDENCE = Lengths

@@ -1,0 +1,322 @@
+"""Evidence `pools`: where the text stands in the trees that a beam grows and a reranking cuts.
+
+A draft model grows a pool from every position of a target's own text: the best `beam` children of
+the root, then, layer after layer, the best `beam` children of each of the `beam` most probable
+nodes of the layer above (EAGLE-2, arXiv 2406.16858, section 4). A round that grows fewer layers
+grows the same pool, cut, and verifies its most probable nodes: so one pool tells of them all. Its
+nodes are point laws, which the rules `greedy` and `recursive` accept exactly when the target's own
+token is among them; what is accepted is therefore the path of the pool that spells the text.
+Trees that one lookup merges from what a source gives are cut likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.acceptance.evidence.base import (
+    MOST,
+    Drafting,
+    Evidence,
+    Rows,
+    judged_several_times,
+)
+from specplan.cost_models.acceptance.evidence.lengths import Lengths
+from specplan.cost_models.acceptance.trace_law import TraceLaw
+from specplan.cost_models.demands import RoundDemands
+from specplan.cost_models.round_types import round_types
+from specplan.ir.infer import RoundTypes, Step
+from specplan.ir.ops import (
+    Accept,
+    Commit,
+    Emit,
+    Forward,
+    Grow,
+    Lookup,
+    Op,
+    Pick,
+    Prune,
+    Root,
+    Uniform,
+)
+from specplan.ir.plan import Plan, Round
+from specplan.ir.types import NodesType, TreeType
+from specplan.ir.values import Value
+
+_NO_PLACE = MOST
+_OPS = (Root, Grow, Pick, Prune, Forward, Uniform, Accept, Emit, Commit)
+
+
+@dataclass(frozen=True)
+class Pools(Evidence):
+    """Where the text stands in the pools of every position.
+
+    A node's place is its 0-based order in its pool by probability. A parent stands before its
+    children, so that the most probable nodes are a tree.
+
+    Attributes:
+        layers: of the pools, the children of the root being the first.
+        rows: per prompt, for every position of the target's continuation: 1 where the last node
+            of the path that spells the text has children in the pool (or the path is empty), else
+            0; then the places of the path's nodes: of the node at depth 1 in the pool cut at 1, 2,
+            ..., `layers` layers, of that at depth 2 in the pool cut at 2, ..., `layers`, and so on.
+        beam: children of a node that gets any, and nodes of a layer that do; None of trees that a
+            source gives.
+    """
+
+    layers: int
+    rows: tuple[tuple[tuple[int, ...], ...], ...]
+    beam: int | None = None
+    kind: ClassVar[str] = "pools"
+
+    @cached_property
+    def law(self) -> TraceLaw:
+        """What is accepted of whole pools."""
+        return TraceLaw(self.whole, lengths=True)
+
+    @property
+    def traces(self) -> Sequence[Sequence[Any]]:
+        """Places, per prompt and position."""
+        return self.rows
+
+    def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
+        """A tree that a beam grows, or one lookup merges, cut to its most probable nodes."""
+        reason = judged_several_times(demands)
+        if reason is not None:
+            return reason
+        merged, tree = _read(plan, item)
+        if merged is not None:
+            layers, nodes = merged
+            if self.layers < layers:
+                return f"the profile knows no looked-up trees of {layers} levels"
+            return Drafting.of_path(demands, layers, self.cut(layers, nodes))
+        if tree is None:
+            return "pools say nothing of trees that no beam grows"
+        if self.beam != tree.beam or self.layers < tree.layers:
+            return (
+                f"the profile holds pools of {self.layers} layers by a beam of {self.beam}, the "
+                f"plan grows {tree.layers} by one of {tree.beam}"
+            )
+        lag = {tree.cache: self.lag_share(tree.layers, tree.nodes)}
+        return Drafting.of_path(demands, tree.layers, self.cut(tree.layers, tree.nodes), lag)
+
+    def cut(self, layers: int, nodes: int) -> Lengths:
+        """What is accepted of trees of so many layers and nodes, as evidence made once.
+
+        Args:
+            layers: that the tree grows, at most as many as were measured.
+            nodes: its most probable ones, which are verified.
+        """
+        if (layers, nodes) not in self._made:
+            self._made[layers, nodes] = Lengths(self.lengths(layers, nodes))
+        return self._made[layers, nodes]
+
+    @cached_property
+    def _made(self) -> dict[tuple[int, int], Lengths]:
+        return {}
+
+    def as_data(self) -> dict[str, Any]:
+        """Ready for JSON; `rows` have the numbers of each position in one text."""
+        rows = [[" ".join(map(str, position)) for position in row] for row in self.rows]
+        return {"layers": self.layers, "rows": rows, "beam": self.beam}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Pools:
+        """The inverse of `as_data`.
+
+        Raises:
+            ValueError: a position holds something else than whole numbers.
+        """
+        read = (tuple(tuple(map(int, str(text).split())) for text in row) for row in data["rows"])
+        return cls(**{**data, "rows": tuple(read)})
+
+    def problem(self) -> str | None:
+        """See `Evidence.problem`."""
+        if isinstance(self.layers, bool) or not isinstance(self.layers, int) or self.layers < 1:
+            return f"pools of {self.layers!r} layers"
+        sizes = {1 + sum(self._cuts(depth)) for depth in range(self.layers + 1)}
+        for row in self.rows:
+            for position in row:
+                if len(position) not in sizes or position[0] not in (0, 1):
+                    return f"{list(position)} are no places in pools of {self.layers} layers"
+                if any(type(n) is not int or not 0 <= n < _NO_PLACE for n in position):
+                    return f"{list(position)} are out of range"
+        if not any(self.rows):
+            return "holds no measurement"
+        return None
+
+    def lengths(self, layers: int, nodes: int) -> Rows:
+        """Per prompt and position, the tokens accepted of a tree.
+
+        Args:
+            layers: that it grows, at most as many as were measured.
+            nodes: its most probable ones, which are verified.
+        """
+        accepted = (self._places[:, layers - 1, :layers] < nodes).sum(axis=1)
+        return tuple(tuple(part.tolist()) for part in np.split(accepted, self._ends))
+
+    @cached_property
+    def whole(self) -> Rows:
+        """Tokens accepted of all that was drafted."""
+        return self.lengths(self.layers, _NO_PLACE)
+
+    def lag_share(self, layers: int, nodes: int) -> float:
+        """Share of rounds whose last accepted node the draft model never ran.
+
+        It ran the root and the nodes that got children. Rounds that the end of a text cuts off
+        are left out.
+
+        Args:
+            layers: see `lengths`.
+            nodes: see `lengths`.
+        """
+        rounds = lagging = 0
+        for row, lengths in zip(self._kept, self.lengths(layers, nodes), strict=True):
+            start = 0
+            while start < len(row) and start + lengths[start] < len(row):
+                accepted, position = lengths[start], row[start]
+                rounds += 1
+                if accepted == layers:
+                    lagging += 1
+                elif accepted == self._depth(position):
+                    lagging += not position[0]
+                start += accepted + 1
+        return lagging / max(rounds, 1)
+
+    def _cuts(self, depth: int) -> range:
+        """Places that are known of each node down to a depth."""
+        return range(self.layers, self.layers - depth, -1)
+
+    def _depth(self, position: tuple[int, ...]) -> int:
+        """Length of the path that spells the text, from the number of its places."""
+        depth, left = 0, len(position) - 1
+        while left > 0:
+            left -= self.layers - depth
+            depth += 1
+        return depth
+
+    @cached_property
+    def _kept(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """Prompts with a position."""
+        return tuple(row for row in self.rows if row)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """Where the positions of each prompt but the last end among all."""
+        ends: NDArray[np.int64] = np.cumsum([len(row) for row in self._kept[:-1]], dtype=np.int64)
+        return ends
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Places by position, layers - 1 and depth - 1; those that there are none of are high."""
+        positions = [position for row in self._kept for position in row]
+        found = np.full((len(positions), self.layers, self.layers), _NO_PLACE, dtype=np.int64)
+        for index, position in enumerate(positions):
+            start = 1
+            for depth in range(self._depth(position)):
+                stop = start + self.layers - depth
+                found[index, depth:, depth] = position[start:stop]
+                start = stop
+        return found
+
+
+def pool_size(beam: int, layers: int) -> int:
+    """Nodes of a pool, the root not counted."""
+    return beam + (layers - 1) * beam * beam
+
+
+@dataclass(frozen=True, slots=True)
+class BeamPool:
+    """How a tree grows.
+
+    Attributes:
+        beam: children of every node that gets any, and nodes of a layer that do.
+        layers: how often it grows.
+        nodes: those verified, the most probable ones.
+        cache: of the model that drafts; it holds the nodes that got children.
+    """
+
+    beam: int
+    layers: int
+    nodes: int
+    cache: str
+
+
+@lru_cache(maxsize=1024)
+def _read(plan: Plan, item: Round) -> tuple[tuple[int, int] | None, BeamPool | None]:
+    """How the tree of a round is merged or grown; remembered for the rounds read last."""
+    types = round_types(plan, item)
+    return read_merged(types), read_pool(types)
+
+
+def read_pool(types: RoundTypes) -> BeamPool | None:
+    """How a round's tree grows; None where it grows in another way.
+
+    The root gets the `beam` best children, then, layer after layer, so does each of the `beam`
+    most probable new nodes; at last the most probable nodes of all are kept, or all.
+    """
+    if not all(isinstance(step.op, _OPS) for step in types.steps):
+        return None
+    if any(isinstance(step.op, Forward) and step.op.write != "exact" for step in types.steps):
+        return None
+    made: dict[Value, Op] = {}
+    grown: list[tuple[int, str] | None] = []
+    for step in types.steps:
+        if isinstance(step.op, Grow):
+            grown.append(_layer(step, step.op, made, first=not grown))
+        for name in step.op.results:
+            made[name] = step.op
+    layers = set(grown)
+    if len(layers) != 1 or None in layers:
+        return None
+    beam, cache = cast(tuple[int, str], layers.pop())
+    judged = [step for step in types.steps if isinstance(step.op, Accept)]
+    reshaped = [step.op for step in types.steps if isinstance(step.op, Prune)]
+    if len(judged) != 1 or len(reshaped) > 1 or not all(_reranks(op, made) for op in reshaped):
+        return None
+    tree = judged[0].reads[cast(Accept, judged[0].op).tree]
+    assert isinstance(tree, TreeType)
+    return BeamPool(beam, len(grown), tree.nodes, cache)
+
+
+def _layer(step: Step, op: Grow, made: dict[Value, Op], *, first: bool) -> tuple[int, str] | None:
+    """Beam, and cache of the model that drafts; None for another layer than a beam's."""
+    rows, at, count = made.get(op.rows), step.reads[op.at], op.children
+    if op.how != "best" or op.keep is not None or not isinstance(count, int):
+        return None
+    if not isinstance(rows, Forward) or rows.nodes != (op.at,) or rows.cache is None:
+        return None
+    chosen = made.get(op.at)
+    if first:
+        alone = isinstance(at, TreeType) and at.nodes == 0
+    else:
+        newest = isinstance(chosen, Pick) and (chosen.of, chosen.by) == ("newest", "path")
+        alone = newest and isinstance(at, NodesType) and cast(Pick, chosen).best == count
+    return (count, str(rows.cache)) if alone else None
+
+
+def _reranks(op: Prune, made: dict[Value, Op]) -> bool:
+    chosen = made.get(op.to)
+    return (
+        isinstance(chosen, Pick) and (chosen.of, chosen.by) == ("all", "path") and bool(chosen.best)
+    )
+
+
+def read_merged(types: RoundTypes) -> tuple[int, int] | None:
+    """Levels and nodes of a judged tree that one lookup below the root merged; None for others."""
+    judged = [step.op for step in types.steps if isinstance(step.op, Accept)]
+    for step in types.steps:
+        if isinstance(step.op, Lookup) and [op.tree for op in judged] == [*step.op.results]:
+            before, (merged,) = step.reads[step.op.tree], step.gives
+            assert isinstance(before, TreeType) and isinstance(merged, TreeType)
+            if not before.nodes and merged.parents is None:
+                return step.op.length, merged.nodes
+    return None
+
+
+EVIDENCE = Pools

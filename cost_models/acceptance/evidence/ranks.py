@@ -1,0 +1,42 @@
+"""Evidence `ranks`: which of a drafter's choices is accepted at every position of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from specplan.cost_models.acceptance.evidence.base import Evidence, Rows, problem_of_rows
+from specplan.cost_models.acceptance.trace_law import TraceLaw
+
+
+@dataclass(frozen=True)
+class Ranks(Evidence):
+    """Prices static trees by replaying them on the prompts that were measured.
+
+    Attributes:
+        rows: per prompt, for every position of the target's continuation, the rank of the
+            drafter's child that is accepted there, -1 for none.
+    """
+
+    rows: Rows
+    kind: ClassVar[str] = "ranks"
+    ranked: ClassVar[bool] = True
+
+    @cached_property
+    def law(self) -> TraceLaw:
+        """Replays trees."""
+        return TraceLaw(self.rows, lengths=False)
+
+    @property
+    def traces(self) -> Sequence[Sequence[Any]]:
+        """Ranks, per prompt and position."""
+        return self.rows
+
+    def problem(self) -> str | None:
+        """See `Evidence.problem`."""
+        return problem_of_rows(self.rows, -1)
+
+
+EVIDENCE = Ranks
