@@ -110,7 +110,7 @@ def _updates(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]
         emitted = emitted or isinstance(op, Emit)
         if not isinstance(op, Update) or not _gives_blocks(plan, op.source, tables):
             continue
-        if op.rows is None or sources.get(id(step.reads[op.rows])) != op.source:
+        if op.logits is None or sources.get(id(step.reads[op.logits])) != op.source:
             yield op, f"@{op.source} learns from rows of its trial: forward skip=@{op.source} trial"
         elif not emitted:
             yield op, "which tokens the text has is known once they are emitted: update after emit"

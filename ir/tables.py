@@ -139,13 +139,13 @@ BUILTIN = Tables(
         *LAW_ENTRIES,
         *PROMISES,
         *THREADS,
-        Declaration(table="measure", name="top1", of="rows"),
-        Declaration(table="measure", name="margin", of="rows"),
-        Declaration(table="measure", name="entropy", of="rows"),
+        Declaration(table="measure", name="top1", of="logits"),
+        Declaration(table="measure", name="margin", of="logits"),
+        Declaration(table="measure", name="entropy", of="logits"),
         Declaration(
             table="measure",
             name="score",
-            of="rows",
+            of="logits",
             source="Huang et al. 2024, arXiv 2405.19715",
         ),
         Declaration(

@@ -11,7 +11,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import join
 from specplan.ir.tree_types import identified
-from specplan.ir.types import FlagType, RowsType, TreeType, Type
+from specplan.ir.types import FlagType, LogitsType, TreeType, Type
 from specplan.ir.values import Value
 
 
@@ -44,8 +44,8 @@ class When(Op):
             entered, spared = inner.look(name, "yield"), context.look(other, "otherwise")
             either = join(entered, spared)
             chose = flag.drawn or _chose_draws(entered, spared, context.scope)
-            if isinstance(either, RowsType) and flag.calibrated:
-                sound = any(isinstance(r, RowsType) and _sound(r) for r in (entered, spared))
+            if isinstance(either, LogitsType) and flag.calibrated:
+                sound = any(isinstance(r, LogitsType) and _sound(r) for r in (entered, spared))
                 either = replace(either, bounded=sound)
             if isinstance(either, TreeType) and chose:
                 either = replace(either, dropped_draws=True)
@@ -57,7 +57,7 @@ class When(Op):
         return Work(self.keyword, 0)
 
 
-def _sound(rows: RowsType) -> bool:
+def _sound(rows: LogitsType) -> bool:
     return rows.exact or rows.bounded
 
 

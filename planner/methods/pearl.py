@@ -89,11 +89,11 @@ class Pearl(Rehearsed[PearlOptions]):
 %c = segment lane=draft {{
   %q0 = forward {draft} %w cache={cache} pending=1
   %tip = pick %w of=leaves{"" if greedy else _uniform("u0", 0)}
-  %t0 = grow %w at=%tip rows=%q0{first}
+  %t0 = grow %w at=%tip logits=%q0{first}
   %d = repeat {kept} (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward {draft} %f cache={cache}{"" if greedy else _uniform("u", 1)}
-    %n = grow %t at=%f rows=%q{later}
+    %n = grow %t at=%f logits=%q{later}
     yield %n
   }}
   yield %d

@@ -86,7 +86,7 @@ class Swift(Rehearsed[SwiftOptions]):
 
     def plan(self, facts: ProblemFacts, options: SwiftOptions) -> Plan:
         """Draft without the best set's blocks; while sets are tried, one more pass and a lesson."""
-        trial, lesson = f"{_TRIAL}\n", "\nupdate @skips %c rows=%m"
+        trial, lesson = f"{_TRIAL}\n", "\nupdate @skips %c logits=%m"
         search = _round(facts, self.name, options, trial, lesson)
         decode = _round(facts, self.name, options)
         return first_then(search, SEARCHED, decode, ("search", "decode"))

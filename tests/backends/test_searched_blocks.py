@@ -31,21 +31,21 @@ SPARED = Skips.of([2, 4], [1, 3])
 """Blocks of the model that add nothing."""
 SKIP = "cache=@kv pending=1 skip=@skips write=scratch"
 TRIAL = f"  %m = forward target %c {SKIP} trial=true\n"
-LESSON = "  update @skips %c rows=%m\n"
+LESSON = "  update @skips %c logits=%m\n"
 CHAIN = f"""  %t0 = root
   %c = repeat 4 (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward target %f {SKIP}
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     yield %n
   }}
 """
 TREE = f"""  %t0 = root
   %q0 = forward target %t0 {SKIP}
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f1 = pick %t1 of=newest
   %q1 = forward target %f1 {SKIP}
-  %c = grow %t1 at=%f1 rows=%q1 children=[2, 2, 1]
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 2, 1]
 """
 JUDGED = """  %l = forward target %c cache=@kv pending=1
   %v = uniform 9 stream=accept

@@ -89,13 +89,13 @@ CACHES = {
         "draft_chain", {"pending=2": "pending=1"}, "starvation", "forward draft %f",
         {"pending=2": "pending=3"}),
     "drafter_of_merged_trees_starves": Broken(
-        "static_tree", {"%l = forward": "%t4 = grow %t3 at=%f1 rows=%q1 children=1\n"
+        "static_tree", {"%l = forward": "%t4 = grow %t3 at=%f1 logits=%q1 children=1\n"
         "  %f4 = pick %t4 of=newest\n  %q4 = forward target %t4 cache=@kv pending=1\n"
-        "  %t5 = grow %t4 at=%f4 rows=%q4\n  %l = forward", "target %t3": "target %t5",
+        "  %t5 = grow %t4 at=%f4 logits=%q4\n  %l = forward", "target %t3": "target %t5",
         "accept %t3": "accept %t5", "uniform 9 ": "uniform 13 "}, "starvation",
-        "forward draft %t0", {"%l = forward": "%t4 = grow %t3 at=%f1 rows=%q1 children=1\n"
+        "forward draft %t0", {"%l = forward": "%t4 = grow %t3 at=%f1 logits=%q1 children=1\n"
         "  %f4 = pick %t4 of=newest\n  %q4 = forward target %t4 cache=@kv pending=1\n"
-        "  %t5 = grow %t4 at=%f4 rows=%q4\n  %l = forward", "target %t3": "target %t5",
+        "  %t5 = grow %t4 at=%f4 logits=%q4\n  %l = forward", "target %t3": "target %t5",
         "accept %t3": "accept %t5", "uniform 9 ": "uniform 13 ", "pending=2": "pending=3"}),
     "cache_of_text_starves": Broken(
         "expand_rerank", {"pending=7": "pending=6"}, "starvation", "forward head %t0",
@@ -117,17 +117,17 @@ CACHES = {
         "skipped_layers", {"model target": "model target\nstate @adj = source adjacency(width=8) "
         "scope=process", "[attn.3, mlp.4, attn.9]": "@adj"}, "blocks", "skip=@adj"),
     "blocks_of_one_request": Broken(
-        "searched_blocks", {" scope=process": "", "  update @skips %c rows=%m\n": "",
+        "searched_blocks", {" scope=process": "", "  update @skips %c logits=%m\n": "",
         "  %m = forward target %c cache=@kv pending=1 skip=@skips trial=true write=scratch\n": ""},
         "blocks", "skip=@skips", {
         "  %m = forward target %c cache=@kv pending=1 skip=@skips trial=true write=scratch\n": "",
-        "  update @skips %c rows=%m\n": ""}),
+        "  update @skips %c logits=%m\n": ""}),
     "trial_of_named_blocks": Broken(
         "skipped_layers", {"attn.9]": "attn.9] trial=true"}, "blocks", "trial=true"),
     "trial_that_teaches_nothing": Broken(
-        "searched_blocks", {"  update @skips %c rows=%m\n": ""}, "blocks", "%m = forward"),
+        "searched_blocks", {"  update @skips %c logits=%m\n": ""}, "blocks", "%m = forward"),
     "trial_that_teaches_twice": Broken(
-        "searched_blocks", {"  update @skips %c rows=%m\n": "  update @skips %c rows=%m\n" * 2},
+        "searched_blocks", {"  update @skips %c logits=%m\n": "  update @skips %c logits=%m\n" * 2},
         "blocks", "update @skips"),
     "trial_of_some_nodes": Broken(
         "searched_blocks", {"%m = forward target %c": "%k = pick %c of=all\n  %m = forward target "
@@ -135,14 +135,14 @@ CACHES = {
     "trial_that_drafts": Broken(
         "searched_blocks", {"  %l = forward target %c cache=@kv pending=1\n"
         "  %a = accept %c target=%l\n  %e = emit %a\n  commit @kv %e\n  update":
-        "  %d = relabel %c rows=%m\n"
+        "  %d = relabel %c logits=%m\n"
         "  %l = forward target %d cache=@kv pending=1\n  %a = accept %d target=%l\n"
         "  %e = emit %a\n  commit @kv %e\n  update"}, "blocks", "relabel %c"),
     "taught_by_rows_of_the_target": Broken(
-        "searched_blocks", {"rows=%m": "rows=%l"}, "blocks", ""),
+        "searched_blocks", {"logits=%m": "logits=%l"}, "blocks", ""),
     "taught_before_the_text_goes_on": Broken(
         "searched_blocks", {"  %a = accept %c target=%l\n  %e = emit %a\n  commit @kv %e\n  update "
-        "@skips %c rows=%m\n": "  update @skips %c rows=%m\n  %a = accept %c target=%l\n"
+        "@skips %c logits=%m\n": "  update @skips %c logits=%m\n  %a = accept %c target=%l\n"
         "  %e = emit %a\n  commit @kv %e\n"}, "blocks", "update @skips"),
     "blocks_learned_from_others": Broken(
         "searched_blocks", _DRAWN, "reproducible", "plan",
@@ -219,7 +219,7 @@ LAWS = {
         {" rule=token by=%v": ""}),
     "rule_without_rows": Broken("heads", {" target=%l": ""}, "law", "accept %t3"),
     "adopted_by_other_rows": Broken(
-        "staged", {"adopt %g %i rows=%q": "adopt %g %i rows=%o", "%i = accept":
+        "staged", {"adopt %g %i logits=%q": "adopt %g %i logits=%o", "%i = accept":
         "%o = forward draft %n cache=@dkv\n    %i = accept"}, "law", "adopt %g"),
     "drawn_without_uniforms": Broken(
         "draft_chain", {" how=draw by=%u": " how=draw"}, "draws", "grow %t",

@@ -23,9 +23,9 @@ state @drawn = value tree(nodes=2, depth=2, law=drawn)
 """
 DRAFTED = """%t0 = root
 %q = forward draft %t0 cache=@dkv pending=2 levels=3
-%t1 = grow %t0 at=%t0 rows=%q children=2
+%t1 = grow %t0 at=%t0 logits=%q children=2
 %q1 = forward draft %t1 cache=@dkv
-%t2 = grow %t1 at=%t1 rows=%q1 children=[0, 2, 1]
+%t2 = grow %t1 at=%t1 logits=%q1 children=[0, 2, 1]
 """
 
 
