@@ -179,4 +179,7 @@ def _build(cls: type, fields: dict[str, Any]) -> Any:
                 raise CoercionError(f"{cls.__name__} {key} is gone: {instead}")
             raise CoercionError(f"{cls.__name__} has no field '{key}'")
         values[key] = coerce(types[key], _decode(raw))
+    for name, other in getattr(cls, "same_as", ()):
+        if other in values:
+            values.setdefault(name, values[other])
     return cls(**values)

@@ -207,6 +207,9 @@ class Reader:
             except CoercionError as error:
                 remedy = dict(getattr(cls, "narrowed", ())).get(key, "")
                 raise self.error(f"{what} {key}: {error}", remedy, at=token) from error
+        for name, other in getattr(cls, "same_as", ()):
+            if other in values:
+                values.setdefault(name, values[other])
         for name in _required(typing.cast(type, cls)):
             if name not in values:
                 raise self.error(f"{what} lacks '{name}='", at=place)

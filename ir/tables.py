@@ -184,7 +184,7 @@ BUILTIN = Tables(
                 ("nodes", int),
                 ("depth", int),
                 ("parents", ()),
-                ("law", "point"),
+                ("how", "given"),
                 ("init", -1),
             ),
         ),

@@ -37,6 +37,7 @@ class Grow(Op):
     keyword = "grow"
     renamed = (("rows", "logits"),)
     positional = ("tree",)
+    same_as = (("at", "tree"),)
     gone = (("law", "combine logits by mix law= and grow by those"),)
     tree: Value
     at: Value

@@ -79,7 +79,7 @@ class Pearl(Rehearsed[PearlOptions]):
         """Verify the window and draft on from its end; judge both, keep what is left."""
         draft, kept = options.draft, options.length - 1
         cache, greedy = cache_of(draft), facts.greedy
-        how, law = ("", "") if greedy else (" how=draw by=%", ", law=drawn")
+        how, law = ("", "") if greedy else (" how=draw by=%", ", how=draw")
         first, later = ("", "") if greedy else (f"{how}u0", f"{how}u")
         body = f"""%w = load @window
 %l = segment lane=verify {{

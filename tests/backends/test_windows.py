@@ -169,7 +169,7 @@ REFUSED = {
     "tips that run": (windows(3), "%q0 = forward draft %w cache=@dkv pending=1\n    %tip = "
         "pick %w of=leaves", "%tip = pick %w of=leaves\n    %q0 = forward draft %tip cache=@dkv "
         "pending=1", "not known before it runs"),
-    "draws below what was looked up": (DRAWN, ", law=drawn", "", "children are ranked"),
+    "draws below what was looked up": (DRAWN, ", how=draw", "", "children are ranked"),
     "what is drawn and ranked": (DRAWN, " how=draw by=%u0", "", "not told apart"),
     "what has no shape": (windows(3), "store @window %r", "store @window %w\n"
         "  store @window %c", "one shape for all"),

@@ -146,7 +146,7 @@ def stored(how: str, rule: str) -> str:
     by = "" if how == "best" else " by=%u"
     body = DRAFT + "  %c = load @x\n  %u = uniform 3 stream=d\n"
     body += f"  %d = grow %t at=%t logits=%q children=3 how={how}{by}\n  store @x %d\n"
-    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], law=drawn)\n"
+    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], how=draw)\n"
     return written(state + CACHE, body, JUDGED.replace("rule=recursive", f"rule={rule}"))
 
 

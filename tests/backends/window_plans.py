@@ -14,7 +14,7 @@ model target
 model draft
 state @kv = cache target
 state @dkv = cache draft
-state @window = value tree(nodes={kept}, depth={kept}{", law=drawn" if drawn else ""})
+state @window = value tree(nodes={kept}, depth={kept}{", how=draw" if drawn else ""})
 round decode {{
   %w = load @window
   %l = segment lane=a {{

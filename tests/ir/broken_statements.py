@@ -46,8 +46,8 @@ STATEMENTS = {
     "parents_too_few": Broken("lookahead", {"2, 3]": "2]"}, "state", "plan"),
     "depth_not_of_the_parents": Broken("lookahead", {"depth=5": "depth=4"}, "state", "plan"),
     "state_law_unknown": Broken(
-        "parallel_draft_verify", {"law=drawn": "law=guessed"}, "state", "plan",
-        {"law=drawn": "law=point"}),
+        "parallel_draft_verify", {"how=draw)": "how=guessed)"}, "state", "plan",
+        {"how=draw)": "how=given)"}),
     "source_unknown": Broken(
         "lookahead", {"source phrases": "source sentences"}, "state", "plan",
         {"source phrases(order=3, capacity=65536)": "source phrases"}),

@@ -19,7 +19,7 @@ state @view = cache target view=@kv policy=retrieved budget=64
 state @low = track target layer=8
 state @chain = value tree(nodes=3, depth=3)
 state @tree = value tree(nodes=4, depth=3, parents=[-1, 0, 0, 1])
-state @drawn = value tree(nodes=2, depth=2, law=drawn)
+state @drawn = value tree(nodes=2, depth=2, how=draw)
 """
 DRAFTED = """%t0 = root
 %q = forward draft %t0 cache=@dkv pending=2 levels=3

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.ir import parse_ops, parse_plan, plan_from_json, plan_to_json, print_plan, verify_plan
+from specplan.ir import (
+    parse_ops,
+    parse_plan,
+    plan_from_json,
+    plan_to_json,
+    print_op,
+    print_plan,
+    verify_plan,
+)
 from specplan.ir.errors import UsageError
 from specplan.ir.lexer import tokenize
 from specplan.ir.ops import OPS, Compute, Forward, Grow, Op, Repeat
@@ -224,6 +232,23 @@ def test_json_of_the_version_before_is_read() -> None:
     old = json.loads(text) | {"schema_version": 1}
     old["assumptions"] = {"is": "Assumptions", "lossless": False}
     assert plan_from_json(old) == parse_plan(OLD)
+
+
+def test_a_stored_tree_of_the_version_before_is_read() -> None:
+    now = text_of("parallel_draft_verify")
+    assert print_plan(parse_plan(now.replace("how=draw)", "law=drawn)"))) == now
+    given = parse_plan(now.replace("how=draw)", "law=point)"))
+    assert given == parse_plan(now.replace(", how=draw)", ")"))
+
+
+def test_what_grows_below_a_whole_tree_need_not_say_so() -> None:
+    for line in (
+        "%n = grow %t at=%t logits=%q",
+        "%n = lookup @text %t at=%t length=3",
+        "%n = place %t at=%t tokens=[1]",
+    ):
+        (op,) = parse_ops(line.replace(" at=%t", ""))
+        assert print_op(op) == line
 
 
 GONE = {

@@ -32,7 +32,7 @@ def written(
 
 
 OTHER = "  %w = uniform 1 stream=d2\n  %h = grow %t at=%t logits=%q how=draw by=%w\n"
-KEPT = "state @x = value tree(nodes=1, depth=1, law=drawn)\n" + DRAFT
+KEPT = "state @x = value tree(nodes=1, depth=1, how=draw)\n" + DRAFT
 BY_PLACE = """  %t = root
   %q = forward draft %t cache=@dkv pending=5
   %u = uniform 6 stream=s key=position{}
@@ -66,7 +66,7 @@ BROKEN = {
     "constants fill up a drawn chain": (
         "lossless",
         written(
-            "state @x = value tree(nodes=2, depth=2, law=drawn)\n" + DRAFT,
+            "state @x = value tree(nodes=2, depth=2, how=draw)\n" + DRAFT,
             "  %w = load @x\n  %tip = pick %w of=leaves\n"
             "  %c = place %w at=%tip tokens=[3] upto=2\n" + DRAWN,
             "  %r = reroot %d %e nodes=1\n  store @x %r\n",
@@ -221,7 +221,7 @@ def test_children_drawn_apart_do_not_stand_beside_stored_ones() -> None:
     first = DRAWN.replace("uniform 1", "uniform 3").replace("how=draw", "children=3 how=draw")
     second = first.replace("how=draw ", "how=draw_distinct ").replace("uniform 3", "uniform 2")
     second = second.replace("children=3", "children=2")
-    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], law=drawn)\n"
+    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], how=draw)\n"
     own = second + "  %o = load @x\n  %c = graft %o %d\n"
     plan = parse_plan(written(state + DRAFT, own))
     assert any("drawn in one way" in str(one) for one in refusals(plan, CAPABILITIES))
