@@ -68,7 +68,7 @@ def chain(length: int) -> Plan:
     """A chain of `length` drafted tokens."""
     return parse_plan(
         f"{HEAD}  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
-        "    %q = forward draft %f cache=@draft_kv pending=2\n    %n = grow %t at=%f rows=%q\n"
+        "    %q = forward draft %f cache=@draft_kv pending=2\n    %n = grow %t at=%f logits=%q\n"
         f"    yield %n\n  }}\n{TAIL}"
     )
 
@@ -82,7 +82,7 @@ def bush(width: int, depth: int) -> Plan:
         if level:
             lines.append(f"  {at} = pick %t{level} of=newest")
             lines.append(f"  %q{level} = forward draft {at} cache=@draft_kv")
-        lines.append(f"  {tree} = grow %t{level} at={at} rows=%q{level} children={children}")
+        lines.append(f"  {tree} = grow %t{level} at={at} logits=%q{level} children={children}")
     return parse_plan("\n".join(lines) + "\n" + TAIL)
 
 

@@ -14,7 +14,7 @@ from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.cost_models.workspace import Moment, PassParts, higher, pass_parts, row_bytes
 from specplan.ir.needs import Held
 from specplan.ir.op import Step
-from specplan.ir.types import Lineage, RowsType, TreeType
+from specplan.ir.types import Lineage, LogitsType, TreeType
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class _Lifetimes:
         self._reshaped = 0  # trees made of others: whose laws they hold is not known
         for place, step in enumerate(steps):
             for held in step.reads.values():
-                if isinstance(held, RowsType):
+                if isinstance(held, LogitsType):
                     self._rows[id(held)] = place
                     self._joined = self._joined if id(held) in made else place
                 elif isinstance(held, TreeType):

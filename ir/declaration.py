@@ -62,7 +62,7 @@ class Declaration:
     draws_by_place: bool = False
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
-    of: Literal["rows", "tree", "path", "uniforms", "cache", "number", ""] = ""
+    of: Literal["logits", "tree", "path", "uniforms", "cache", "number", ""] = ""
     gives: Literal["tokens", "blocks"] = "tokens"
     learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
     learns: tuple[Literal["rows", "text", "runs"], ...] | None = None

@@ -17,7 +17,7 @@ from specplan.ir.plan import Plan, Round
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import operands
 from specplan.ir.tree_types import identified
-from specplan.ir.types import NodesType, RowsType, TreeType, Type
+from specplan.ir.types import LogitsType, NodesType, TreeType, Type
 from specplan.ir.values import Value
 
 __all__ = ["InferenceError", "RoundTypes", "Step", "infer_round"]
@@ -122,7 +122,7 @@ class _Walk:
         for item in gives:
             if isinstance(item, TreeType):
                 self._count(0, item.nodes)
-            elif isinstance(item, NodesType | RowsType):
+            elif isinstance(item, NodesType | LogitsType):
                 self._count(0, item.width)
 
     def _count(self, ops: int, nodes: int) -> None:

@@ -37,7 +37,8 @@ from specplan.ir.values import (
     storable,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_READ = (1, SCHEMA_VERSION)
 _STATES = {cls.keyword: cls for cls in (CacheState, TrackState, SourceState, ValueState)}
 _PLAIN = {
     cls.__name__: cls for cls in (Model, Assumptions, Round, Guard, Schedule, Region, Threads)
@@ -55,7 +56,7 @@ def plan_from_json(data: Any) -> Plan:
     Raises:
         UsageError: for another schema version, unknown fields, or values of the wrong kind.
     """
-    if not isinstance(data, dict) or data.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(data, dict) or data.get("schema_version") not in _READ:
         raise UsageError(
             "not a plan of this version",
             where="plan JSON",
@@ -167,12 +168,18 @@ def _build(cls: type, fields: dict[str, Any]) -> Any:
     types = field_types(cls)
     values: dict[str, Any] = {}
     if cls is Assumptions and "lossless" in fields:  # as version 1 had it
-        fields = {**fields, "law": "target" if fields.pop("lossless") else "free"}
-    for key, raw in fields.items():
+        kept = {key: raw for key, raw in fields.items() if key != "lossless"}
+        fields = {**kept, "law": "target" if fields["lossless"] else "free"}
+    renamed = dict(getattr(cls, "renamed", ()))
+    for word, raw in fields.items():
+        key = renamed.get(word, word)
         if key not in types:
             instead = dict(getattr(cls, "gone", ())).get(key)
             if instead is not None:
                 raise CoercionError(f"{cls.__name__} {key} is gone: {instead}")
             raise CoercionError(f"{cls.__name__} has no field '{key}'")
         values[key] = coerce(types[key], _decode(raw))
+    for name, other in getattr(cls, "same_as", ()):
+        if other in values:
+            values.setdefault(name, values[other])
     return cls(**values)

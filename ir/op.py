@@ -51,6 +51,9 @@ class Op:
         touches: per field that names a state, which kinds of state it may be.
         entries: per field that names an entry of an open table, which table.
         writes: fields that name states which the op writes.
+        same_as: attributes that are another's where they are left out: the nodes `at` which
+            something grows are all of the tree.
+        renamed: attributes by their names in earlier versions, which are still read.
         gone: attributes of earlier versions, with what takes their place.
         narrowed: attributes that took more in earlier versions, with what takes its place.
         renumbers: nodes of the tree that it gives have other numbers or tokens than before.
@@ -63,6 +66,8 @@ class Op:
     touches: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     entries: ClassVar[tuple[tuple[str, Table], ...]] = ()
     writes: ClassVar[tuple[str, ...]] = ()
+    same_as: ClassVar[tuple[tuple[str, str], ...]] = ()
+    renamed: ClassVar[tuple[tuple[str, str], ...]] = ()
     gone: ClassVar[tuple[tuple[str, str], ...]] = ()
     narrowed: ClassVar[tuple[tuple[str, str], ...]] = ()
     renumbers: ClassVar[bool] = False

@@ -122,16 +122,30 @@ class SourceState:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueState:
-    """A tree or a number carried from one round to the next."""
+    """A tree or a number carried from one round to the next.
+
+    Earlier versions wrote `law=drawn` for `how=draw`, and `law=point` for what stands without.
+    """
 
     keyword: ClassVar[str] = "value"
     name: State
     kind: Entry
 
+    def __post_init__(self) -> None:
+        """Read what earlier versions wrote."""
+        if self.kind.get("law") is not None:
+            now = {"drawn": (("how", "draw"),), "point": ()}
+            pairs = [
+                now.get(str(atom), (("how", atom),)) if key == "law" else ((key, atom),)
+                for key, atom in self.kind.arguments
+            ]
+            kind = Entry(self.kind.name, tuple(pair for some in pairs for pair in some))
+            object.__setattr__(self, "kind", kind)
+
     @property
     def keeps_laws(self) -> bool:
         """Whether its nodes are drawn ones, which it keeps with the laws they were drawn from."""
-        return self.kind.get("law") == "drawn"
+        return self.kind.get("how") == "draw"
 
 
 StateDeclaration: TypeAlias = CacheState | TrackState | SourceState | ValueState

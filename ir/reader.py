@@ -189,7 +189,11 @@ class Reader:
         """
         types = field_types(typing.cast(type, cls))
         values = dict(ready)
-        for key, (atom, token) in given.items():
+        renamed = dict(getattr(cls, "renamed", ()))
+        for word, (atom, token) in given.items():
+            key = renamed.get(word, word)
+            if key in values and key != word:
+                raise self.error(f"{word}= is read as {key}=, which is given, too", at=token)
             if key not in types or key in ready:
                 instead = dict(getattr(cls, "gone", ())).get(key)
                 if instead is not None:
@@ -203,6 +207,9 @@ class Reader:
             except CoercionError as error:
                 remedy = dict(getattr(cls, "narrowed", ())).get(key, "")
                 raise self.error(f"{what} {key}: {error}", remedy, at=token) from error
+        for name, other in getattr(cls, "same_as", ()):
+            if other in values:
+                values.setdefault(name, values[other])
         for name in _required(typing.cast(type, cls)):
             if name not in values:
                 raise self.error(f"{what} lacks '{name}='", at=place)

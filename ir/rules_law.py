@@ -23,7 +23,7 @@ def lossless(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]
     for step in types.steps:
         op = step.op
         path = step.reads[op.path] if isinstance(op, Emit | Adopt) else None
-        if not isinstance(path, PathType) or (isinstance(op, Adopt) and op.rows is None):
+        if not isinstance(path, PathType) or (isinstance(op, Adopt) and op.logits is None):
             continue
         for what in _changes_law(plan, path, tables):
             yield op, what + _SAY_SO

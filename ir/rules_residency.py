@@ -9,7 +9,7 @@ from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Op, Prune
 from specplan.ir.plan import CacheState, Plan
 from specplan.ir.residency import CacheRuns, Layers, covers, operands_of
-from specplan.ir.types import ROOT, Lineage, RowsType, TreeType, Type
+from specplan.ir.types import ROOT, Lineage, LogitsType, TreeType, Type
 from specplan.ir.values import State
 
 Finding = tuple[Op | None, str]
@@ -109,7 +109,7 @@ def _left_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) 
     present = runs.present(tree.lineage, layers, exact=True)
     if tree.parents is None or present is None or runs.apart(tree.lineage):
         return 1
-    indices = rows.indices if isinstance(rows, RowsType) else None
+    indices = rows.indices if isinstance(rows, LogitsType) else None
     judging = set(range(ROOT, tree.nodes)) if indices is None else set(indices)
     behind, most = {ROOT: 0}, 1
     for node, parent in enumerate(tree.parents):

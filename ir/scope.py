@@ -11,10 +11,10 @@ from specplan.ir.types import (
     ROOT,
     FlagType,
     Lineage,
+    LogitsType,
     NodesType,
     NumberType,
     PathType,
-    RowsType,
     TreeType,
     Type,
     UniformsType,
@@ -25,7 +25,7 @@ T = TypeVar("T")
 WORDS = {
     TreeType: "a tree",
     NodesType: "nodes",
-    RowsType: "rows",
+    LogitsType: "logits",
     NumberType: "a number",
     FlagType: "a flag",
     UniformsType: "uniforms",
@@ -100,8 +100,8 @@ def join(first: Type, second: Type) -> Type:
             return NodesType(
                 max(first.width, second.width), None, _common(first.lineage, second.lineage)
             )
-        case RowsType(), RowsType():
-            return RowsType(
+        case LogitsType(), LogitsType():
+            return LogitsType(
                 max(first.width, second.width),
                 first.indices if first.indices == second.indices else None,
                 _common(first.lineage, second.lineage),

@@ -32,8 +32,8 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
         newest_count=nodes, ragged=True, chain=chain,
         laws=frozenset({"draw" if state.keeps_laws else "given"}),
     )  # fmt: skip
-    if kind.get("law", "point") not in ("point", "drawn"):
-        raise RuleError("state", f"@{name}: law is point or drawn")
+    if kind.get("how", "given") not in ("given", "draw"):
+        raise RuleError("state", f"@{name}: how is given or draw")
     if not min(nodes, 1) <= depth <= nodes:
         raise RuleError("state", f"@{name}: {nodes} nodes cannot be {depth} levels deep")
     if parents:

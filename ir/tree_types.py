@@ -7,7 +7,7 @@ from dataclasses import replace
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.op import Step
 from specplan.ir.rule_error import RuleError
-from specplan.ir.types import Lineage, NodesType, RowsType, TreeType, Type
+from specplan.ir.types import Lineage, LogitsType, NodesType, TreeType, Type
 from specplan.ir.values import Value
 
 
@@ -23,7 +23,7 @@ def child_counts(children: int | tuple[int, ...], at: NodesType) -> tuple[int, .
     return counts
 
 
-def check_rows(tree: TreeType, rows: RowsType, name: Value | None) -> None:
+def check_logits(tree: TreeType, rows: LogitsType, name: Value | None) -> None:
     """Refuse rows of an unrelated tree; those of an extended one are rows of this one too.
 
     Raises:

@@ -142,7 +142,7 @@ class NodesType:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsType:
+class LogitsType:
     """Vectors for each node, from `model`: for what follows it, and deeper up to `levels` below it.
 
     `exact` ones were computed by the model's whole stack in full; `model` is "" for what several
@@ -212,4 +212,6 @@ class PathType:
     lineage: Lineage | None = None
 
 
-Type: TypeAlias = TreeType | NodesType | RowsType | NumberType | FlagType | UniformsType | PathType
+Type: TypeAlias = (
+    TreeType | NodesType | LogitsType | NumberType | FlagType | UniformsType | PathType
+)

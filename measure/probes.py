@@ -217,7 +217,7 @@ def _from_source(source: DraftSource, path: Path | None, width: int, greedy: boo
     found = f"{learn}  %c = lookup @drafts %t0 at=%t0 match={match} {wanted}\n"
     tail = _tail("%c", width, (), None if greedy else "recursive")
     if source.evidence == "ranks":
-        tail = tail.replace("}\n", "  update @drafts %c rows=%l\n}\n")
+        tail = tail.replace("}\n", "  update @drafts %c logits=%l\n}\n")
     state = f"state {source.declaration('drafts', path)}\nround "
     head = _head("probe", ()).replace("round ", state)
     shared = "assume reproducible=false\n" if source.shares and not greedy else ""
@@ -231,7 +231,7 @@ def _drafted(forward: str, length: int, greedy: bool) -> str:
     return (
         f"  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
         f"    %q = forward {forward}\n{draw}"
-        f"    %n = grow %t at=%f rows=%q{how}\n    yield %n\n  }}\n"
+        f"    %n = grow %t at=%f logits=%q{how}\n    yield %n\n  }}\n"
     )
 
 
@@ -256,10 +256,10 @@ def _pool(draft: str, beam: int, layers: int, nodes: int, greedy: bool) -> Plan:
     cache = f"cache=@{draft}_kv"
     body = (
         f"  %q0 = forward {draft} %t0 {cache} pending=2\n"
-        f"  %t1 = grow %t0 at=%t0 rows=%q0 children={beam}\n"
+        f"  %t1 = grow %t0 at=%t0 logits=%q0 children={beam}\n"
         f"  %pool = repeat {layers - 1} (%t = %t1) {{\n"
         f"    %f = pick %t of=newest best={beam}\n    %q = forward {draft} %f {cache}\n"
-        f"    %n = grow %t at=%f rows=%q children={beam}\n    yield %n\n  }}\n"
+        f"    %n = grow %t at=%f logits=%q children={beam}\n    yield %n\n  }}\n"
         f"  %b = pick %pool of=all best={nodes}\n  %c = prune %pool to=%b\n"
     )
     tail = _tail("%c", nodes, (draft,), None if greedy else "recursive")
@@ -275,7 +275,7 @@ def _stages(draft: str, passes: int, judged: int, greedy: bool) -> Plan:
         f"    %g = lookup @text %t at=%tip match=[1, 3] length={judged}\n"
         f"    %n = pick %g of=from at=%tip\n"
         f"    %q = forward {draft} %n cache=@{draft}_kv pending=2\n    {accept}\n"
-        f"    %m = adopt %g %i rows=%q\n    yield %m\n  }}\n"
+        f"    %m = adopt %g %i logits=%q\n    yield %m\n  }}\n"
     )
     tail = _tail("%c", passes * (judged + 1), (draft,), None if greedy else "token")
     return parse_plan(_head("probe", (draft,)) + body + tail)
@@ -287,7 +287,7 @@ def _bush(draft: str, width: int, greedy: bool) -> Plan:
         if not greedy:
             draw = f"  %u{level} = uniform {width} stream=draft offset={level * width}\n"
             how = f" how=draw_distinct by=%u{level}"
-        return f"{draw}  {name} = grow {tree} at={at} rows=%q{level} children={children}{how}\n"
+        return f"{draw}  {name} = grow {tree} at={at} logits=%q{level} children={children}{how}\n"
 
     body = (
         f"  %q0 = forward {draft} %t0 cache=@{draft}_kv pending=2\n"

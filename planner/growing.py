@@ -79,13 +79,13 @@ def chain_text(length: int, forward: LevelForward) -> str:
         forward: writes the forward of level 0, and of level 1 for all deeper ones.
     """
     first = "%c" if length == 1 else "%t1"
-    lines = ["%t0 = root", f"%q0 = {forward(0, '%t0')}", f"{first} = grow %t0 at=%t0 rows=%q0"]
+    lines = ["%t0 = root", f"%q0 = {forward(0, '%t0')}", f"{first} = grow %t0 at=%t0 logits=%q0"]
     if length > 1:
         lines += [
             f"%c = repeat {length - 1} (%t = %t1) {{",
             "    %f = pick %t of=newest",
             f"    %q = {forward(1, '%f')}",
-            "    %n = grow %t at=%f rows=%q",
+            "    %n = grow %t at=%f logits=%q",
             "    yield %n",
             "}",
         ]
@@ -109,5 +109,5 @@ def _levels(levels: Sequence[GrowLevel], forward: LevelForward, drawn: str | Non
             yield f"%u{index} = uniform {level.nodes} stream=draft{offset}"
             how = f" how={drawn} by=%u{index}"
         children = number_list(level.children)
-        yield f"{tree} = grow {above} at={nodes} rows=%q{index} children={children}{how}"
+        yield f"{tree} = grow {above} at={nodes} logits=%q{index} children={children}{how}"
         used, newest = used + level.nodes, level.nodes

@@ -52,6 +52,6 @@ def _chains(drafters: Sequence[str], length: int, drawn: bool) -> Iterator[str]:
             f"    %f{index} = pick %t{index} of=newest\n"
             f"    %q{index} = forward {name} %f{index} cache={cache_of(name)} "
             f"pending={length + 1}\n{draw}"
-            f"    %n{index} = grow %t{index} at=%f{index} rows=%q{index}{how}\n"
+            f"    %n{index} = grow %t{index} at=%f{index} logits=%q{index}{how}\n"
             f"    yield %n{index}\n}}"
         )

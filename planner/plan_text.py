@@ -83,7 +83,7 @@ def drafted_chain(length: int, forward: str, *, drawn: bool, result: str = "c") 
 %{result} = repeat {length} (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward {forward}{draw}
-    %n = grow %t at=%f rows=%q{how}
+    %n = grow %t at=%f logits=%q{how}
     yield %n
 }}"""
 

@@ -115,8 +115,8 @@ def _by_layers(lower: str, length: int, stop: StopRule, *, drawn: bool) -> str:
 
 def _grow(rows: str, *, drawn: bool) -> str:
     if not drawn:
-        return f"%n = grow %t at=%f rows={rows}"
-    return f"%u = uniform 1 stream=draft\n%n = grow %t at=%f rows={rows} how=draw by=%u"
+        return f"%n = grow %t at=%f logits={rows}"
+    return f"%u = uniform 1 stream=draft\n%n = grow %t at=%f logits={rows} how=draw by=%u"
 
 
 def _loop(length: int, body: str, product: bool, *, rows: bool = False) -> str:

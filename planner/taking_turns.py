@@ -72,6 +72,6 @@ def drafted_in_stages(
     %n = pick %g of=from at=%tip
     %q = forward {draft} %n cache={cache_of(draft)} pending={pending}
     {judging}
-    %m = adopt %g %i rows=%q
+    %m = adopt %g %i logits=%q
     yield %m
 }}"""

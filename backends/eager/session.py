@@ -190,7 +190,7 @@ class EagerSession:
     def _grow(self, op: ir.Grow, scope: Scope) -> None:
         tree = held_as(scope[op.tree], Tree)
         grown = grow(
-            op, tree, nodes_as(scope[op.at]), held_as(scope[op.rows], Rows),
+            op, tree, nodes_as(scope[op.at]), held_as(scope[op.logits], Rows),
             None if op.by is None else held_as(scope[op.by], Tensor),
             settings=self.batch.settings, chain=self.tree_type(op).is_chain,
             remembers=self.prepared.mixes,
@@ -211,7 +211,7 @@ class EagerSession:
 
     def _update(self, op: ir.Update, scope: Scope) -> None:
         self.observed = Observed(self._kind(op.source))
-        rows = None if op.rows is None else held_as(scope[op.rows], Rows)
+        rows = None if op.logits is None else held_as(scope[op.logits], Rows)
         sources.update(self.batch, op, held_as(scope[op.tree], Tree), rows)
 
     def _kind(self, source: str) -> str:
@@ -254,7 +254,7 @@ class EagerSession:
         tree = held_as(scope[op.tree], Tree)
         self._worked(tree)
         scope[op.results[0]] = relabel(
-            op, tree, None if op.rows is None else held_as(scope[op.rows], Rows),
+            op, tree, None if op.logits is None else held_as(scope[op.logits], Rows),
             None if op.other is None else held_as(scope[op.other], Tree),
             None if op.at is None else nodes_as(scope[op.at]),
         )  # fmt: skip
@@ -266,7 +266,7 @@ class EagerSession:
 
     def _adopt(self, op: ir.Adopt, scope: Scope) -> None:
         tree, path = held_as(scope[op.tree], Tree), held_as(scope[op.path], Path)
-        rows = held_as(scope[op.rows], Rows)
+        rows = held_as(scope[op.logits], Rows)
         longer = adopt(tree, path, rows, settings=self.batch.settings, kind=self.tree_type(op))
         self._worked(longer)
         scope[op.results[0]] = longer
@@ -281,7 +281,7 @@ class EagerSession:
         scope.update(zip(op.results, ran.rows, strict=True))
 
     def _mix(self, op: ir.Mix, scope: Scope) -> None:
-        operands = [scope[name] for name in op.rows]
+        operands = [scope[name] for name in op.logits]
         weights = [held_as(scope[name], Tensor) for name in op.weights]
         scope[op.results[0]] = mix(op, operands, weights)
 

@@ -23,7 +23,7 @@ from specplan.ir.plan import (
     walk,
 )
 from specplan.ir.schedule import select_round
-from specplan.ir.types import RowsType, TreeType
+from specplan.ir.types import LogitsType, TreeType
 
 Drafter: TypeAlias = Literal[
     "none", "model", "head", "modules", "block", "text", "past", "first_layers", "some_layers",
@@ -151,7 +151,7 @@ def read_drafting(plan: Plan, item: Round) -> Drafting:
     tree = accept.reads[accept.op.tree]
     rows = None if accept.op.target is None else accept.reads[accept.op.target]
     assert isinstance(tree, TreeType)
-    if not isinstance(rows, RowsType):
+    if not isinstance(rows, LogitsType):
         return Drafting("other", "empty", unusual=unusual)
     found = {drafter for step in steps for drafter in _drafters(plan, step, accept.op, rows.model)}
     if not tree.nodes and not found:

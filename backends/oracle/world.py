@@ -20,7 +20,7 @@ from specplan.ir.op import Op, Step
 from specplan.ir.ops import Accept, Forward, Lookup
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, ValueState
 from specplan.ir.tables import BUILTIN
-from specplan.ir.types import RowsType, TreeType, Type
+from specplan.ir.types import LogitsType, TreeType, Type
 from specplan.ir.values import TEXT_STATE, Entry, State, Value
 from specplan.runtime import sampling
 from specplan.runtime.acceptance import RULES, DraftedTree
@@ -281,7 +281,7 @@ class OneRequest:
         rows = self.types.operand(op, op.target, self.trip)
         assert isinstance(kind, TreeType)
         most = len(order)
-        if op.at is None and isinstance(rows, RowsType):
+        if op.at is None and isinstance(rows, LogitsType):
             most = min(kind.nodes, rows.width)  # nodes without logits are not judged
         if kind.is_chain:
             order = [i for i in order if i in tree.living]

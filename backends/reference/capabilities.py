@@ -65,7 +65,7 @@ CAPABILITIES = Capabilities(
         ("value", "kind"): ("tree", "number"),
         ("plan", "threads"): (None,),
     },
-    required=frozenset({("adopt", "rows")}),
+    required=frozenset({("adopt", "logits")}),
     single=frozenset({("forward", "layers")}),
     shapes=shape_refusals,
     stops=True,

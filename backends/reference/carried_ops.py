@@ -47,7 +47,7 @@ def place(run: Running, op: Place, scope: dict[Value, Any]) -> None:
 def relabel(run: Running, op: Relabel, scope: dict[Value, Any]) -> None:
     """New tokens."""
     tree = held_as(scope, op.tree, Tree)
-    rows = None if op.rows is None else held_as(scope, op.rows, Rows)
+    rows = None if op.logits is None else held_as(scope, op.logits, Rows)
     other = None if op.other is None else held_as(scope, op.other, Tree)
     run.worked(max(1, tree.size))
     scope[op.results[0]] = run.apart(carrying.relabel(op, tree, rows, other))

@@ -6,7 +6,7 @@ from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import Compute, Load, Measure, Pick, Place, Relabel, Reroot, Store, When
 from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.state_types import loaded_type
-from specplan.ir.types import FlagType, NumberType, RowsType, TreeType
+from specplan.ir.types import FlagType, LogitsType, NumberType, TreeType
 
 _PURE = (Place, Relabel, Pick, Measure, Compute)
 _SHAPE = "trees that are carried on have one shape for all requests"
@@ -28,7 +28,7 @@ def carried_reason(plan: Plan, step: Step) -> str | None:
             if isinstance(stored, TreeType) and stored.parents is None:
                 return _SHAPE
         case Measure():
-            rows = [held for held in step.reads.values() if isinstance(held, RowsType)]
+            rows = [held for held in step.reads.values() if isinstance(held, LogitsType)]
             if any(held.width != 1 for held in rows):
                 return "of rows, that of one node is measured"
         case Place():

@@ -65,7 +65,7 @@ class ChainStages:
     def grow(self, op: Grow, step: Step) -> str | None:
         """Why nothing can grow from the tip of such a chain."""
         tree, at = step.reads[op.tree], nodes_of(step.reads, op.at, "at")
-        rows = step.reads[op.rows]
+        rows = step.reads[op.logits]
         assert isinstance(tree, TreeType)
         if not self.is_tip(at) or at.seen != tree.nodes or child_counts(op.children, at) != (1,):
             return "from the tip of a chain that holds a judged path one child grows, and no other"

@@ -169,7 +169,7 @@ class ReferenceSession:
         """Children below nodes."""
         tree = held_as(scope, op.tree, Tree)
         by = None if op.by is None else held_as(scope, op.by, Tensor)
-        at, rows = nodes_as(scope, op.at), held_as(scope, op.rows, Rows)
+        at, rows = nodes_as(scope, op.at), held_as(scope, op.logits, Rows)
         grown = growing.grow(self.batch.settings, op, tree, at, rows, by, scored=self.scored)
         self.observed = Observed(variant=op.how, width=grown.size - tree.size)
         scope[op.results[0]] = grown
@@ -184,7 +184,7 @@ class ReferenceSession:
     def update(self, op: Update, scope: Scope) -> None:
         """Teach a source."""
         self.observed = Observed(looking.kind(self.batch, op.source))
-        rows = None if op.rows is None else held_as(scope, op.rows, Rows)
+        rows = None if op.logits is None else held_as(scope, op.logits, Rows)
         looking.update(self.batch, op, held_as(scope, op.tree, Tree), rows)
 
     def graft(self, op: Graft, scope: Scope) -> None:
@@ -240,7 +240,7 @@ class ReferenceSession:
     def adopt(self, op: Adopt, scope: Scope) -> None:
         """A path judged within the round becomes drafted nodes."""
         tree, path = held_as(scope, op.tree, Tree), held_as(scope, op.path, Path)
-        rows = held_as(scope, op.rows, Rows)
+        rows = held_as(scope, op.logits, Rows)
         longer = lengthening.adopt(self.batch.settings, tree, path, rows)
         self.observed = Observed(width=longer.size)
         scope[op.results[0]] = longer

@@ -33,7 +33,7 @@ from specplan.ir.plan import Plan, TrackState
 from specplan.ir.printer import print_op
 from specplan.ir.scope import nodes_of
 from specplan.ir.tree_types import child_counts
-from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType
+from specplan.ir.types import ROOT, Lineage, LogitsType, NodesType, TreeType
 from specplan.ir.values import State
 
 _ON_NODES = (Accept, Commit, Forward, Grow, Lookup, Pick, Prune, Update)
@@ -171,7 +171,7 @@ class _Walk:
             first = (self._follow(grown.lineage) or 0) << 12 if grown.lineage else 0
             new = range(first + tree.nodes, first + grown.nodes)
             self.runs.grow(new, self._numbered(at))
-        return self._rows_for(step.reads[op.rows], at)
+        return self._rows_for(step.reads[op.logits], at)
 
     def _graft(self, op: Graft, step: Step) -> str | None:
         trees = [held for name in op.trees if isinstance(held := step.reads[name], TreeType)]
@@ -283,7 +283,7 @@ class _Walk:
         return None
 
     def _rows_for(self, rows: object, nodes: NodesType) -> str | None:
-        if not isinstance(rows, RowsType):
+        if not isinstance(rows, LogitsType):
             return UNKNOWN
         wanted = nodes.among if nodes.indices is None else nodes.indices
         if rows.indices is None:

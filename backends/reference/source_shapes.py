@@ -8,7 +8,7 @@ from specplan.ir.ops import Lookup, Update
 from specplan.ir.plan import Plan, SourceState
 from specplan.ir.scope import nodes_of
 from specplan.ir.tree_types import child_counts
-from specplan.ir.types import ROOT, RowsType, TreeType
+from specplan.ir.types import ROOT, LogitsType, TreeType
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.registry import SOURCES
 
@@ -52,11 +52,11 @@ def update_reason(plan: Plan, op: Update, step: Step) -> str | None:
     """Why a source cannot be taught so, or None."""
     source, tree = plan.state(op.source), step.reads[op.tree]
     assert isinstance(source, SourceState) and isinstance(tree, TreeType)
-    rows, wanted = None if op.rows is None else step.reads[op.rows], {ROOT, *range(tree.nodes)}
-    if isinstance(rows, RowsType) and rows.indices is not None and not wanted <= {*rows.indices}:
+    rows, wanted = None if op.logits is None else step.reads[op.logits], {ROOT, *range(tree.nodes)}
+    if isinstance(rows, LogitsType) and rows.indices is not None and not wanted <= {*rows.indices}:
         return "a source learns rows of the root and of all nodes of the tree"
     learns = SOURCES[source.kind.name].learns
-    taught = "rows" if op.rows is not None else "runs" if tree.nodes else "text"
+    taught = "rows" if op.logits is not None else "runs" if tree.nodes else "text"
     if taught not in learns:
         return f"{source.kind.name} learns {' and '.join(learns) or 'nothing'} here"
     if taught == "runs" and tree.parents is None:

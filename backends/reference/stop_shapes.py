@@ -21,7 +21,7 @@ from specplan.ir.ops import (
 )
 from specplan.ir.plan import Round, walk
 from specplan.ir.scope import operands
-from specplan.ir.types import FlagType, Lineage, NumberType, RowsType, TreeType
+from specplan.ir.types import FlagType, Lineage, LogitsType, NumberType, TreeType
 from specplan.ir.values import Value
 
 _WITHIN = frozenset({"pick", "grow", "forward", "uniform", "measure", "compute"})
@@ -37,7 +37,7 @@ class EndedLoops:
             op for op in walk(item.ops) if isinstance(op, Repeat) and op.body.until is not None
         ]
         given = {name: types.types.get(name) for op in self.loops for name in op.results}
-        self.rows = {name for name, held in given.items() if isinstance(held, RowsType)}
+        self.rows = {name for name, held in given.items() if isinstance(held, LogitsType)}
         self.trees: list[Lineage] = [
             held.lineage
             for held in given.values()
@@ -55,7 +55,7 @@ class EndedLoops:
                 words = ", ".join(sorted(_WITHIN))
                 yield loop, f"a loop that stops early holds {words}, and nothing else"
             held = [self.types.types.get(name) for name, _ in loop.carried]
-            if not all(isinstance(o, TreeType | RowsType | NumberType | FlagType) for o in held):
+            if not all(isinstance(o, TreeType | LogitsType | NumberType | FlagType) for o in held):
                 yield loop, "a loop that stops early carries trees, rows, numbers and flags"
 
     def reason(self, step: Step) -> str | None:

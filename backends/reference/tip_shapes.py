@@ -12,7 +12,7 @@ from specplan.ir.infer import Step
 from specplan.ir.ops import Accept, Grow, Pick
 from specplan.ir.scope import nodes_of
 from specplan.ir.tree_types import child_counts
-from specplan.ir.types import ROOT, Lineage, NodesType, RowsType, TreeType, Type
+from specplan.ir.types import ROOT, Lineage, LogitsType, NodesType, TreeType, Type
 
 
 class CarriedTips:
@@ -48,7 +48,7 @@ class CarriedTips:
 
     def grow(self, op: Grow, step: Step) -> str | None:
         """Why nothing can grow from tips; notes what does."""
-        tree, rows, (grown,) = step.reads[op.tree], step.reads[op.rows], step.gives
+        tree, rows, (grown,) = step.reads[op.tree], step.reads[op.logits], step.gives
         at = nodes_of(step.reads, op.at, "at")
         assert isinstance(tree, TreeType) and isinstance(grown, TreeType)
         if tree is not self._tips[id(at)] or child_counts(op.children, at) != (1,):
@@ -56,7 +56,7 @@ class CarriedTips:
         if op.how == "shared":
             return "how deep the tip of a chain that was carried on is differs by request"
         wanted = {ROOT, *range(tree.nodes)}
-        known = isinstance(rows, RowsType) and wanted <= set(rows.indices or ())
+        known = isinstance(rows, LogitsType) and wanted <= set(rows.indices or ())
         if not known:
             return "any node of a chain that was carried on may be its tip: rows of all are read"
         if op.how != "best" and tree.laws != {"draw"}:
@@ -70,7 +70,7 @@ class CarriedTips:
         tree = step.reads[op.tree]
         rows = None if op.target is None else step.reads[op.target]
         before = self.grown(tree)
-        if before is None or not isinstance(rows, RowsType):
+        if before is None or not isinstance(rows, LogitsType):
             return None
         if {ROOT, *range(before)} <= set(rows.indices or ()):
             return None

@@ -95,7 +95,7 @@ def _runs_there(op: Op, known: set[Value]) -> bool:
         return False
     if isinstance(op, Pick):
         return op.best is None and op.at is None
-    return isinstance(op, Root | Lookup) or (isinstance(op, Update) and op.rows is None)
+    return isinstance(op, Root | Lookup) or (isinstance(op, Update) and op.logits is None)
 
 
 def _reads(op: Op) -> set[Value]:

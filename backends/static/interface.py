@@ -236,7 +236,7 @@ def _taught(plan: Plan, item: Round, after: Sequence[Update], vocabulary: int) -
     for op in after:
         tree, state = types[op.tree], plan.state(op.source)
         assert isinstance(tree, TreeType) and isinstance(state, SourceState)
-        if op.rows is None:
+        if op.logits is None:
             assert tree.parents is not None, "runs are learned of trees of one shape"
             yield Taught(op, tree.nodes, parents=tree.parents)
         else:

@@ -140,7 +140,7 @@ class RoundRun:
         """Children below nodes."""
         tree = held_as(scope, op.tree, Tree)
         by = None if op.by is None else held_as(scope, op.by, Tensor)
-        at, rows = nodes_as(scope, op.at), held_as(scope, op.rows, Rows)
+        at, rows = nodes_as(scope, op.at), held_as(scope, op.logits, Rows)
         grown = growing.grow(self.settings, op, tree, at, rows, by, scored=self.graph.scored)
         scope[op.results[0]] = grown
 
@@ -166,10 +166,10 @@ class RoundRun:
         if taught is None:
             return
         tree = held_as(scope, op.tree, Tree)
-        if op.rows is None:
+        if op.logits is None:
             self.taught += [tree.tokens, live_mask(tree)]
             return
-        rows, given = held_as(scope, op.rows, Rows), self.given
+        rows, given = held_as(scope, op.logits, Rows), self.given
         self.taught += taught_rows(given.text, given.lengths, tree, rows, taught.width)
 
     def graft(self, op: Graft, scope: Scope) -> None:

@@ -13,8 +13,8 @@ from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.tables import Tables
-from specplan.ir.tree_types import check_nodes, check_rows, nodes_before
-from specplan.ir.types import ROOT, PathType, RowsType, TreeType, UniformsType
+from specplan.ir.tree_types import check_logits, check_nodes, nodes_before
+from specplan.ir.types import ROOT, LogitsType, PathType, TreeType, UniformsType
 from specplan.ir.values import Entry, Value
 
 
@@ -51,8 +51,8 @@ class Accept(Op):
         tree = context.expect(self.tree, TreeType, "accept")
         exact = stated = bounded = False
         if self.target is not None:
-            rows = context.expect(self.target, RowsType, "target")
-            check_rows(tree, rows, self.target)
+            rows = context.expect(self.target, LogitsType, "target")
+            check_logits(tree, rows, self.target)
             exact = rows.exact and rows.model == "target"
             stated, bounded = rows.exact, rows.exact or rows.bounded
         if self.by is not None:
@@ -115,7 +115,7 @@ class Accept(Op):
         tree = step.reads[self.tree]
         rows = None if self.target is None else step.reads[self.target]
         assert isinstance(tree, TreeType)
-        nodes = min(tree.nodes, rows.width) if isinstance(rows, RowsType) else tree.nodes
+        nodes = min(tree.nodes, rows.width) if isinstance(rows, LogitsType) else tree.nodes
         copies = LAW_COPIES + (tree.parents is None and tree.is_chain)
         yield Held(f"judging %{self.tree}", copies * sizes.laws(nodes + 1))
 

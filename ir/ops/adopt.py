@@ -14,8 +14,8 @@ from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tables import Tables
-from specplan.ir.tree_types import check_rows, given_nodes
-from specplan.ir.types import ROOT, PathType, RowsType, TreeType
+from specplan.ir.tree_types import check_logits, given_nodes
+from specplan.ir.types import ROOT, LogitsType, PathType, TreeType
 from specplan.ir.values import Value
 
 
@@ -23,26 +23,27 @@ from specplan.ir.values import Value
 class Adopt(Op):
     """A path judged inside the round, bonus included, becomes drafted nodes.
 
-    With `rows`, those that judged it, they are drawn from their law; without, they are given. What
+    With `logits`, those that judged it, they are drawn by these; without, they are given. What
     stood above the judged nodes keeps its identity.
 
     %i = accept %g target=%m rule=token by=%v at=%tip
-    %o = adopt %g %i rows=%m
+    %o = adopt %g %i logits=%m
     """
 
     keyword = "adopt"
     renumbers = True
+    renamed = (("rows", "logits"),)
     positional = ("tree", "path")
     tree: Value
     path: Value
-    rows: Value | None = None
+    logits: Value | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
         """The path and its bonus in place of the nodes that were judged."""
         tree = context.expect(self.tree, TreeType, "adopt")
         path = context.expect(self.path, PathType, "adopt")
-        if self.rows is not None:
-            check_rows(tree, context.expect(self.rows, RowsType, "rows"), self.rows)
+        if self.logits is not None:
+            check_logits(tree, context.expect(self.logits, LogitsType, "logits"), self.logits)
         if tree.lineage is None or not tree.lineage.related(path.lineage):
             raise RuleError("lineage", f"the path %{self.path} was judged in another tree")
         base = max(tree.nodes - path.nodes, 0)
@@ -53,7 +54,7 @@ class Adopt(Op):
             nodes=nodes, depth=min(tree.depth + 1, nodes), newest_count=path.depth + 1,
             parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
             newest=tuple(range(base, nodes)) if chain else None, ragged=True,
-            laws=tree.laws | {"given" if self.rows is None else "draw"},
+            laws=tree.laws | {"given" if self.logits is None else "draw"},
             dropped_draws=tree.dropped_draws, whole=False, lineage=path.below,
         )  # fmt: skip
         return (adopted,)
@@ -62,9 +63,9 @@ class Adopt(Op):
         """Its law is that of the rows that judged it."""
         path = step.reads[self.path]
         if (
-            self.rows is not None
+            self.logits is not None
             and isinstance(path, PathType)
-            and path.target not in (None, self.rows)
+            and path.target not in (None, self.logits)
         ):
             yield "law", f"adopted nodes follow the rows that judged them, %{path.target}"
 
@@ -81,7 +82,7 @@ class Adopt(Op):
         above = ROOT if path.start == ROOT else stays.index(path.start)
         longer = kept
         for token in path.tokens:
-            row = None if self.rows is None else scope[self.rows].row(longer.path(above))
+            row = None if self.logits is None else scope[self.logits].row(longer.path(above))
             score = 0.0 if row is None else world.log_probability(row, token)
             nodes.append(Node(token, above, True, score, "given" if row is None else "draw", row))
             longer = kept.grown(nodes)

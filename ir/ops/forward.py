@@ -15,7 +15,7 @@ from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.tables import Tables
-from specplan.ir.types import NodesType, RowsType, TreeType, Type
+from specplan.ir.types import LogitsType, NodesType, TreeType, Type
 from specplan.ir.values import Span, State, Value
 
 
@@ -111,7 +111,7 @@ class Forward(Op):
             if isinstance(self.levels, tuple) and len(self.levels) != nodes.width:
                 counts = f"{len(self.levels)} levels for {nodes.width} nodes"
                 raise RuleError("children", counts)
-            made = RowsType(
+            made = LogitsType(
                 nodes.width, nodes.indices, nodes.lineage, self.model, exact, self.most_levels
             )
             rows += [made] * len(kinds)
@@ -213,7 +213,7 @@ class Forward(Op):
         root, drafted = _operands(self, step)
         first = root or (self.pending > 0 and step.trip == 0)
         width = max(drafted + (max(self.pending, 1) if first else 0), 1)
-        rows = sum(given.width for given in step.gives if isinstance(given, RowsType))
+        rows = sum(given.width for given in step.gives if isinstance(given, LogitsType))
         rows += self._ahead(rows) if rows else 0
         parts = sizes.forward(self.model, width, rows)
         what = f"%{self.results[0]}" if self.results else f"{self.model}, no logits"

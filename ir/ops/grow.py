@@ -14,14 +14,14 @@ from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import nodes_of
 from specplan.ir.tables import Tables
-from specplan.ir.tree_types import attach, check_nodes, check_rows, child_counts, nodes_before
-from specplan.ir.types import ROOT, NodesType, RowsType, TreeType, UniformsType
+from specplan.ir.tree_types import attach, check_logits, check_nodes, child_counts, nodes_before
+from specplan.ir.types import ROOT, LogitsType, NodesType, TreeType, UniformsType
 from specplan.ir.values import Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grow(Op):
-    """Children of the nodes `at`, ranked or drawn from `rows`.
+    """Children of the nodes `at`, ranked or drawn from `logits`.
 
     `children` is one count for every node or one per node (0 attaches only the law row);
     `how` says best ranks, independent draws, draws without replacement, or the same by a race that
@@ -31,16 +31,18 @@ class Grow(Op):
     without a row of its own takes that of the nearest node above it which has one, of the level
     that says what lies so deep below it.
 
-    %t1 = grow %t0 at=%t0 rows=%q children=4
-    %t1 = grow %t0 at=%f rows=%q how=draw by=%u
+    %t1 = grow %t0 at=%t0 logits=%q children=4
+    %t1 = grow %t0 at=%f logits=%q how=draw by=%u
     """
 
     keyword = "grow"
+    renamed = (("rows", "logits"),)
     positional = ("tree",)
+    same_as = (("at", "tree"),)
     gone = (("law", "combine logits by mix law= and grow by those"),)
     tree: Value
     at: Value
-    rows: Value
+    logits: Value
     children: int | tuple[int, ...] = 1
     how: Literal["best", "draw", "draw_distinct", "shared"] = "best"
     by: Value | None = None
@@ -54,12 +56,12 @@ class Grow(Op):
     def infer(self, context: Context) -> tuple[TreeType]:
         """The tree with children below nodes."""
         tree = context.expect(self.tree, TreeType, "grow")
-        rows = context.expect(self.rows, RowsType, "rows")
+        rows = context.expect(self.logits, LogitsType, "logits")
         if self.by is not None:
             context.expect(self.by, UniformsType, "by")
         at = context.nodes(self.at, "at")
         check_nodes(tree, at, self.at)
-        check_rows(tree, rows, self.rows)
+        check_logits(tree, rows, self.logits)
         self._check_covered(tree, at, rows)
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, 1, self.keep)
@@ -69,7 +71,7 @@ class Grow(Op):
         laws = tree.laws | ({self.how} if sum(counts) else set())
         return (replace(grown, laws=laws, dropped_draws=dropped, whole=tree.whole and rows.exact),)
 
-    def _check_covered(self, tree: TreeType, at: NodesType, rows: RowsType) -> None:
+    def _check_covered(self, tree: TreeType, at: NodesType, rows: LogitsType) -> None:
         """Every node needs a row of its own, or of an ancestor that looks as far ahead."""
         if at.indices is None or rows.indices is None or tree.parents is None:
             return
@@ -78,11 +80,11 @@ class Grow(Op):
             above, back = node, 0
             while above not in covered:
                 if above == ROOT:
-                    missing = f"rows %{self.rows} have none for node {node} or above"
+                    missing = f"rows %{self.logits} have none for node {node} or above"
                     raise RuleError("lineage", missing)
                 above, back = tree.parents[above], back + 1
             if back >= rows.levels:
-                ahead = f"rows %{self.rows} look {rows.levels} tokens ahead, not {back + 1}"
+                ahead = f"rows %{self.logits} look {rows.levels} tokens ahead, not {back + 1}"
                 raise RuleError("lineage", ahead)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
@@ -123,7 +125,7 @@ class Grow(Op):
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Children of each node; where its logits are missing they are dead."""
-        tree, at, logits = scope[self.tree], numbered(scope[self.at]), scope[self.rows]
+        tree, at, logits = scope[self.tree], numbered(scope[self.at]), scope[self.logits]
         numbers = [] if self.by is None else scope[self.by]
         if self.how == "draw_distinct" and self.keep is not None:
             return (self._beam(tree, at, logits, numbers, world),)

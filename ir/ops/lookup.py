@@ -30,6 +30,7 @@ class Lookup(Op):
 
     keyword = "lookup"
     positional = ("source", "tree")
+    same_as = (("at", "tree"),)
     touches = (("source", ("source", "text")),)
     source: State
     tree: Value

@@ -14,7 +14,7 @@ from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.scope import WORDS
 from specplan.ir.tables import Tables
-from specplan.ir.types import ROOT, NodesType, NumberType, PathType, RowsType, TreeType, Type
+from specplan.ir.types import ROOT, LogitsType, NodesType, NumberType, PathType, TreeType, Type
 from specplan.ir.values import Entry, State, Value
 
 
@@ -121,7 +121,7 @@ def _tells_of_draws(measured: Type | None) -> bool:
     """Whether what is measured depends on tokens that were drawn in the round."""
     if isinstance(measured, TreeType):
         return measured.drawn
-    if isinstance(measured, NodesType | RowsType | PathType):
+    if isinstance(measured, NodesType | LogitsType | PathType):
         return measured.lineage is not None and measured.lineage.drawn
     return False
 

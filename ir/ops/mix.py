@@ -11,7 +11,7 @@ from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.types import NumberType, RowsType, TreeType
+from specplan.ir.types import LogitsType, NumberType, TreeType
 from specplan.ir.values import Entry, Value
 
 
@@ -27,29 +27,31 @@ class Mix(Op):
     """
 
     keyword = "mix"
-    positional = ("rows",)
+    renamed = (("rows", "logits"),)
+    gone = (("over", "the tree is an operand: mix %logits %tree"),)
+    positional = ("logits",)
     entries = (("law", "law"),)
-    rows: tuple[Value, ...]
+    logits: tuple[Value, ...]
     law: Entry
     weights: tuple[Value, ...] = ()
 
-    def infer(self, context: Context) -> tuple[RowsType]:
+    def infer(self, context: Context) -> tuple[LogitsType]:
         """Rows of the first operand's nodes; those of whole models where all operands are."""
-        if len(self.rows) < 2:
+        if len(self.logits) < 2:
             raise RuleError("arity", "mix combines the rows of two models or more")
-        if self.weights and len(self.weights) != len(self.rows):
-            counts = f"{len(self.weights)} weights for {len(self.rows)} operands"
+        if self.weights and len(self.weights) != len(self.logits):
+            counts = f"{len(self.weights)} weights for {len(self.logits)} operands"
             raise RuleError("arity", counts)
         for name in self.weights:
             context.expect(name, NumberType, "weights")
-        first = context.expect(self.rows[0], RowsType, "mix")
+        first = context.expect(self.logits[0], LogitsType, "mix")
         exact = first.exact
-        for name in self.rows[1:]:
+        for name in self.logits[1:]:
             other = context.look(name, "mix")
-            if not isinstance(other, RowsType | TreeType):
+            if not isinstance(other, LogitsType | TreeType):
                 raise RuleError("type", f"mix: %{name} is neither rows nor a tree")
             if first.lineage is None or not first.lineage.related(other.lineage):
-                both = f"rows %{self.rows[0]} and %{name} belong to different trees"
+                both = f"rows %{self.logits[0]} and %{name} belong to different trees"
                 raise RuleError("lineage", both)
             exact = exact and (other.whole if isinstance(other, TreeType) else other.exact)
         return (replace(first, exact=exact, bounded=False, model="", levels=1),)
@@ -57,12 +59,12 @@ class Mix(Op):
     def demand(self, step: Step, plan: Plan) -> Work:
         """Rows over the vocabulary."""
         (mixed,) = step.gives
-        assert isinstance(mixed, RowsType)
+        assert isinstance(mixed, LogitsType)
         return Work(f"{self.keyword}:{self.law.name}", max(1, mixed.width))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Where all have logits for a node."""
-        first, *others = (scope[name] for name in self.rows)
+        first, *others = (scope[name] for name in self.logits)
         weights = [float(scope[name]) for name in self.weights]
         mixed: dict[Path, Any] = {}
         for path, levels in first.of.items():

@@ -27,6 +27,7 @@ class Place(Op):
 
     keyword = "place"
     positional = ("tree",)
+    same_as = (("at", "tree"),)
     gone = (("probe", "forward levels= gives logits for the levels below a node"),)
     tree: Value
     at: Value

@@ -11,24 +11,25 @@ from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import check_nodes, check_rows, given_nodes
-from specplan.ir.types import ROOT, RowsType, TreeType
+from specplan.ir.tree_types import check_logits, check_nodes, given_nodes
+from specplan.ir.types import ROOT, LogitsType, TreeType
 from specplan.ir.values import Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relabel(Op):
-    """The same tree with new tokens: argmax of `rows`, tokens of `other`, or one `token`.
+    """The same tree with new tokens: argmax of `logits`, tokens of `other`, or one `token`.
 
-    %n = relabel %t rows=%l
+    %n = relabel %t logits=%l
     %n = relabel %w other=%x map=[5, 6, 7, 7]
     """
 
     keyword = "relabel"
     renumbers = True
+    renamed = (("rows", "logits"),)
     positional = ("tree",)
     tree: Value
-    rows: Value | None = None
+    logits: Value | None = None
     align: Literal["parent", "self"] = "parent"
     other: Value | None = None
     map: tuple[int, ...] = ()
@@ -38,13 +39,13 @@ class Relabel(Op):
     def infer(self, context: Context) -> tuple[TreeType]:
         """The same shape; rows of the old tokens say nothing about the new ones."""
         tree = context.expect(self.tree, TreeType, "relabel")
-        rows = None if self.rows is None else context.expect(self.rows, RowsType, "rows")
+        rows = None if self.logits is None else context.expect(self.logits, LogitsType, "logits")
         at = None if self.at is None else context.nodes(self.at, "at")
         other = None if self.other is None else context.expect(self.other, TreeType, "other")
         if sum(choice is not None for choice in (rows, other, self.token)) != 1:
-            raise RuleError("arity", "relabel takes one of rows=, other= and token=")
+            raise RuleError("arity", "relabel takes one of logits=, other= and token=")
         if rows is not None:
-            check_rows(tree, rows, self.rows)
+            check_logits(tree, rows, self.logits)
         if at is not None:
             check_nodes(tree, at, self.at)
         if self.map and len(self.map) != tree.nodes:
@@ -75,7 +76,7 @@ class Relabel(Op):
         tree = scope[self.tree]
         at = None if self.at is None else set(numbered(scope[self.at]).numbers)
         other = None if self.other is None else scope[self.other]
-        logits = None if self.rows is None else scope[self.rows]
+        logits = None if self.logits is None else scope[self.logits]
 
         def new(number: int, node: Node) -> Node:
             if at is not None and number not in at:

@@ -12,50 +12,51 @@ from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import check_rows, given_nodes
-from specplan.ir.types import ROOT, NumberType, RowsType, TreeType
+from specplan.ir.tree_types import check_logits, given_nodes
+from specplan.ir.types import ROOT, LogitsType, NumberType, TreeType
 from specplan.ir.values import Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Op):
-    """The same tree with other scores: of its tokens in `rows`, or times `factor`.
+    """The same tree with other scores: of its tokens in `logits`, or times `factor`.
 
     The own score of each node becomes the log-probability of its token by its parent's row, where
     there is one; `factor`, a number per request, multiplies the probability of every path. Tokens,
     identity, rows and the laws that nodes were drawn from stay: what was grown, drawn or looked up
     is judged as before.
 
-    %s = score %t rows=%q
+    %s = score %t logits=%q
     %s = score %t factor=%w
     """
 
     keyword = "score"
+    renamed = (("rows", "logits"),)
     positional = ("tree",)
     tree: Value
-    rows: Value | None = None
+    logits: Value | None = None
     factor: Value | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
         """The tree itself: nodes and rows of it stay good."""
         tree = context.expect(self.tree, TreeType, "score")
-        if self.rows is None and self.factor is None:
-            raise RuleError("arity", "score takes rows=, factor= or both")
-        if self.rows is not None:
-            check_rows(tree, context.expect(self.rows, RowsType, "rows"), self.rows)
+        if self.logits is None and self.factor is None:
+            raise RuleError("arity", "score takes logits=, factor= or both")
+        if self.logits is not None:
+            check_logits(tree, context.expect(self.logits, LogitsType, "logits"), self.logits)
         if self.factor is not None:
             context.expect(self.factor, NumberType, "factor")
         return (tree,)
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """A log-sum-exp per row, where rows are read."""
-        read = "rows" if self.rows is not None else "factor"
+        read = "logits" if self.logits is not None else "factor"
         return Work(f"{self.keyword}:{read}", given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Other scores; a path's factor stands with its first node."""
         tree = scope[self.tree]
-        logits = None if self.rows is None else scope[self.rows]
+        logits = None if self.logits is None else scope[self.logits]
         factor = 1.0 if self.factor is None else float(scope[self.factor])
         weight = log(max(factor, 1e-300))
         nodes = []

@@ -14,8 +14,8 @@ from specplan.ir.plan import Plan, SourceState
 from specplan.ir.rule_error import RuleError
 from specplan.ir.state_types import with_source
 from specplan.ir.tables import Tables
-from specplan.ir.tree_types import check_rows
-from specplan.ir.types import RowsType, TreeType
+from specplan.ir.tree_types import check_logits
+from specplan.ir.types import LogitsType, TreeType
 from specplan.ir.values import State, Value
 
 
@@ -23,26 +23,27 @@ from specplan.ir.values import State, Value
 class Update(Op):
     """Teach a source: all judged rows, the last tokens of each leaf, or how its trial went.
 
-    update @log %t rows=%l
+    update @log %t logits=%l
     update @pool %x last=3
     """
 
     keyword = "update"
+    renamed = (("rows", "logits"),)
     positional = ("source", "tree")
     touches = (("source", ("source",)),)
     writes = ("source",)
     source: State
     tree: Value
-    rows: Value | None = None
+    logits: Value | None = None
     last: int | None = None
 
     def infer(self, context: Context) -> tuple[()]:
         """Nothing; the tree teaches with its rows, or by its leaves."""
         tree = context.expect(self.tree, TreeType, "update")
-        if (self.rows is None) == (self.last is None):
-            raise RuleError("arity", "update takes one of rows= and last=")
-        if self.rows is not None:
-            check_rows(tree, context.expect(self.rows, RowsType, "rows"), self.rows)
+        if (self.logits is None) == (self.last is None):
+            raise RuleError("arity", "update takes one of logits= and last=")
+        if self.logits is not None:
+            check_logits(tree, context.expect(self.logits, LogitsType, "logits"), self.logits)
         source = context.plan.state(self.source)
         if isinstance(source, SourceState) and source.scope == "read_only":
             raise RuleError("state", f"@{self.source} is read only")
@@ -54,7 +55,7 @@ class Update(Op):
         if not isinstance(source, SourceState) or not isinstance(tree, TreeType):
             return
         declared = tables.find("source", source.kind.name)
-        taught = "rows" if self.rows is not None else "runs" if tree.nodes else "text"
+        taught = "rows" if self.logits is not None else "runs" if tree.nodes else "text"
         if declared is None or declared.learns is None or taught in declared.learns:
             return
         learns = " and ".join(_TAUGHT[one] for one in declared.learns) or "nothing"
@@ -69,14 +70,14 @@ class Update(Op):
         world.learn(
             self.source,
             scope[self.tree],
-            None if self.rows is None else scope[self.rows],
+            None if self.logits is None else scope[self.logits],
             self.last,
         )
         return ()
 
 
 _TAUGHT = {
-    "rows": "the judged rows of a tree (rows=)",
+    "rows": "the judged rows of a tree (logits=)",
     "text": "the text (last= of the tree without drafted nodes)",
     "runs": "runs of drafted tokens (last=)",
 }

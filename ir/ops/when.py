@@ -13,7 +13,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import join
 from specplan.ir.tree_types import identified
-from specplan.ir.types import FlagType, RowsType, TreeType, Type
+from specplan.ir.types import FlagType, LogitsType, TreeType, Type
 from specplan.ir.values import Value
 
 
@@ -46,8 +46,8 @@ class When(Op):
             entered, spared = inner.look(name, "yield"), context.look(other, "otherwise")
             either = join(entered, spared)
             chose = flag.drawn or _chose_draws(entered, spared, context.scope)
-            if isinstance(either, RowsType) and flag.calibrated:
-                sound = any(isinstance(r, RowsType) and _sound(r) for r in (entered, spared))
+            if isinstance(either, LogitsType) and flag.calibrated:
+                sound = any(isinstance(r, LogitsType) and _sound(r) for r in (entered, spared))
                 either = replace(either, bounded=sound)
             if isinstance(either, TreeType) and chose:
                 either = replace(either, dropped_draws=True)
@@ -69,7 +69,7 @@ class When(Op):
             scope.update(zip(self.results, [source[name] for name in names], strict=True))
 
 
-def _sound(rows: RowsType) -> bool:
+def _sound(rows: LogitsType) -> bool:
     return rows.exact or rows.bounded
 
 

@@ -86,7 +86,7 @@ class Bild(Rehearsed[BildOptions]):
 %sure = compute "m >= {bar}" m=%m0
 %c, %x = repeat {options.most} (%t = %t0, %q = %q0) only=%sure {{
     %f = pick %t of=newest{draw}
-    %n = grow %t at=%f rows=%q{how}
+    %n = grow %t at=%f logits=%q{how}
     %g = pick %n of=newest
     %s = forward {draft} %g cache={cache}
     %m = measure %s top1

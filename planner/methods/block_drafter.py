@@ -69,7 +69,7 @@ class BlockDrafter(Method[BlockDrafterOptions]):
 levels={options.block}
 %c = repeat {options.length} (%t = %t0) {{
   %f = pick %t of=newest
-  %n = grow %t at=%f rows=%x
+  %n = grow %t at=%f logits=%x
   yield %n
 }}
 {judge("%c", options.length, rule=rule, forward="keep=@states")}

@@ -79,11 +79,11 @@ class Cape(Rehearsed[CapeOptions]):
         draft, cache, width = options.draft, cache_of(options.draft), options.width
         body = f"""%t0 = root
 %q0 = forward {draft} %t0 cache={cache} pending=2
-%t1 = grow %t0 at=%t0 rows=%q0 children={width}
+%t1 = grow %t0 at=%t0 logits=%q0 children={width}
 %pool = repeat {options.length - 1} (%t = %t1) {{
     %f = pick %t of=newest nodes=[0]
     %q = forward {draft} %f cache={cache}
-    %n = grow %t at=%f rows=%q children={width}
+    %n = grow %t at=%f logits=%q children={width}
     yield %n
 }}
 %best = pick %pool of=all best={options.nodes}

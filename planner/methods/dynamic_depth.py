@@ -93,7 +93,7 @@ class DynamicDepth(Rehearsed[DynamicDepthOptions]):
 %pool = repeat {options.layers} (%t = %t0) {{
     %f = pick %t of=newest best={beam}
     %q = forward {draft} %f cache={cache} pending=2
-    %n = grow %t at=%f rows=%q children={beam}
+    %n = grow %t at=%f logits=%q children={beam}
     %g = pick %n of=newest best={beam}
     %m = measure %g value(best={beam})
     %stop = compute "m < {options.least_mass}" m=%m

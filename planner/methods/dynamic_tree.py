@@ -91,11 +91,11 @@ class DynamicTree(Method[DynamicTreeOptions]):
         kept = f"%b = pick %pool of=all best={options.nodes}\n%c = prune %pool to=%b\n"
         body = f"""%t0 = root
 %q0 = forward {draft} %t0 cache={cache} pending=2
-%t1 = grow %t0 at=%t0 rows=%q0 children={beam}
+%t1 = grow %t0 at=%t0 logits=%q0 children={beam}
 {"%pool" if cut else "%c"} = repeat {options.depth - 1} (%t = %t1) {{
     %f = pick %t of=newest best={beam}
     %q = forward {draft} %f cache={cache}
-    %n = grow %t at=%f rows=%q children={beam}
+    %n = grow %t at=%f logits=%q children={beam}
     yield %n
 }}
 {kept if cut else ""}{judge("%c", options.nodes, rule=None if facts.greedy else "recursive")}

@@ -92,7 +92,7 @@ class Jacobi(Rehearsed[JacobiOptions]):
         """Verify the guesses, correct them, keep what is left; begin a new block when none is."""
         body = "%g = load @guess\n" + judge("%g", block, rule=None if facts.greedy else "recursive")
         body += f"""
-%n = relabel %g rows=%l
+%n = relabel %g logits=%l
 %r = reroot %n %e
 %left = measure %r count
 %empty = compute "left < 1" left=%left

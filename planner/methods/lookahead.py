@@ -91,7 +91,7 @@ update @pool %t0 last={order}
 %w = load @window
 {verified}
 %f = pick %w of=all nodes={print_atom(newest)}
-%x = grow %w at=%f rows=%m
+%x = grow %w at=%f logits=%m
 update @pool %x last={order}
 %n = relabel %w other=%x map={print_atom(following)}
 store @window %n"""

@@ -115,7 +115,7 @@ class OptTree(Rehearsed[OptTreeOptions]):
 %pool, %end = repeat {options.layers} (%t = %t0, %s = %none) {{
     %f = pick %t of=newest best={beam}
     %q = forward {draft} %f cache={cache} pending=2
-    %n = grow %t at=%f rows=%q children={beam}
+    %n = grow %t at=%f logits=%q children={beam}
     %w = measure %n value(best={best})
     %stop = compute "v - s <= {options.threshold}" v=%w s=%s
     yield %n, %w until=%stop

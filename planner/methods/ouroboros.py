@@ -92,7 +92,7 @@ update @phrases %t0 last={order}
 %c = lookup @phrases %d at=%end match=[1, 1] children={options.phrases} length={options.tokens}
 {judge("%c", options.nodes, rule=None if facts.greedy else "recursive")}
 commit {cache_of(draft)} %e
-%said = relabel %d rows=%l
+%said = relabel %d logits=%l
 update @phrases %said last={options.length + 1}"""
         kind = f"phrases(order={order}, width={2 * options.phrases}, capacity={CAPACITY})"
         states = [f"@phrases = source {kind}"]

@@ -79,7 +79,7 @@ class Pearl(Rehearsed[PearlOptions]):
         """Verify the window and draft on from its end; judge both, keep what is left."""
         draft, kept = options.draft, options.length - 1
         cache, greedy = cache_of(draft), facts.greedy
-        how, law = ("", "") if greedy else (" how=draw by=%", ", law=drawn")
+        how, law = ("", "") if greedy else (" how=draw by=%", ", how=draw")
         first, later = ("", "") if greedy else (f"{how}u0", f"{how}u")
         body = f"""%w = load @window
 %l = segment lane=verify {{
@@ -89,11 +89,11 @@ class Pearl(Rehearsed[PearlOptions]):
 %c = segment lane=draft {{
   %q0 = forward {draft} %w cache={cache} pending=1
   %tip = pick %w of=leaves{"" if greedy else _uniform("u0", 0)}
-  %t0 = grow %w at=%tip rows=%q0{first}
+  %t0 = grow %w at=%tip logits=%q0{first}
   %d = repeat {kept} (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward {draft} %f cache={cache}{"" if greedy else _uniform("u", 1)}
-    %n = grow %t at=%f rows=%q{later}
+    %n = grow %t at=%f logits=%q{later}
     yield %n
   }}
   yield %d

@@ -85,13 +85,13 @@ class SpecTr(Rehearsed[SpecTrOptions]):
         tree = "%c" if options.length == 1 else "%t1"
         body = f"""%t0 = root
 %q0 = forward {draft} %t0 cache={cache} pending=2
-{drawn[0]}{tree} = grow %t0 at=%t0 rows=%q0 children={chains}{drawn[1]}
+{drawn[0]}{tree} = grow %t0 at=%t0 logits=%q0 children={chains}{drawn[1]}
 """
         if options.length > 1:
             body += f"""%c = repeat {options.length - 1} (%t = %t1) {{
     %f = pick %t of=newest
     %q = forward {draft} %f cache={cache}
-{more[0]}    %n = grow %t at=%f rows=%q{more[1]}
+{more[0]}    %n = grow %t at=%f logits=%q{more[1]}
     yield %n
 }}
 """

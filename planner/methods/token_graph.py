@@ -89,11 +89,11 @@ class TokenGraph(Rehearsed[GraphOptions]):
         judged = judge("%c", options.nodes, rule=None if facts.greedy else "recursive")
         body = f"""%t0 = root
 %q0 = forward {draft} %t0 cache={cache} pending={options.link + 2}
-%t1 = grow %t0 at=%t0 rows=%q0 children={options.hypotheses}
+%t1 = grow %t0 at=%t0 logits=%q0 children={options.hypotheses}
 %d = repeat {options.length - 1} (%t = %t1) {{
   %f = pick %t of=newest
   %q = forward {draft} %f cache={cache}
-  %n = grow %t at=%f rows=%q
+  %n = grow %t at=%f logits=%q
   yield %n
 }}
 update @graph %d last={options.length + 1}

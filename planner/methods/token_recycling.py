@@ -77,7 +77,7 @@ class TokenRecycling(Method[RecyclingOptions]):
         tree = options.tree
         rule = None if facts.greedy else "recursive"
         drafted = "\n".join(["%t0 = root", *_filled(tree)])
-        body = f"{drafted}\n{judge('%c', len(tree), rule=rule)}\nupdate @{STATE} %c rows=%l"
+        body = f"{drafted}\n{judge('%c', len(tree), rule=rule)}\nupdate @{STATE} %c logits=%l"
         return single_round_plan(
             facts,
             self.name,

@@ -124,7 +124,7 @@ class TriForce(Rehearsed[TriForceOptions]):
     %g = repeat {options.length} (%s = %t) {{
         %f = pick %s of=leaves
         %q = forward {draft} %f cache={cache} pending=2{draw}
-        %h = grow %s at=%f rows=%q{how}
+        %h = grow %s at=%f logits=%q{how}
         yield %h
     }}
     %last = pick %g of=leaves
@@ -132,7 +132,7 @@ class TriForce(Rehearsed[TriForceOptions]):
     %n = pick %g of=from at=%tip
     %m = forward target %n cache=@part pending=2 write=scratch
     {judging}
-    %o = adopt %g %i rows=%m
+    %o = adopt %g %i logits=%m
     yield %o
 }}
 {judge("%c", options.nodes, rule=None if facts.greedy else "token")}

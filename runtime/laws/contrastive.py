@@ -21,4 +21,4 @@ def combine(
     plausible = first.exp() >= alpha * first.exp().amax(-1, keepdim=True)
     least = torch.finfo(second.dtype).tiny
     score = (1.0 + beta) * first - beta * second.clamp(min=torch.tensor(least).log().item())
-    return score.where(plausible & first.isfinite(), -torch.inf)
+    return torch.where(plausible & first.isfinite(), score, -torch.inf)

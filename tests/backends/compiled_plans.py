@@ -16,7 +16,7 @@ round decode {
   %c = repeat 2 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward target %f cache=@kv pending=1 layers=[0:1] keep=@low
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     yield %n
   }
   %last = pick %c of=newest
@@ -45,8 +45,8 @@ round decode {
   %a = accept %c target=%l rule=recursive by=%v
   %e = emit %a
   commit @kv %e
-  update @next %c rows=%l
-  %n = relabel %g rows=%m
+  update @next %c logits=%l
+  %n = relabel %g logits=%m
   %left = measure %a accepted
   %same = compute "left < 1" left=%left
   %k = when %same otherwise=[%n] {
@@ -70,7 +70,7 @@ round decode {
   %pool, %end = repeat 2 (%t = %t0, %s = %s0) only=%some {
     %f = pick %t of=newest best=1
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q children=2
+    %n = grow %t at=%f logits=%q children=2
     %m = measure %q top1
     %h = measure %q entropy
     %z = uniform 1 stream=stop
@@ -106,7 +106,7 @@ def drawn_tree(depth: int, *, split: bool = False) -> Plan:
             f"%f{level} = pick %t{level} of=newest",
             f"%q{level} = forward draft %f{level} cache=@dkv" + " pending=2" * (level == 0),
             f"%u{level} = uniform {2 << level} stream=draft offset={nodes}",
-            f"%t{level + 1} = grow %t{level} at=%f{level} rows=%q{level} children=2"
+            f"%t{level + 1} = grow %t{level} at=%f{level} logits=%q{level} children=2"
             f" how=draw_distinct by=%u{level}",
         ]
         nodes += 2 << level

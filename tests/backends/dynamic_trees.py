@@ -14,14 +14,14 @@ state @dkv = cache draft
 LOOP = """  %pool = repeat {trips} (%t = %t1) {{
     %f = pick %t of=newest best={children}
     %q = forward draft %f cache=@dkv
-    %n = grow %t at=%f rows=%q children={children}
+    %n = grow %t at=%f logits=%q children={children}
     yield %n
   }}
 """
 ROUND = """round decode {{
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending={pending}
-  {first} = grow %t0 at=%t0 rows=%q0 children={children}
+  {first} = grow %t0 at=%t0 logits=%q0 children={children}
 {loop}  %b = pick %pool of=all best={nodes}
   %c = prune %pool to=%b
   %l = forward target %c cache=@kv pending=1

@@ -35,7 +35,7 @@ round decode {{
   %l = forward target %t3 cache=@kv pending=1
 {judge}  %e = emit %a
   commit @kv %e
-  update @adj %t3 rows=%l
+  update @adj %t3 logits=%l
 }}
 """
 

@@ -24,19 +24,19 @@ REASONS = {
         {"    %n = grow %t at=%f": "    %g = pick %t of=newest best=2\n    %n = grow %t at=%g"},
         "its nodes are not known before it runs"),
     "drawn below choices": (
-        {"    %n = grow %t at=%f rows=%q children=3":
-         "    %u = uniform 9 stream=x\n    %n = grow %t at=%f rows=%q children=3 how=draw by=%u"},
+        {"    %n = grow %t at=%f logits=%q children=3":
+         "    %u = uniform 9 stream=x\n    %n = grow %t at=%f logits=%q children=3 how=draw by=%u"},
         "children of nodes that scores choose are ranked, not drawn"),
     "choices among drawn nodes": (
-        {"  %t1 = grow %t0 at=%t0 rows=%q0 children=3":
-         "  %u = uniform 3 stream=x\n  %t1 = grow %t0 at=%t0 rows=%q0 children=3 how=draw by=%u",
+        {"  %t1 = grow %t0 at=%t0 logits=%q0 children=3":
+         "  %u = uniform 3 stream=x\n  %t1 = grow %t0 at=%t0 logits=%q0 children=3 how=draw by=%u",
          "best=3": "best=2"},
         "only ranked nodes are chosen by their scores"),
     "a choice without its ancestors": (
         {"pick %pool of=all best=7": "pick %pool of=newest best=7"},
         "how many ancestors they have is not known before it runs; pick of=all best="),
     "growth after pruning": (
-        {"  %a = accept %c": "  %d = grow %c at=%c rows=%l\n  %a = accept %c"},
+        {"  %a = accept %c": "  %d = grow %c at=%c logits=%l\n  %a = accept %c"},
         "a tree that was pruned does not grow"),
     "part of a pruned tree": (
         {"  %l = forward target %c cache=@kv pending=1": "  %l = forward target %c cache=@kv "
@@ -84,7 +84,7 @@ def test_what_does_not_run_is_named(edits: dict[str, str], reason: str) -> None:
     [
         ({"best=7": "worst=7"}, "worst may only be unset"),
         ({"best=7": "best=7 by=own"}, "by may only be path"),
-        ({"rows=%q children=3": "rows=%q children=3 keep=4"}, "keep may only be unset"),
+        ({"logits=%q children=3": "logits=%q children=3 keep=4"}, "keep may only be unset"),
     ],
 )
 def test_fields_that_do_not_run_are_named(edits: dict[str, str], reason: str) -> None:

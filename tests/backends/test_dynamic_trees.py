@@ -81,7 +81,7 @@ def test_greedy_output_is_that_of_plain_decoding(
 ROWS_FIRST = {
     "best=3": "nodes=[0, 1, 2, 3]",
     "    %n = grow %t at=%f": "    %g = pick %t of=newest best=2\n    %n = grow %t at=%g",
-    "rows=%q children=3": "rows=%q children=2",
+    "logits=%q children=3": "logits=%q children=2",
     "children=3": "children=4",
     "best=7": "best=9",
 }

@@ -29,9 +29,9 @@ state @dkv = cache draft
 round decode {
   %t0 = root
   %q = forward draft %t0 cache=@dkv pending=4
-  %a = grow %t0 at=%t0 rows=%q children=2
+  %a = grow %t0 at=%t0 logits=%q children=2
   %qa = forward draft %a cache=@dkv
-  %b = grow %a at=%a rows=%qa children=[0, 1, 2]
+  %b = grow %a at=%a logits=%qa children=[0, 1, 2]
   %l0 = forward target %b cache=@kv pending=1
   %x = accept %b target=%l0
   %e = emit %x
@@ -48,12 +48,12 @@ state @ekv = cache draft
 round decode {
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=3
-  %a = grow %t0 at=%t0 rows=%q0 children=2
+  %a = grow %t0 at=%t0 logits=%q0 children=2
   %s0 = root
   %b = repeat 2 (%t = %s0) {
     %f = pick %t of=newest
     %q = forward draft %f cache=@ekv pending=4
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     yield %n
   }
   %r0 = root
@@ -143,11 +143,11 @@ SHAPES = {
         "static_tree", {"forward draft %f1 ": "forward draft %t1 ", "draft %f2 ": "draft %t2 "},
         "`%q2 = forward draft %t2 cache=@dkv`: node 0 has run in this round already"),
     "trees that branch apart": (
-        "static_tree", {"%l = forward": "%t9 = grow %t1 at=%f1 rows=%q1\n"
+        "static_tree", {"%l = forward": "%t9 = grow %t1 at=%f1 logits=%q1\n"
         "  %q9 = forward draft %t9 cache=@dkv\n  %l = forward"},
         "`%q9 = forward draft %t9 cache=@dkv`: drafted trees must extend one another"),
     "no row of its own": (
-        "static_tree", {"at=%f1 rows=%q1": "at=%f1 rows=%q0"}, "node 0 has no row of its own"),
+        "static_tree", {"at=%f1 logits=%q1": "at=%f1 logits=%q0"}, "node 0 has no row of its own"),
     "rows of the root only": (
         "static_tree",
         {"target=%l": "target=%r", "%v =": "%r = forward target %t0 cache=@kv\n  %v ="},
@@ -160,7 +160,7 @@ SHAPES = {
         "children of a tree are drawn in one way"),
     "drawn twice at a node": (
         "static_tree", {"%l = forward": "%u9 = uniform 1 stream=z\n"
-        "  %t9 = grow %t3 at=%t0 rows=%q0 how=draw by=%u9\n  %l = forward"},
+        "  %t9 = grow %t3 at=%t0 logits=%q0 how=draw by=%u9\n  %l = forward"},
         "children of a node are drawn in one grow"),
     "below no tip": (
         "staged", {"of=from at=%tip": "of=from at=%g"}, "of=from, at= the tip of an earlier chain"),

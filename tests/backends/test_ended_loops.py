@@ -98,7 +98,7 @@ round decode {
   %c = repeat 3 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     %count = measure %n count
     %stop = compute "INSIDE" x=%x n=%count
     yield %n until=%stop

@@ -35,7 +35,7 @@ CHAIN = """  %r{i} = root
   %d{i} = repeat {length} (%t{i} = %r{i}) {{
     %f{i} = pick %t{i} of=newest
     %q{i} = forward {name} %f{i} cache=@{name}_kv pending={pending}
-{draw}    %n{i} = grow %t{i} at=%f{i} rows=%q{i}{how}
+{draw}    %n{i} = grow %t{i} at=%f{i} logits=%q{i}{how}
     yield %n{i}
   }}
 """

@@ -27,7 +27,7 @@ CHAIN = """round chain {{
   %c = repeat 3 (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward target %f cache=@kv pending=1 layers=[0:{0}] keep=@{1}
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     yield %n
   }}
   %last = pick %c of=newest
@@ -42,10 +42,10 @@ CHAIN = """round chain {{
 TREE = """round tree {
   %t0 = root
   %q0 = forward target %t0 cache=@kv pending=1 layers=[0:1] keep=@one
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f1 = pick %t1 of=newest
   %q1 = forward target %f1 cache=@kv layers=[0:1] keep=@one
-  %c = grow %t1 at=%f1 rows=%q1 children=[2, 2, 1]
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 2, 1]
   %last = pick %c of=newest
   forward target %last cache=@kv layers=[0:1] keep=@one gives=[]
   forward target %c cache=@kv pending=1 layers=[1:2] features=@one keep=@two gives=[]

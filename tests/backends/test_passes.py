@@ -43,7 +43,7 @@ CHAIN = f"""
     %f = pick %t of=newest
     %q = forward target %f cache=@kv pending=1 layers=[0:1]
     %u = uniform 1 stream=draft
-    %n = grow %t at=%f rows=%q how=draw by=%u
+    %n = grow %t at=%f logits=%q how=draw by=%u
     yield %n
   }}
   %l = {WHOLE}
@@ -52,10 +52,10 @@ CHAIN = f"""
 TREE = f"""
   %t0 = root
   %q0 = forward target %t0 cache=@kv pending=1 layers=[0:2]
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f1 = pick %t1 of=newest nodes=[0, 2]
   %q1 = forward target %f1 cache=@kv layers=[0:2]
-  %c = grow %t1 at=%f1 rows=%q1 children=[2, 1]
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 1]
   %l = {WHOLE}
   %v = uniform 7 stream=accept
   %a = accept %c target=%l rule=recursive by=%v"""
@@ -64,7 +64,7 @@ STOPPING = f"""
   %c = repeat 3 (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward target %f cache=@kv pending=1 layers=[0:1]
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     %m = measure %q top1
     %s = compute "m < 0.04" m=%m
     yield %n until=%s

@@ -126,7 +126,7 @@ round decode {
   %t0 = root
   %q = forward draft %t0 cache=@dkv pending=3
   %u = uniform 3 stream=draft
-  %c = grow %t0 at=%t0 rows=%q children=3 how=draw by=%u
+  %c = grow %t0 at=%t0 logits=%q children=3 how=draw by=%u
   %l = forward target %c cache=@kv pending=1
   %v = uniform 4 stream=accept
   %a = accept %c target=%l rule=RULE by=%v

@@ -34,10 +34,10 @@ state @part = cache target view=@kv policy=retrieved(chunk=4) budget=12
 round decode {
   %t0 = root
   %q0 = forward target %t0 cache=@part pending=1 write=scratch
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f = pick %t1 of=newest
   %q1 = forward target %f cache=@part write=scratch
-  %c = grow %t1 at=%f rows=%q1 children=2
+  %c = grow %t1 at=%f logits=%q1 children=2
   %l = forward target %c cache=@kv pending=1
   %a = accept %c target=%l
   %e = emit %a

@@ -28,15 +28,15 @@ round decode {
 CHAIN = """  %c = repeat 4 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q how=shared by=%v
+    %n = grow %t at=%f logits=%q how=shared by=%v
     yield %n
   }
 """
 TREE = """  %q0 = forward draft %t0 cache=@dkv pending=3
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3 how=shared by=%v
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3 how=shared by=%v
   %f1 = pick %t1 of=newest nodes=[0, 1]
   %q1 = forward draft %f1 cache=@dkv
-  %c = grow %t1 at=%f1 rows=%q1 children=[2, 1] how=shared by=%v
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 1] how=shared by=%v
 """
 TAIL = """  %l = forward target %c cache=@kv pending=1
   %a = accept %c target=%l rule=gumbel by=%v

@@ -29,7 +29,7 @@ ROUND = """round {0} {{
   %c = repeat {1} (%t = %t0) {{
     %f = pick %t of=newest
     %q = {2}
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     yield %n
   }}
   %l = forward target %c cache=@kv pending=1
@@ -42,10 +42,10 @@ CHAIN = ROUND.format("chain", 3, DRAFT)
 TREE = """round tree {
   %t0 = root
   %q0 = forward target %t0 cache=@kv pending=1 skip=[attn.1, mlp.2] write=scratch
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f1 = pick %t1 of=newest
   %q1 = forward target %f1 cache=@kv skip=[attn.1, mlp.2] write=scratch
-  %c = grow %t1 at=%f1 rows=%q1 children=[2, 2, 1]
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 2, 1]
   %l = forward target %c cache=@kv pending=1
   %a = accept %c target=%l
   %e = emit %a

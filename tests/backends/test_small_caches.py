@@ -29,7 +29,7 @@ round decode {{
   %c = repeat {length} (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward {forward}
-{draw}    %n = grow %t at=%f rows=%q{how}
+{draw}    %n = grow %t at=%f logits=%q{how}
     yield %n
   }}
   %l = forward target %c cache=@kv pending=1

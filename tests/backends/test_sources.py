@@ -102,7 +102,7 @@ REFUSED = {
     "merged n-grams": ("ngram", "length=5", "children=3 length=5 nodes=7", "side by side"),
     "rows for a log": (
         "log", "update @past %t0 last=1", "%r = forward target %t0 cache=@kv pending=1\n"
-        "  update @past %t0 rows=%r", "log learns text here"),
+        "  update @past %t0 logits=%r", "log learns text here"),
     "branches of the text": ("ngram", "lookup @past %t0 at=%t0 match=[1, 3] length=5",
         "lookup @text %t0 at=%t0 match=[1, 3] children=2 length=5", "the text gives one"),
 }  # fmt: skip

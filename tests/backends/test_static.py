@@ -121,12 +121,12 @@ round decode {{
 @pytest.mark.parametrize(
     ("first", "last", "reason"),
     [
-        ("", "update @adj %t rows=%l", None),
+        ("", "update @adj %t logits=%l", None),
         ("", "update @runs %t last=2", None),
-        ("", "%g = relabel %t rows=%l\n  update @runs %g last=1", None),
-        ("%m = forward target %t0 cache=@kv pending=1\n  update @adj %t0 rows=%m\n  ", "",
+        ("", "%g = relabel %t logits=%l\n  update @runs %g last=1", None),
+        ("%m = forward target %t0 cache=@kv pending=1\n  update @adj %t0 logits=%m\n  ", "",
          "look up before"),
-        ("", "%g = grow %t0 at=%t0 rows=%l\n  %n = lookup @adj %g at=%g",
+        ("", "%g = grow %t0 at=%t0 logits=%l\n  %n = lookup @adj %g at=%g",
          "what a model drafted is not looked up"),
         ("", "%x = repeat 2 (%s = %t0) {\n  %n = lookup @adj %t0 at=%t0\n  yield %n\n}",
          "what a model drafted is not looked up"),

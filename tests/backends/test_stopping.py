@@ -38,7 +38,7 @@ CHAIN = (
   %c = repeat 6 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     %m = measure %q top1
     %stop = compute "m < 0.2" m=%m
     yield %n until=%stop
@@ -59,7 +59,7 @@ TREE = (
   %pool, %end = repeat 5 (%t = %t0, %s = %none) {
     %f = pick %t of=newest best=3
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q children=3
+    %n = grow %t at=%f logits=%q children=3
     %w = measure %n value(best=7)
     %stop = compute "w - s <= 0.06" w=%w s=%s
     yield %n, %w until=%stop
@@ -159,8 +159,8 @@ def test_trips_are_a_requests_own(text: str, models: dict[str, CausalModel]) -> 
 def test_drawn_chains_depend_on_the_seed_alone(models: dict[str, CausalModel]) -> None:
     """The number that draws the bonus is the last one, however long the longest chain became."""
     text = CHAIN.replace(
-        "    %n = grow %t at=%f rows=%q", "    %u = uniform 1 stream=draft\n"
-        "    %n = grow %t at=%f rows=%q how=draw by=%u",
+        "    %n = grow %t at=%f logits=%q", "    %u = uniform 1 stream=draft\n"
+        "    %n = grow %t at=%f logits=%q how=draw by=%u",
     ).replace("  %a = accept %c target=%l", "  %v = uniform 7 stream=accept\n"
               "  %a = accept %c target=%l rule=token by=%v")  # fmt: skip
     plan = parse_plan(text)
@@ -201,7 +201,8 @@ REFUSED = {
     "a loop in a loop": ("  %c = repeat 6 (%t = %t0) {", "  %c = repeat 1 (%x = %t0) {\n"
         "  %i = repeat 6 (%t = %x) {", "stands in no other"),
     "growth after it": ("  %l = forward", "  %g = pick %c of=all\n  %r = forward draft %c"
-        " cache=@dkv\n  %d = grow %c at=%g rows=%r\n  %l = forward", "judged, measured or pruned"),
+        " cache=@dkv\n  %d = grow %c at=%g logits=%r\n  %l = forward",
+        "judged, measured or pruned"),
     "other ops": ("    yield %n until", "    %x = place %n at=%f tokens=[1]\n    yield %x until",
         "holds compute, forward"),
     "measures of several rows": ("  %l = forward", "  %r = forward draft %c cache=@dkv pending=2\n"
@@ -228,7 +229,7 @@ FALLBACK = (
   %sure = compute "m >= 0.2" m=%m0
   %c, %x = repeat 6 (%t = %t0, %q = %q0) only=%sure {
     %f = pick %t of=newest
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     %g = pick %n of=newest
     %s = forward draft %g cache=@dkv
     %m = measure %s top1

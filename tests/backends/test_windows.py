@@ -145,7 +145,7 @@ APART = {
         .replace("cache draft", "cache target"), 0),
     "a source that others read": (BESIDE.replace("state @w", "state @s = source ngram\nstate @w")
         .replace("    %tip", "    update @s %w last=1\n    %tip"), 0),
-    "rows of the other lane": (BESIDE.replace("rows=%q0", "rows=%l"), 0),
+    "rows of the other lane": (BESIDE.replace("logits=%q0", "logits=%l"), 0),
     "an op between them": (BESIDE.replace("  %c = seg", "  %x = root\n  %c = seg"), 0),
 }  # fmt: skip
 
@@ -165,11 +165,11 @@ REFUSED = {
     "shared draws at tips": (DRAWN, "how=draw by=%u0", "how=shared by=%u0", "how deep the tip"),
     "rows of some nodes": (windows(3), "%q0 = forward draft %w", "%g = pick %w of=all\n"
         "    %q0 = forward draft %g", "rows of all are read"),
-    "two children": (windows(3), "rows=%q0", "rows=%q0 children=2", "one child grows"),
+    "two children": (windows(3), "logits=%q0", "logits=%q0 children=2", "one child grows"),
     "tips that run": (windows(3), "%q0 = forward draft %w cache=@dkv pending=1\n    %tip = "
         "pick %w of=leaves", "%tip = pick %w of=leaves\n    %q0 = forward draft %tip cache=@dkv "
         "pending=1", "not known before it runs"),
-    "draws below what was looked up": (DRAWN, ", law=drawn", "", "children are ranked"),
+    "draws below what was looked up": (DRAWN, ", how=draw", "", "children are ranked"),
     "what is drawn and ranked": (DRAWN, " how=draw by=%u0", "", "not told apart"),
     "what has no shape": (windows(3), "store @window %r", "store @window %w\n"
         "  store @window %c", "one shape for all"),

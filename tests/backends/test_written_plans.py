@@ -38,16 +38,16 @@ TURNS = """  %t = root
   %t2 = root
   %c = lookup @s %t at=%t length=2
   %q = forward draft %t2 cache=@dkv pending=9
-  %d0 = grow %t2 at=%t2 rows=%q children=2
+  %d0 = grow %t2 at=%t2 logits=%q children=2
   %f = pick %d0 of=newest
   %q1 = forward draft %f cache=@dkv pending=9
-  %d = grow %d0 at=%f rows=%q1
+  %d = grow %d0 at=%f logits=%q1
 """
 REROOTED = """  %w = load @w
   %l = forward target %w cache=@kv pending=1
   %q = forward draft %w cache=@dkv pending=3
   %tip = pick %w of=leaves
-  %c = grow %w at=%tip rows=%q
+  %c = grow %w at=%tip logits=%q
   %v = uniform 9 stream=accept
   %a = accept %c target=%l rule=token by=%v
   %e = emit %a
@@ -61,7 +61,7 @@ def written(states: str, body: str, judged: str = JUDGED, after: str = "") -> st
     return f"{HEAD}{states}round r {{\n{body}{judged}{drafts}{after}}}\n"
 
 
-TAUGHT_AFTER = "  %c = grow %t at=%t rows=%q children=2\n  update @s %t last=3\n"
+TAUGHT_AFTER = "  %c = grow %t at=%t logits=%q children=2\n  update @s %t last=3\n"
 LOOKED_UP_AFTER = "  %n = measure %q top1\n  update @s %t last=6\n"
 LOOKUP = "  %c = lookup @s %t at=%t match=[1, 3] children={} length=3{}\n"
 BOTH = "  update @s %d last=3\n", "  update @s %t last=3\n"
@@ -88,7 +88,7 @@ RAN = {
     "drawn nodes in a state of given ones": written(
         "state @x = value tree(nodes=1, depth=1)\n" + CACHE,
         "  %o = load @x\n" + DRAFT + "  %u = uniform 1 stream=d\n"
-        "  %c = grow %t at=%t rows=%q how=draw by=%u\n  store @x %c\n",
+        "  %c = grow %t at=%t logits=%q how=draw by=%u\n  store @x %c\n",
     ),
 }  # fmt: skip
 
@@ -145,8 +145,8 @@ def stored(how: str, rule: str) -> str:
     """Three children that the last round left are judged."""
     by = "" if how == "best" else " by=%u"
     body = DRAFT + "  %c = load @x\n  %u = uniform 3 stream=d\n"
-    body += f"  %d = grow %t at=%t rows=%q children=3 how={how}{by}\n  store @x %d\n"
-    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], law=drawn)\n"
+    body += f"  %d = grow %t at=%t logits=%q children=3 how={how}{by}\n  store @x %d\n"
+    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], how=draw)\n"
     return written(state + CACHE, body, JUDGED.replace("rule=recursive", f"rule={rule}"))
 
 
@@ -175,8 +175,8 @@ MERGED = THREE + "  %c = lookup @s %x at=%f children=1 length=2 nodes=4\n"
 REFUSED = {
     "continuations of several nodes in so many": (written(ADJACENCY, MERGED), "side by side"),
     "rows of the root alone are learned": (
-        written(ADJACENCY + CACHE, DRAFT + "  %c = grow %t at=%t rows=%q\n",
-                after="  update @s %c rows=%q\n"),
+        written(ADJACENCY + CACHE, DRAFT + "  %c = grow %t at=%t logits=%q\n",
+                after="  update @s %c logits=%q\n"),
         "learns rows of the root and of all nodes",
     ),
 }  # fmt: skip
@@ -194,7 +194,7 @@ def test_what_no_backend_can_run_is_refused(name: str) -> None:
 def test_no_node_has_more_children_than_there_are_tokens(
     how: str, models: dict[str, CausalModel]
 ) -> None:
-    grown = "  %u = uniform 1 stream=d\n  %c = grow %t at=%t rows=%q children={} how={}\n"
+    grown = "  %u = uniform 1 stream=d\n  %c = grow %t at=%t logits=%q children={} how={}\n"
     for count in (VOCABULARY, VOCABULARY + 1):
         judged = JUDGED.replace("uniform 9", f"uniform {count + 1}")
         plan = parse_plan(written(CACHE, DRAFT + grown.format(count, how), judged))
@@ -221,7 +221,7 @@ def test_formulas_need_no_value_for_requests_that_have_just_ended(
     models: dict[str, CausalModel],
 ) -> None:
     after = "  %n = measure %e accepted\n" + '  %z = compute "1.0 / n" n=%n\n  store @x %z\n'
-    body = DRAFT + "  %c = grow %t at=%t rows=%q\n"
+    body = DRAFT + "  %c = grow %t at=%t logits=%q\n"
     plan = checked(written("state @x = value number(init=0.0)\n" + CACHE, body, after=after))
     asked = [
         Request(prompt_tokens=(1 + i, 2, 3), max_new_tokens=1, temperature=0.0) for i in range(6)

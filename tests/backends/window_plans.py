@@ -14,7 +14,7 @@ model target
 model draft
 state @kv = cache target
 state @dkv = cache draft
-state @window = value tree(nodes={kept}, depth={kept}{", law=drawn" if drawn else ""})
+state @window = value tree(nodes={kept}, depth={kept}{", how=draw" if drawn else ""})
 round decode {{
   %w = load @window
   %l = segment lane=a {{
@@ -24,11 +24,11 @@ round decode {{
   %c = segment lane=b {{
     %q0 = forward draft %w cache=@dkv pending=1
     %tip = pick %w of=leaves{first}
-    %t0 = grow %w at=%tip rows=%q0{" how=draw by=%u0" if drawn else ""}
+    %t0 = grow %w at=%tip logits=%q0{" how=draw by=%u0" if drawn else ""}
     %d = repeat {kept} (%t = %t0) {{
       %f = pick %t of=newest
       %q = forward draft %f cache=@dkv{later}
-      %n = grow %t at=%f rows=%q{" how=draw by=%u" if drawn else ""}
+      %n = grow %t at=%f logits=%q{" how=draw by=%u" if drawn else ""}
       yield %n
     }}
     yield %d

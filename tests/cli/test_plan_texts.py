@@ -37,7 +37,7 @@ round decode {
   %c = repeat 3 (%g = %t) {
     %f = pick %g of=newest
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %g at=%f rows=%q
+    %n = grow %g at=%f logits=%q
     yield %n
   }
   %l = forward target %c cache=@kv pending=1

@@ -24,11 +24,11 @@ from tests.cost_models.test_pricing import HEAD, SHAPES, measured, read
 BODY = """round decode {
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=2
-  %t1 = grow %t0 at=%t0 rows=%q0 children=2
+  %t1 = grow %t0 at=%t0 logits=%q0 children=2
   %pool = repeat 2 (%t = %t1) {
     %f = pick %t of=newest best=2
     %q = forward draft %f cache=@dkv
-    %n = grow %t at=%f rows=%q children=2
+    %n = grow %t at=%f logits=%q children=2
     yield %n
   }
   %b = pick %pool of=all best=4
@@ -73,13 +73,13 @@ def test_the_tree_is_read_off_the_round() -> None:
     "changes",
     [
         (("children=2\n  %pool", "children=3\n  %pool"),),
-        (("%f rows=%q children=2", "%f rows=%q children=3"),),
+        (("%f logits=%q children=2", "%f logits=%q children=3"),),
         (("newest best=2", "newest best=2 by=own"),),
         (("newest best=2", "newest worst=2"),),
         (("newest best=2", "all best=2"),),
         (("of=all best=4", "of=all best=4 by=own"),),
         (("of=all best=4", "of=leaves"),),
-        (("%f rows=%q children=2", "%f rows=%q children=2 keep=3"),),
+        (("%f logits=%q children=2", "%f logits=%q children=2 keep=3"),),
     ],
     ids=lambda changes: changes[0][1].strip()[:40],
 )

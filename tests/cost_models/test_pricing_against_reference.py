@@ -38,11 +38,11 @@ SAMPLED_TREE = (
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=2
   %u0 = uniform 3 stream=draft
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3 how=draw_distinct by=%u0
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3 how=draw_distinct by=%u0
   %f1 = pick %t1 of=newest nodes=[0, 1]
   %q1 = forward draft %f1 cache=@dkv
   %u1 = uniform 3 stream=draft offset=3
-  %t2 = grow %t1 at=%f1 rows=%q1 children=[2, 1] how=draw_distinct by=%u1
+  %t2 = grow %t1 at=%f1 logits=%q1 children=[2, 1] how=draw_distinct by=%u1
   %l = forward target %t2 cache=@kv pending=1
   %v = uniform 7 stream=accept
   %a = accept %t2 target=%l rule=recursive by=%v

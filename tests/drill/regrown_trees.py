@@ -75,7 +75,7 @@ class RegrownTrees(Rehearsed[RegrownOptions]):
 %cut = prune %joined to=%best
 %ends = pick %cut of=leaves
 %more = forward {first} %cut cache={cache_of(first)} pending=4
-%c = grow %cut at=%ends rows=%more
+%c = grow %cut at=%ends logits=%more
 {judge("%c", 2 * budget, rule=None if facts.greedy else "recursive")}
 commit {cache_of(first)} %e
 commit {cache_of(second)} %e"""
@@ -91,10 +91,10 @@ def _tree(name: str, drafter: str) -> str:
     cache = cache_of(drafter)
     return f"""%{name}0 = root
 %{name}q0 = forward {drafter} %{name}0 cache={cache} pending=4
-%{name}1 = grow %{name}0 at=%{name}0 rows=%{name}q0 children=2
+%{name}1 = grow %{name}0 at=%{name}0 logits=%{name}q0 children=2
 %{name}f1 = pick %{name}1 of=newest
 %{name}q1 = forward {drafter} %{name}f1 cache={cache}
-%{name}2 = grow %{name}1 at=%{name}f1 rows=%{name}q1"""
+%{name}2 = grow %{name}1 at=%{name}f1 logits=%{name}q1"""
 
 
 METHOD = RegrownTrees()

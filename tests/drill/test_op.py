@@ -28,7 +28,7 @@ round decode {{
   %c = repeat {length} (%t = %t0) {{
     %f = pick %t of=newest
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     yield %n
   }}
 {trim}  %l = forward target %s cache=@kv pending=1

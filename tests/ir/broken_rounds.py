@@ -83,13 +83,13 @@ CACHES = {
         "draft_chain", {"pending=2": "pending=1"}, "starvation", "forward draft %f",
         {"pending=2": "pending=3"}),
     "drafter_of_merged_trees_starves": Broken(
-        "static_tree", {"%l = forward": "%t4 = grow %t3 at=%f1 rows=%q1 children=1\n"
+        "static_tree", {"%l = forward": "%t4 = grow %t3 at=%f1 logits=%q1 children=1\n"
         "  %f4 = pick %t4 of=newest\n  %q4 = forward target %t4 cache=@kv pending=1\n"
-        "  %t5 = grow %t4 at=%f4 rows=%q4\n  %l = forward", "target %t3": "target %t5",
+        "  %t5 = grow %t4 at=%f4 logits=%q4\n  %l = forward", "target %t3": "target %t5",
         "accept %t3": "accept %t5", "uniform 9 ": "uniform 13 "}, "starvation",
-        "forward draft %t0", {"%l = forward": "%t4 = grow %t3 at=%f1 rows=%q1 children=1\n"
+        "forward draft %t0", {"%l = forward": "%t4 = grow %t3 at=%f1 logits=%q1 children=1\n"
         "  %f4 = pick %t4 of=newest\n  %q4 = forward target %t4 cache=@kv pending=1\n"
-        "  %t5 = grow %t4 at=%f4 rows=%q4\n  %l = forward", "target %t3": "target %t5",
+        "  %t5 = grow %t4 at=%f4 logits=%q4\n  %l = forward", "target %t3": "target %t5",
         "accept %t3": "accept %t5", "uniform 9 ": "uniform 13 ", "pending=2": "pending=3"}),
     "cache_of_text_starves": Broken(
         "expand_rerank", {"pending=7": "pending=6"}, "starvation", "forward head %t0",
@@ -172,7 +172,7 @@ LAWS = {
         {" rule=token by=%v": ""}),
     "rule_without_rows": Broken("heads", {" target=%l": ""}, "law", "accept %t3"),
     "adopted_by_other_rows": Broken(
-        "staged", {"adopt %g %i rows=%q": "adopt %g %i rows=%o", "%i = accept":
+        "staged", {"adopt %g %i logits=%q": "adopt %g %i logits=%o", "%i = accept":
         "%o = forward draft %n cache=@dkv\n    %i = accept"}, "law", "adopt %g"),
     "drawn_without_uniforms": Broken(
         "draft_chain", {" how=draw by=%u": " how=draw"}, "draws", "grow %t",

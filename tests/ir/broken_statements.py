@@ -46,11 +46,11 @@ STATEMENTS = {
     "parents_too_few": Broken("lookahead", {"2, 3]": "2]"}, "state", "plan"),
     "depth_not_of_the_parents": Broken("lookahead", {"depth=5": "depth=4"}, "state", "plan"),
     "state_law_unknown": Broken(
-        "parallel_draft_verify", {"law=drawn": "law=guessed"}, "state", "plan",
-        {"law=drawn": "law=point"}),
+        "parallel_draft_verify", {"how=draw)": "how=guessed)"}, "state", "plan",
+        {"how=draw)": "how=given)"}),
     "source_unknown": Broken(
         "lookahead", {"source phrases": "source sentences"}, "state", "plan",
-        {"source phrases(order=3, capacity=65536)": "source adjacency"}),
+        {"source phrases(order=3, capacity=65536)": "source phrases"}),
     "source_parameter_of_another_kind": Broken(
         "lookahead", {"order=3,": "order=three,"}, "state", "plan", {"order=3,": "order=4,"}),
     "policy_unknown": Broken(
@@ -134,7 +134,7 @@ NAMES_AND_TYPES = {
     "nothing_to_run_on": Broken(
         "autoregressive", {"forward target %t": "forward target"}, "arity", "forward target"),
     "relabel_by_nothing": Broken(
-        "jacobi_blocks", {"relabel %g rows=%l": "relabel %g"}, "arity", "relabel %g"),
+        "jacobi_blocks", {"relabel %g logits=%l": "relabel %g"}, "arity", "relabel %g"),
     "update_by_nothing": Broken(
         "lookahead", {"%x last=3": "%x"}, "arity", "update @pool %x", {"last=3": "last=2"}),
     "best_and_worst": Broken(
@@ -144,7 +144,7 @@ NAMES_AND_TYPES = {
 
 TREES = {
     "nodes_of_another_tree": Broken(
-        "merged_trees", {"grow %w at=%g rows=%r": "grow %w at=%a rows=%r"}, "lineage", "at=%a"),
+        "merged_trees", {"grow %w at=%g logits=%r": "grow %w at=%a logits=%r"}, "lineage", "at=%a"),
     "judged_by_rows_of_a_sibling": Broken(
         "merged_trees", {"forward target %c": "forward target %b", "accept %c": "accept %a"},
         "lineage", "accept %a", {"forward target %c": "forward target %a",
@@ -154,7 +154,7 @@ TREES = {
         "  commit @kv %e\n": "", "  %r = reroot": "  %a = accept %n target=%l\n  %e = emit %a\n"
         "  commit @kv %e\n  %r = reroot"}, "lineage", "accept %n"),
     "rows_of_deeper_nodes": Broken(
-        "static_tree", {"at=%f1 rows=%q1 children=[2, 1]": "at=%t0 rows=%q1 children=3"},
+        "static_tree", {"at=%f1 logits=%q1 children=[2, 1]": "at=%t0 logits=%q1 children=3"},
         "lineage", "%t2 = grow", {"children=[2, 1]": "children=[1, 2]"}),
     "child_counts_of_another_length": Broken(
         "heads", {"children=[3, 2]": "children=[3]"}, "children", "children=[3]",

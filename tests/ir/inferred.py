@@ -19,13 +19,13 @@ state @view = cache target view=@kv policy=retrieved budget=64
 state @low = track target layer=8
 state @chain = value tree(nodes=3, depth=3)
 state @tree = value tree(nodes=4, depth=3, parents=[-1, 0, 0, 1])
-state @drawn = value tree(nodes=2, depth=2, law=drawn)
+state @drawn = value tree(nodes=2, depth=2, how=draw)
 """
 DRAFTED = """%t0 = root
 %q = forward draft %t0 cache=@dkv pending=2 levels=3
-%t1 = grow %t0 at=%t0 rows=%q children=2
+%t1 = grow %t0 at=%t0 logits=%q children=2
 %q1 = forward draft %t1 cache=@dkv
-%t2 = grow %t1 at=%t1 rows=%q1 children=[0, 2, 1]
+%t2 = grow %t1 at=%t1 logits=%q1 children=[0, 2, 1]
 """
 
 

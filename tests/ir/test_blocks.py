@@ -17,7 +17,7 @@ state @kv = cache target
 round decode {
   %t0 = root
   %q = forward target %t0 cache=@kv pending=1 skip=[BLOCKS] write=scratch
-  %c = grow %t0 at=%t0 rows=%q
+  %c = grow %t0 at=%t0 logits=%q
   %l = forward target %c cache=@kv pending=1
   %a = accept %c target=%l
   %e = emit %a

@@ -27,10 +27,10 @@ def test_a_root_is_a_tree_without_nodes() -> None:
 SHAPES = {
     "grow_per_node": (
         DRAFTED, "t2", (-1, -1, 0, 0, 1), (0, 1, 0, 1, 0), (1, 1, 2, 2, 2), (2, 3, 4)),
-    "grow_none": (DRAFTED + "%x = grow %t2 at=%t2 rows=%q children=0", "x", (-1, -1, 0, 0, 1),
+    "grow_none": (DRAFTED + "%x = grow %t2 at=%t2 logits=%q children=0", "x", (-1, -1, 0, 0, 1),
         (0, 1, 0, 1, 0), (1, 1, 2, 2, 2), (2, 3, 4)),
     "heads_look_ahead": (
-        DRAFTED + "%f = pick %t2 of=newest nodes=[1]\n%x = grow %t2 at=%f rows=%q children=2",
+        DRAFTED + "%f = pick %t2 of=newest nodes=[1]\n%x = grow %t2 at=%f logits=%q children=2",
         "x", (-1, -1, 0, 0, 1, 3, 3), (0, 1, 0, 1, 0, 0, 1), (1, 1, 2, 2, 2, 3, 3), (5, 6)),
     "lookup_chains": ("%t0 = root\n%x = lookup @text %t0 at=%t0 children=2 length=3", "x",
         (-1, 0, 1, -1, 3, 4), (0, 0, 0, 1, 0, 0), (1, 2, 3, 1, 2, 3), (0, 1, 2, 3, 4, 5)),
@@ -82,7 +82,7 @@ def test_levels_grow_as_counted(levels: list[list[int]]) -> None:
         lines += [
             f"%f{index} = pick %t{index} of=newest",
             f"%q{index} = forward draft %f{index} cache=@dkv pending=2",
-            f"%t{index + 1} = grow %t{index} at=%f{index} rows=%q{index} children={counts}",
+            f"%t{index + 1} = grow %t{index} at=%f{index} logits=%q{index} children={counts}",
         ]
         start = len(parents)
         parents += [n for n, count in zip(newest, counts, strict=True) for _ in range(count)]
@@ -101,7 +101,7 @@ def test_loops_unroll_into_steps() -> None:
     %f = pick %s of=newest
     %q = forward draft %f cache=@dkv pending=2
     %u = uniform 2 stream=d offset=1
-    %n = grow %s at=%f rows=%q children=1 how=draw by=%u
+    %n = grow %s at=%f logits=%q children=1 how=draw by=%u
     yield %n
   }
   yield %d
@@ -157,9 +157,9 @@ def test_what_data_decides_has_no_static_shape() -> None:
 
 def test_a_bounded_tree_is_no_chain() -> None:
     """One node a level at most, but the second may be a child of the root as well."""
-    body = DRAFTED + "%x = grow %t0 at=%t0 rows=%q children=3 keep=1\n"
+    body = DRAFTED + "%x = grow %t0 at=%t0 logits=%q children=3 keep=1\n"
     assert tree_of(body, "x").nodes == 1
-    body += "%q2 = forward draft %x cache=@dkv\n%y = grow %x at=%x rows=%q2 keep=1"
+    body += "%q2 = forward draft %x cache=@dkv\n%y = grow %x at=%x logits=%q2 keep=1"
     found = tree_of(body, "y")
     assert (found.nodes, found.depth) == (2, 2) and not found.is_chain
 

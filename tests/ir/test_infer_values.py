@@ -9,9 +9,9 @@ from specplan.ir.infer import InferenceError
 from specplan.ir.plan import Plan, Round
 from specplan.ir.types import (
     FlagType,
+    LogitsType,
     NumberType,
     PathType,
-    RowsType,
     TreeType,
     UniformsType,
 )
@@ -40,11 +40,11 @@ def test_picks_are_static_where_trees_are() -> None:
 
 def test_new_nodes_are_known_by_number_where_their_parents_are_not() -> None:
     body = DRAFTED + "%f = pick %t2 of=newest best=2\n%q2 = forward draft %f cache=@dkv\n"
-    body += "%t3 = grow %t2 at=%f rows=%q2 children=3\n"
+    body += "%t3 = grow %t2 at=%f logits=%q2 children=3\n"
     grown = tree_of(body, "t3")
     assert (grown.parents, grown.newest, grown.newest_count) == (None, tuple(range(5, 11)), 6)
     assert nodes_of(body + "%g = pick %t3 of=newest best=4", "g").among == grown.newest
-    kept = body.replace("rows=%q2 children=3\n", "rows=%q2 children=3 keep=4\n")
+    kept = body.replace("logits=%q2 children=3\n", "logits=%q2 children=3 keep=4\n")
     assert tree_of(kept, "t3").newest is None
 
 
@@ -60,7 +60,7 @@ def test_rows_are_exact_where_the_whole_stack_ran_on_the_whole_cache() -> None:
         lower = "forward target %t0 cache=@kv pending=1 layers=[0:8] keep=@low gives=[]\n"
         upper = "%up = forward target %t0 cache=@kv pending=1 layers=[8:32] features=@low\n"
         found = kind_of(f"%t0 = root\n{lower}{upper}%l = forward target %t0 {forward}", "l")
-        assert isinstance(found, RowsType)
+        assert isinstance(found, LogitsType)
         return found.exact
 
     assert exact("cache=@kv pending=1")
@@ -96,14 +96,14 @@ def test_types_of_the_other_values() -> None:
     assert types[Value("u")] == UniformsType(4)
     path, rows, drawn = types[Value("a")], types[Value("l")], types[Value("w")]
     assert isinstance(path, PathType) and (path.depth, path.nodes, path.exact) == (2, 5, True)
-    assert isinstance(rows, RowsType) and (rows.width, rows.indices) == (6, (-1, 0, 1, 2, 3, 4))
+    assert isinstance(rows, LogitsType) and (rows.width, rows.indices) == (6, (-1, 0, 1, 2, 3, 4))
     assert isinstance(drawn, TreeType) and drawn.drawn
 
 
 def test_lineage_follows_trees_that_extend_one_another() -> None:
     tail = "%l = forward target %t2 cache=@kv pending=1\n%a = accept "
     assert isinstance(kind_of(DRAFTED + tail + "%t1 target=%l", "a"), PathType), "rows of more"
-    sibling = "%z = grow %t0 at=%t0 rows=%q children=2\n"
+    sibling = "%z = grow %t0 at=%t0 logits=%q children=2\n"
     assert refusal(DRAFTED + sibling + tail + "%z target=%l") == "lineage"
     assert refusal(DRAFTED + "%z = relabel %t2 token=1\n" + tail + "%z target=%l") == "lineage"
     assert refusal(DRAFTED + "%z = prune %t2 to=%t1\n" + tail + "%z target=%l") == "lineage"
@@ -115,8 +115,8 @@ def test_branches_join_into_what_holds_both() -> None:
     body += "%x = when %g otherwise=[%t1] {\n  yield %t2\n}\n"
     joined = tree_of(body, "x")
     assert (joined.nodes, joined.depth, joined.parents, joined.ragged) == (5, 2, None, True)
-    assert isinstance(kind_of(body + "%z = grow %x at=%t1 rows=%q1 children=1", "z"), TreeType)
-    assert refusal(body + "%z = grow %x at=%t2 rows=%q1 children=1") == "lineage"
+    assert isinstance(kind_of(body + "%z = grow %x at=%t1 logits=%q1 children=1", "z"), TreeType)
+    assert refusal(body + "%z = grow %x at=%t2 logits=%q1 children=1") == "lineage"
     assert refusal(body + "%y = when %g otherwise=[%n] {\n  yield %t2\n}") == "type"
 
 

@@ -37,13 +37,13 @@ BROKEN = {
         "Q2_matformer", "of=target", "of=other", "state"),
     "independent draws are not dropped": (
         "G5_rsd_s", "how=draw_distinct by=%u keep=4", "how=draw by=%u keep=4", "lossless"),
-    "a score of nothing": ("B2_rescored", "score %w rows=%q", "score %w", "arity"),
+    "a score of nothing": ("B2_rescored", "score %w logits=%q", "score %w", "arity"),
     "a bar is a number": ("B18_glide", "above=%zero", "above=%t0", "type"),
     "threads by an entry that is not there": ("N14_skeleton", "by=points(", "by=pionts(", "entry"),
     "a guard knows no such name": (
         "L4_languages", '"group == 1"', '"grape == 1"', "formula"),
     "rows that are not there yet": (
-        "A4_staged_tree", "adopt %g %i\n", "adopt %g %i rows=%q2\n", "ssa"),
+        "A4_staged_tree", "adopt %g %i\n", "adopt %g %i logits=%q2\n", "ssa"),
 }  # fmt: skip
 
 

@@ -26,13 +26,14 @@ ROUNDS = {
 }  # fmt: skip
 """Rules of whole rounds follow values from op to op."""
 RECOGNISED = {
-    "cost_models/beam_pools.py", "cost_models/turn_legs.py",
+    "cost_models/acceptance/evidence/interleaved.py", "cost_models/acceptance/evidence/pools.py",
     "backends/engines/structure.py", "backends/kernels/needs.py",
 }  # fmt: skip
 """Shapes of rounds that are priced or projected as a whole."""
 FOLDERS = ("ir", "cost_models", "passes", "planner", "runtime", "backends", "measure", "src")
 MAY_NAME_OPS = (
-    "ir/ops/", "passes/", "backends/oracle/", "backends/reference/", "backends/static/",
+    "ir/ops/", "passes/", "backends/oracle/", "backends/ops/", "backends/eager/",
+    "backends/reference/", "backends/static/",
 )  # fmt: skip
 
 

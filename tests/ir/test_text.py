@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.ir import parse_ops, parse_plan, plan_from_json, plan_to_json, print_plan
+from specplan.ir import (
+    parse_ops,
+    parse_plan,
+    plan_from_json,
+    plan_to_json,
+    print_op,
+    print_plan,
+    verify_plan,
+)
 from specplan.ir.errors import UsageError
 from specplan.ir.lexer import tokenize
 from specplan.ir.ops import OPS, Compute, Forward, Grow, Op, Repeat
@@ -143,7 +151,7 @@ def test_defaults_are_not_printed() -> None:
 
 def test_ops_read_into_their_fields() -> None:
     grow, forward, compute, repeat = parse_ops(
-        "%n = grow %t at=%f rows=%q children=[2, 1] how=draw by=%u\n"
+        "%n = grow %t at=%f logits=%q children=[2, 1] how=draw by=%u\n"
         "%a, %b = forward target %x %y cache=@kv pending=512 layers=[0:2, 18:32] gives=[]\n"
         '%s = compute "a < 1" a=%p\n'
         "%r = repeat 3 (%i = %j, %k = %l) {\n  yield %i, %k until=%s\n}\n"
@@ -171,9 +179,9 @@ def test_every_field_of_every_statement_and_op_is_documented() -> None:
 
 def test_json_of_another_version_or_shape_is_refused() -> None:
     good = plan_to_json(parse_plan(text_of("staged")))
-    assert good["schema_version"] == 1
-    for bad in (None, [], {}, {**good, "schema_version": 2}, {"schema_version": "1"}):
-        with pytest.raises(UsageError, match="schema_version must be 1"):
+    assert good["schema_version"] == 2
+    for bad in (None, [], {}, {**good, "schema_version": 3}, {"schema_version": "1"}):
+        with pytest.raises(UsageError, match="schema_version must be 2"):
             plan_from_json(bad)
     for change in (
         {"size": 3}, {"name": "two words"}, {"name": 5}, {"models": [{"is": "Round"}]},
@@ -188,6 +196,81 @@ def test_json_of_another_version_or_shape_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError, match="not a plan"):
             plan_from_json({**good, **change})
+
+
+OLD = """plan old
+model target
+model draft
+assume lossless=false
+state @kv = cache target
+state @dkv = cache draft
+round decode {
+  %t0 = root
+  %q = forward draft %t0 cache=@dkv pending=2
+  %t = grow %t0 at=%t0 rows=%q
+  %l = forward target %t cache=@kv pending=1
+  %a = accept %t target=%l
+  %e = emit %a
+  commit @kv %e
+  commit @dkv %e
+}
+"""
+
+
+def test_text_of_the_version_before_is_read() -> None:
+    plan = parse_plan(OLD)
+    now = OLD.replace("rows=", "logits=").replace("lossless=false", "law=free")
+    assert verify_plan(plan) == () and print_plan(plan) == now
+    assert parse_plan(
+        OLD.replace("assume lossless=false\n", "assume lossless=true\n")
+    ).assumptions == (parse_plan(OLD.replace("assume lossless=false\n", "")).assumptions)
+
+
+def test_json_of_the_version_before_is_read() -> None:
+    now = plan_to_json(parse_plan(OLD))
+    text = json.dumps(now).replace('"logits":', '"rows":')
+    old = json.loads(text) | {"schema_version": 1}
+    old["assumptions"] = {"is": "Assumptions", "lossless": False}
+    assert plan_from_json(old) == parse_plan(OLD)
+
+
+def test_a_stored_tree_of_the_version_before_is_read() -> None:
+    now = text_of("parallel_draft_verify")
+    assert print_plan(parse_plan(now.replace("how=draw)", "law=drawn)"))) == now
+    given = parse_plan(now.replace("how=draw)", "law=point)"))
+    assert given == parse_plan(now.replace(", how=draw)", ")"))
+
+
+def test_what_grows_below_a_whole_tree_need_not_say_so() -> None:
+    for line in (
+        "%n = grow %t at=%t logits=%q",
+        "%n = lookup @text %t at=%t length=3",
+        "%n = place %t at=%t tokens=[1]",
+    ):
+        (op,) = parse_ops(line.replace(" at=%t", ""))
+        assert print_op(op) == line
+
+
+GONE = {
+    "root rows=a": "forward most=",
+    "place %t at=%t tokens=[1] probe=true": "forward levels=",
+    "pick %t of=placed": "forward levels=",
+    "reroot %t %p take=placed": "forward levels=",
+    "grow %t at=%t rows=%q law=request": "mix law=",
+    "accept %t target=%l law=contrastive": "mix law=",
+    "mix %l over=%c law=contrastive": "mix %logits %tree",
+    "forward target %t %c pending=[1, 512]": "most=",
+    "forward heads %t gives=[head.1, head.2]": "levels=",
+    "commit @kv %e keep=text": "write=scratch",
+    "commit @kv %e layers=[0:2]": "all layers",
+}
+
+
+@pytest.mark.parametrize("line", GONE)
+def test_what_is_gone_is_refused_with_what_takes_its_place(line: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_ops(line)
+    assert GONE[line] in f"{caught.value.what} {caught.value.remedy}"
 
 
 def test_json_nested_too_deeply_is_refused() -> None:

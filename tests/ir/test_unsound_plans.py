@@ -13,7 +13,7 @@ HEAD = "plan unsound\nmodel target\nmodel draft\nassume temperature=0.0..1.0\n"
 HEAD += "state @kv = cache target\n"
 DRAFT = "state @dkv = cache draft\n"
 BEGUN = "  %t = root\n  %t2 = root\n  %q = forward draft %t cache=@dkv pending=5\n"
-DRAWN = BEGUN + "  %u = uniform 1 stream=d\n  %d = grow %t at=%t rows=%q how=draw by=%u\n"
+DRAWN = BEGUN + "  %u = uniform 1 stream=d\n  %d = grow %t at=%t logits=%q how=draw by=%u\n"
 NUMBER = '  %n = measure %{} uniform\n  %fl = compute "n < 0.3" n=%n\n'
 END = """  %l = forward target %c cache=@kv pending=1
 {uniform}  %a = accept %c target=%l rule={rule} by=%v
@@ -31,12 +31,12 @@ def written(
     return f"{HEAD}{states}round r {{\n{body}{end}}}\n"
 
 
-OTHER = "  %w = uniform 1 stream=d2\n  %h = grow %t at=%t rows=%q how=draw by=%w\n"
-KEPT = "state @x = value tree(nodes=1, depth=1, law=drawn)\n" + DRAFT
+OTHER = "  %w = uniform 1 stream=d2\n  %h = grow %t at=%t logits=%q how=draw by=%w\n"
+KEPT = "state @x = value tree(nodes=1, depth=1, how=draw)\n" + DRAFT
 BY_PLACE = """  %t = root
   %q = forward draft %t cache=@dkv pending=5
   %u = uniform 6 stream=s key=position{}
-  %c = grow %t at=%t rows=%q how=shared by=%u
+  %c = grow %t at=%t logits=%q how=shared by=%u
 """
 STAGES = """  %t0 = root
   %z = uniform 4 stream=z
@@ -46,7 +46,7 @@ STAGES = """  %t0 = root
       %f = pick %s of=leaves
       %q = forward draft %f cache=@dkv pending=2
       %u = uniform 1 stream=d
-      %h = grow %s at=%f rows=%q how=draw by=%u
+      %h = grow %s at=%f logits=%q how=draw by=%u
       yield %h
     }
     %last = pick %g of=leaves
@@ -54,7 +54,7 @@ STAGES = """  %t0 = root
     %n = pick %g of=from at=%tip
     %m = forward draft %n cache=@d2 pending=4
     %i = accept %g target=%m at=%tip rule=gumbel by=%z
-    %o = adopt %g %i rows=%m
+    %o = adopt %g %i logits=%m
     yield %o
   }
 """
@@ -66,7 +66,7 @@ BROKEN = {
     "constants fill up a drawn chain": (
         "lossless",
         written(
-            "state @x = value tree(nodes=2, depth=2, law=drawn)\n" + DRAFT,
+            "state @x = value tree(nodes=2, depth=2, how=draw)\n" + DRAFT,
             "  %w = load @x\n  %tip = pick %w of=leaves\n"
             "  %c = place %w at=%tip tokens=[3] upto=2\n" + DRAWN,
             "  %r = reroot %d %e nodes=1\n  store @x %r\n",
@@ -87,7 +87,7 @@ BROKEN = {
         written(
             DRAFT,
             BEGUN + "  %u = uniform 1 stream=d\n" + NUMBER.format("u")
-            + "  %c = grow %t at=%t rows=%q how=draw by=%u\n",
+            + "  %c = grow %t at=%t logits=%q how=draw by=%u\n",
         ),
     ),
     "a copy of a drawn node is judged before it": (
@@ -153,8 +153,8 @@ BROKEN = {
             DRAFT,
             BEGUN + "  %u = uniform 1 stream=d\n"
             "  %q2 = forward draft %t2 cache=@dkv pending=5\n"
-            "  %x = grow %t at=%t rows=%q how=shared by=%u\n"
-            "  %y = grow %t2 at=%t2 rows=%q2 how=shared by=%u\n  %c = graft %x %y\n",
+            "  %x = grow %t at=%t logits=%q how=shared by=%u\n"
+            "  %y = grow %t2 at=%t2 logits=%q2 how=shared by=%u\n  %c = graft %x %y\n",
         ),
     ),
     "nodes that fill up a chain are judged by rows of what was there": (
@@ -221,7 +221,7 @@ def test_children_drawn_apart_do_not_stand_beside_stored_ones() -> None:
     first = DRAWN.replace("uniform 1", "uniform 3").replace("how=draw", "children=3 how=draw")
     second = first.replace("how=draw ", "how=draw_distinct ").replace("uniform 3", "uniform 2")
     second = second.replace("children=3", "children=2")
-    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], law=drawn)\n"
+    state = "state @x = value tree(nodes=3, depth=1, parents=[-1, -1, -1], how=draw)\n"
     own = second + "  %o = load @x\n  %c = graft %o %d\n"
     plan = parse_plan(written(state + DRAFT, own))
     assert any("drawn in one way" in str(one) for one in refusals(plan, CAPABILITIES))

@@ -22,7 +22,7 @@ VERIFY = """
 DRAFTED = """
   %t0 = root
   %q = forward draft %t0 cache=@dkv pending=2
-  %c = grow %t0 at=%t0 rows=%q children=2"""
+  %c = grow %t0 at=%t0 logits=%q children=2"""
 
 
 def body(text: str) -> str:

@@ -19,7 +19,7 @@ CHAIN = """\
   %c = repeat 4 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward target %f cache=@kv pending=1 layers=[0:8]
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     yield %n
   }
   %l = forward target %c cache=@kv pending=1 layers=[0:32]
@@ -30,10 +30,10 @@ CHAIN = """\
 TREE = """\
   %t0 = root
   %q0 = forward target %t0 cache=@kv pending=1 layers=[0:1]
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f1 = pick %t1 of=newest nodes=[0, 2]
   %q1 = forward target %f1 cache=@kv layers=[0:1]
-  %c = grow %t1 at=%f1 rows=%q1 children=[2, 1]
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 1]
   %l = forward target %c cache=@kv pending=1 layers=[0:3]
   %a = accept %c target=%l
   %e = emit %a

@@ -20,11 +20,11 @@ round decode {
   %f_1 = pick %t0 of=newest
   %q_1 = forward draft %f_1 cache=@dkv pending=2
   %u_1 = uniform 1 stream=draft
-  %n_1 = grow %t0 at=%f_1 rows=%q_1 how=draw by=%u_1
+  %n_1 = grow %t0 at=%f_1 logits=%q_1 how=draw by=%u_1
   %f_2 = pick %n_1 of=newest
   %q_2 = forward draft %f_2 cache=@dkv
   %u_2 = uniform 1 stream=draft offset=1
-  %n_2 = grow %n_1 at=%f_2 rows=%q_2 how=draw by=%u_2
+  %n_2 = grow %n_1 at=%f_2 logits=%q_2 how=draw by=%u_2
   %l = forward target %n_2 cache=@kv pending=1
   %v = uniform 3 stream=accept
   %a = accept %n_2 target=%l rule=token by=%v
@@ -63,7 +63,7 @@ NESTED = """
       %f = pick %s of=newest
       %q = forward draft %f cache=@dkv pending=2
       %u = uniform 1 stream=draft
-      %n = grow %s at=%f rows=%q how=draw by=%u
+      %n = grow %s at=%f logits=%q how=draw by=%u
       yield %n
     }
     yield %x

@@ -26,11 +26,11 @@ from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
 CHAIN = """\
 %t0 = root
 %q0 = forward head %t0 cache=@head_kv pending=4 features=@states shift=1 keep=@head_states
-%t1 = grow %t0 at=%t0 rows=%q0
+%t1 = grow %t0 at=%t0 logits=%q0
 %c = repeat 2 (%t = %t1) {
   %f = pick %t of=newest
   %q = forward head %f cache=@head_kv features=@head_states shift=1 keep=@head_states write=scratch
-  %n = grow %t at=%f rows=%q
+  %n = grow %t at=%f logits=%q
   yield %n
 }
 %l = forward target %c cache=@kv pending=1 keep=@states
@@ -46,7 +46,7 @@ BLOCK = """\
 %x = forward flash %t0 cache=@flash_kv pending=8 features=@states shift=1 levels=7
 %c = repeat 2 (%t = %t0) {
   %f = pick %t of=newest
-  %n = grow %t at=%f rows=%x
+  %n = grow %t at=%f logits=%x
   yield %n
 }
 %l = forward target %c cache=@kv pending=1 keep=@states

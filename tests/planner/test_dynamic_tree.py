@@ -28,11 +28,11 @@ from tests.planner.rich_facts import rich_facts
 SAMPLED = """\
 %t0 = root
 %q0 = forward draft %t0 cache=@draft_kv pending=2
-%t1 = grow %t0 at=%t0 rows=%q0 children=4
+%t1 = grow %t0 at=%t0 logits=%q0 children=4
 %pool = repeat 4 (%t = %t1) {
   %f = pick %t of=newest best=4
   %q = forward draft %f cache=@draft_kv
-  %n = grow %t at=%f rows=%q children=4
+  %n = grow %t at=%f logits=%q children=4
   yield %n
 }
 %b = pick %pool of=all best=16
@@ -47,11 +47,11 @@ commit @draft_kv %e"""
 WHOLE = """\
 %t0 = root
 %q0 = forward draft %t0 cache=@draft_kv pending=2
-%t1 = grow %t0 at=%t0 rows=%q0 children=2
+%t1 = grow %t0 at=%t0 logits=%q0 children=2
 %c = repeat 1 (%t = %t1) {
   %f = pick %t of=newest best=2
   %q = forward draft %f cache=@draft_kv
-  %n = grow %t at=%f rows=%q children=2
+  %n = grow %t at=%f logits=%q children=2
   yield %n
 }
 %l = forward target %c cache=@kv pending=1

@@ -28,7 +28,7 @@ SAMPLED = """\
   %f = pick %t of=newest
   %q = forward target %f cache=@kv pending=1 layers=[0:8] keep=@after_8
   %u = uniform 1 stream=draft
-  %n = grow %t at=%f rows=%q how=draw by=%u
+  %n = grow %t at=%f logits=%q how=draw by=%u
   yield %n
 }
 %last = pick %c of=newest

@@ -37,7 +37,7 @@ SAMPLED = """\
   %f = pick %t of=newest
   %q = forward target %f cache=@kv pending=1 skip=[attn.3, mlp.4, attn.9] write=scratch
   %u = uniform 1 stream=draft
-  %n = grow %t at=%f rows=%q how=draw by=%u
+  %n = grow %t at=%f logits=%q how=draw by=%u
   yield %n
 }
 %l = forward target %c cache=@kv pending=1

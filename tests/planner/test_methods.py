@@ -41,7 +41,7 @@ SAMPLED_CHAIN = """\
   %f = pick %t of=newest
   %q = forward draft %f cache=@draft_kv pending=2
   %u = uniform 1 stream=draft
-  %n = grow %t at=%f rows=%q how=draw by=%u
+  %n = grow %t at=%f logits=%q how=draw by=%u
   yield %n
 }
 %l = forward target %c cache=@kv pending=1
@@ -55,15 +55,15 @@ SAMPLED_TREE = """\
 %t0 = root
 %q0 = forward draft %t0 cache=@draft_kv pending=2
 %u0 = uniform 3 stream=draft
-%t1 = grow %t0 at=%t0 rows=%q0 children=3 how=draw_distinct by=%u0
+%t1 = grow %t0 at=%t0 logits=%q0 children=3 how=draw_distinct by=%u0
 %f1 = pick %t1 of=newest nodes=[0, 1]
 %q1 = forward draft %f1 cache=@draft_kv
 %u1 = uniform 3 stream=draft offset=3
-%t2 = grow %t1 at=%f1 rows=%q1 children=[2, 1] how=draw_distinct by=%u1
+%t2 = grow %t1 at=%f1 logits=%q1 children=[2, 1] how=draw_distinct by=%u1
 %f2 = pick %t2 of=newest nodes=[0]
 %q2 = forward draft %f2 cache=@draft_kv
 %u2 = uniform 2 stream=draft offset=6
-%c = grow %t2 at=%f2 rows=%q2 children=2 how=draw_distinct by=%u2
+%c = grow %t2 at=%f2 logits=%q2 children=2 how=draw_distinct by=%u2
 %l = forward target %c cache=@kv pending=1
 %v = uniform 9 stream=accept
 %a = accept %c target=%l rule=recursive by=%v

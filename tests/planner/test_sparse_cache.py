@@ -39,7 +39,7 @@ SELF = """\
   %f = pick %t of=newest
   %q = forward target %f cache=@part pending=1 write=scratch
   %u = uniform 1 stream=draft
-  %n = grow %t at=%f rows=%q how=draw by=%u
+  %n = grow %t at=%f logits=%q how=draw by=%u
   yield %n
 }
 %l = forward target %c cache=@kv pending=1

@@ -62,7 +62,7 @@ BY_SKIPPING = """\
 %c = repeat 6 (%t = %t0) {
   %f = pick %t of=newest
   %q = forward target %f cache=@kv pending=1 skip=[attn.1, mlp.1] write=scratch
-  %n = grow %t at=%f rows=%q
+  %n = grow %t at=%f logits=%q
   %m = measure %q top1
   %stop = compute "m < b" m=%m b=%b
   yield %n until=%stop

@@ -29,7 +29,7 @@ END = """
 """
 THREE = """  %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
 """
 BODIES = {
     "prune, then grow": THREE
@@ -37,19 +37,19 @@ BODIES = {
   %p = prune %t1 to=%b
   %q1 = forward draft %p cache=@dkv
   %f = pick %p of=leaves
-  %c = grow %p at=%f rows=%q1""",
+  %c = grow %p at=%f logits=%q1""",
     "graft, then grow": THREE
     + """  %r = root
   %d = lookup @text %r at=%r match=[1, 3] length=2
   %g = graft %t1 %d same=merge
   %q1 = forward draft %g cache=@dkv
   %f = pick %g of=newest
-  %c = grow %g at=%f rows=%q1""",
+  %c = grow %g at=%f logits=%q1""",
     "draws below the best": THREE
     + """  %f = pick %t1 of=newest best=2
   %q1 = forward draft %f cache=@dkv
   %u = uniform 2 stream=d
-  %c = grow %t1 at=%f rows=%q1 how=draw by=%u""",
+  %c = grow %t1 at=%f logits=%q1 how=draw by=%u""",
     "lookup below leaves": THREE
     + """  %f = pick %t1 of=newest
   %c = lookup @text %t1 at=%f match=[1, 3] length=2""",
@@ -60,12 +60,12 @@ BODIES = {
   %c = prune %t1 to=%b""",
     "the best of what grew": """  %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %c = grow %t0 at=%t0 rows=%q0 children=4 keep=2""",
+  %c = grow %t0 at=%t0 logits=%q0 children=4 keep=2""",
     "lookup where a loop stopped": """  %t0 = root
   %x = repeat 4 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     %m = measure %q top1
     %s = compute "m < 0.4" m=%m
     yield %n until=%s
@@ -76,12 +76,12 @@ BODIES = {
   %g = lookup @text %t0 at=%t0 match=[1, 3] length=3
   %f = pick %g of=leaves
   %q = forward draft %g cache=@dkv pending=9
-  %c = grow %g at=%f rows=%q""",
+  %c = grow %g at=%f logits=%q""",
     "the same nodes twice": THREE
     + """  %q1 = forward draft %t1 cache=@dkv
   %q2 = forward draft %t1 cache=@dkv
   %f = pick %t1 of=newest nodes=[1]
-  %c = grow %t1 at=%f rows=%q2 children=2""",
+  %c = grow %t1 at=%f logits=%q2 children=2""",
     "lookups below what was pruned": THREE
     + """  %f = pick %t1 of=newest best=1
   %p = prune %t1 to=%f
@@ -89,7 +89,7 @@ BODIES = {
   %g = lookup @text %p at=%h match=[1, 3] length=2 children=2
   %b = pick %g of=leaves
   %q1 = forward draft %g cache=@dkv
-  %c = grow %g at=%b rows=%q1""",
+  %c = grow %g at=%b logits=%q1""",
 }
 PROMPTS = ((3, 1, 4, 1, 5, 3, 1, 4, 1), (2, 7), (5, 9, 5, 9, 5, 9, 5, 9), (8, 2, 8, 2, 8))
 

@@ -25,34 +25,34 @@ GENERATED = 50
 COMPOSITIONS = {
     "prune, then grow": """
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %b = pick %t1 of=all best=2
   %p = prune %t1 to=%b
   %q1 = forward draft %p cache=@dkv
   %f = pick %p of=leaves
-  %c = grow %p at=%f rows=%q1
+  %c = grow %p at=%f logits=%q1
 """,
     "graft, then grow": """
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %r = root
   %d = lookup @text %r at=%r match=[1, 3] length=2
   %g = graft %t1 %d same=merge
   %q1 = forward draft %g cache=@dkv
   %f = pick %g of=newest
-  %c = grow %g at=%f rows=%q1
+  %c = grow %g at=%f logits=%q1
 """,
     "draw below the best two": """
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f = pick %t1 of=newest best=2
   %q1 = forward draft %f cache=@dkv
   %u = uniform 2 stream=d
-  %c = grow %t1 at=%f rows=%q1 how=draw by=%u
+  %c = grow %t1 at=%f logits=%q1 how=draw by=%u
 """,
     "look up below three leaves": """
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f = pick %t1 of=newest
   %c = lookup @text %t1 at=%f match=[1, 3] length=2
 """,
@@ -61,19 +61,19 @@ COMPOSITIONS = {
 """,
     "prune to the worst": """
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %t1 = grow %t0 at=%t0 rows=%q0 children=3
+  %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %b = pick %t1 of=all worst=2
   %c = prune %t1 to=%b
 """,
     "keep the best of those grown": """
   %q0 = forward draft %t0 cache=@dkv pending=9
-  %c = grow %t0 at=%t0 rows=%q0 children=4 keep=2
+  %c = grow %t0 at=%t0 logits=%q0 children=4 keep=2
 """,
     "a loop that stops early, then a lookup": """
   %x = repeat 4 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f rows=%q
+    %n = grow %t at=%f logits=%q
     %m = measure %q top1
     %s = compute "m < 0.4" m=%m
     yield %n until=%s
@@ -85,7 +85,7 @@ COMPOSITIONS = {
   %g = lookup @text %t0 at=%t0 match=[1, 3] length=3
   %f = pick %g of=leaves
   %q = forward draft %g cache=@dkv pending=9
-  %c = grow %g at=%f rows=%q
+  %c = grow %g at=%f logits=%q
 """,
 }
 """Short, natural combinations of ops that no method writes."""

@@ -76,7 +76,7 @@ class Growing:
         self.rows = rows
         if at is None or build.chance(0.2):
             at = self.some_nodes(tree)
-        grown = build.let(f"grow {tree} at={at} rows={rows}{self._children(at)}", "t")
+        grown = build.let(f"grow {tree} at={at} logits={rows}{self._children(at)}", "t")
         drafter.grew(grown)
         return grown
 
@@ -154,7 +154,7 @@ class Growing:
                 rows, _ = self.drafter().rows(tree, whole=True)
                 more = f" at={self.some_nodes(tree)}" if build.chance(0.3) else ""
                 align = build.pick("parent", "self")
-                return build.let(f"relabel {tree} rows={rows} align={align}{more}", "t")
+                return build.let(f"relabel {tree} logits={rows} align={align}{more}", "t")
             case "other":
                 other = self.step(tree) if build.chance(0.5) else self.place(build.let("root", "r"))
                 reach = build.tree(other).nodes

@@ -53,7 +53,7 @@ class Drafting(Growing):
             some = build.let(f"pick {grown} of=from at={tip}", "f")
             build.let(f"measure {some} count", "m")
         path = judge(build, grown, rows, at=below, keep_law=build.plan.lossless)
-        return build.let(f"adopt {grown} {path} rows={rows}", "t")
+        return build.let(f"adopt {grown} {path} logits={rows}", "t")
 
     # ------------------------------------------------ regions
 

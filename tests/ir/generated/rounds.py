@@ -135,7 +135,7 @@ def _left(build: Builder, judged: str, rows: str, text: str, keeps_draws: bool) 
     nodes, depth = int(room["nodes"]), int(room["depth"])
     tree = judged
     if not keeps_draws and build.tree(tree).nodes and build.chance(0.5):
-        tree = build.let(f"relabel {tree} rows={rows}", "t")
+        tree = build.let(f"relabel {tree} logits={rows}", "t")
     left = build.let(f"reroot {tree} {text} nodes={min(nodes, depth)}", "t")
     if "parents" in build.plan.states["@left"]:
         left = build.let("load @left", "t")

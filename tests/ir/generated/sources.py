@@ -76,7 +76,7 @@ def teach(build: Builder, tree: str, rows: str) -> None:
     for state in [*build.plan.states]:
         match state.removeprefix("@"):
             case "adjacency":
-                build.do(f"update {state} {tree} rows={rows}")
+                build.do(f"update {state} {tree} logits={rows}")
             case "ngram" | "automaton" | "log" | "trie":
                 root = build.let("root", "r")
                 build.do(f"update {state} {root} last={build.random.randint(2, 5)}")

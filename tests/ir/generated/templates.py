@@ -66,7 +66,7 @@ def pipelined(build: Builder, name: str) -> str:
     with build.region(f"when {missing}"):
         build.do(f"forward target {tree} {lower}")
     half = build.let(f"forward target {tree} layers=[2:2] features=@x", "s")
-    guesses = build.let(f"grow {tree} at={tree} rows={half} children={build.pick(2, 3)}", "t")
+    guesses = build.let(f"grow {tree} at={tree} logits={half} children={build.pick(2, 3)}", "t")
     rows = build.name("l")
     with build.region(f"{rows} = segment lane=a", f"yield {half}"):
         run = f"forward target {tree} cache=@kv pending=1 layers=[2:4] features=@x"
@@ -90,7 +90,7 @@ def refined(build: Builder, name: str) -> str:
     with build.region(head, f"yield {trip}, {index}"):
         attend = build.pick("", " attend=block")
         rows = build.let(f"forward draft {trip} cache=@dkv write=scratch{attend}", "q")
-        filled = build.let(f"relabel {trip} rows={rows} align={build.pick('self', 'parent')}", "t")
+        filled = build.let(f"relabel {trip} logits={rows} align={build.pick('self', 'parent')}", "t")
         more = build.let(f'compute "i + 1" i={index}', "i")
         fewer = build.let(f'compute "floor({size} / (j + 1))" j={more}', "k")
         low = build.let(f"pick {filled} of=all worst={size} by=own count={fewer}", "f")
@@ -118,7 +118,7 @@ def looking_ahead(build: Builder, name: str) -> str:
     text = build.let(f"emit {path}", "e")
     build.do(f"commit @kv {text}")
     tips = build.let(f"pick {window} of=all nodes=[3, 4]", "f")
-    grown = build.let(f"grow {window} at={tips} rows={ahead}", "t")
+    grown = build.let(f"grow {window} at={tips} logits={ahead}", "t")
     build.do(f"update @phrases {grown} last={build.pick(2, 3)}")
     moved = build.let(f"relabel {window} other={grown} map=[1, 2, 3, 5, 6]", "t")
     build.do(f"store @window {moved}")
@@ -141,7 +141,7 @@ def judged_drafting(build: Builder, name: str) -> str:
         newest = build.let(f"pick {trip} of=newest", "f")
         rows = build.let(f"forward draft {newest} cache=@dkv pending=4 keep=@y", "q")
         by = how.format(build.draws("judged")) if how else ""
-        grown = build.let(f"grow {trip} at={newest} rows={rows}{by}", "t")
+        grown = build.let(f"grow {trip} at={newest} logits={rows}{by}", "t")
         score = build.let(f"forward judge {newest} features=@y gives=[score]", "s")
         value = build.let(f"measure {score} score", "m")
         product = build.let(f'compute "p * g" p={chance} g={value}', "s")
