@@ -38,6 +38,7 @@ HEADS: Mapping[str, HeadShape] = {
     "parallelspec/head": HeadShape(layers=1, levels=4, by_slots=True),
     "policy": _JUDGE,
     "prefix": HeadShape(combine="feature", layers=1),
+    "reader": HeadShape(combine="token", layers=1, reads="top"),
     "recurrent_heads/head": HeadShape(combine="rnn"),
     "rnn": HeadShape(combine="rnn"),
     "table": HeadShape(combine="token", score=True),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from specplan.ir.infer import InferenceError, RoundTypes, Step, infer_round
 from specplan.ir.ops import Accept, Grow, Uniform
@@ -18,6 +18,7 @@ from specplan.ir.types import PathType, TreeType, Type
 from specplan.ir.values import Value
 
 T = TypeVar("T")
+Promise: TypeAlias = Literal["target", "stated", "bounded", "free"]
 MOST_NODES = 16
 """Drafted nodes of a tree."""
 
@@ -29,25 +30,30 @@ class Statements:
     Attributes:
         models: roles that some round runs.
         states: declarations by name, in order of first use.
-        lossless: the plan promises the target's law.
+        promise: which law the output follows.
         greedy: it serves temperature 0 alone.
         races: its draws are keyed by position, which only races may read.
         passes: how the target runs in all rounds, as what one round leaves out of a cache or a
             track another lacks: its `whole` stack, in two `halves`, or `thin`, without some layers.
         layers: attribute of its passes where they are thin.
         heads: its last hidden states are kept, for heads to read.
-        shared: some source learns of several requests.
+        shared: something depends on other requests.
     """
 
     models: dict[str, str] = field(default_factory=lambda: {"target": ""})
     states: dict[str, str] = field(default_factory=dict)
-    lossless: bool = True
+    promise: Promise = "target"
     greedy: bool = False
     races: bool = False
     shared: bool = False
     passes: Literal["whole", "halves", "thin"] = "whole"
     layers: str = ""
     heads: bool = False
+
+    @property
+    def keeps_law(self) -> bool:
+        """Whether rules are to keep the law of the rows that they judge by."""
+        return self.promise != "free"
 
     def text(self, name: str, assumptions: str = "") -> str:
         """The statements above the rounds."""

@@ -26,6 +26,7 @@ from specplan.ir.plan import (
     Plan,
     Schedule,
     SourceState,
+    Threads,
     TrackState,
     ValueState,
     walk,
@@ -33,30 +34,16 @@ from specplan.ir.plan import (
 from specplan.ir.tables import BUILTIN
 from specplan.ir.values import Entry, Value
 
-LEAVING = frozenset({
-    "mix", "mix.rows", "mix.over", "mix.law", "law request", "law contrastive",
-    "law contrastive beta", "law contrastive alpha", "grow.law", "accept.law",
-    "rule contrastive", "rule contrastive beta", "rule contrastive alpha",
-    "rule cascade", "rule cascade alpha",
-    "root.rows", "place.probe", "pick.of=placed", "reroot.take=match", "reroot.take=placed",
-    "forward.trial", "forward.skip: a state", "forward.pending: a list",
-    "source skip_sets", "commit.keep=path", "commit.keep=text", "commit.layers",
-    "repeat.control=masked", "repeat.control=host", "repeat.control=device",
-    "when.control=masked", "when.control=host", "when.control=device",
-    "segment.fuse", "segment.capture",
-    *(f"source skip_sets {name}" for name in ("layers", "attention", "mlp", "window", "every",
-                                               "threshold", "trials", "patience", "seed")),
-})  # fmt: skip
-"""Forms that the language gives up, which no plan here uses."""
 NAMED_OUTSIDE = frozenset({"model.digest"})
 """What names a file or a checkpoint that no toy has."""
 _STATEMENTS: tuple[tuple[str, type], ...] = (
     ("model", Model), ("assume", Assumptions), ("cache", CacheState), ("track", TrackState),
     ("source", SourceState), ("value", ValueState), ("schedule", Schedule), ("guard", Guard),
+    ("threads", Threads),
 )  # fmt: skip
 _TABLES = typing.get_args(Table)
 _ENTRIES: dict[str, Table] = {
-    "accept.rule": "rule", "accept.law": "law", "grow.law": "law", "mix.law": "law",
+    "accept.rule": "rule", "mix.law": "law", "assume.law": "promise", "threads.by": "threads",
     "measure.kind": "measure", "source.kind": "source", "cache.policy": "policy",
     "value.kind": "value",
 }  # fmt: skip
@@ -76,7 +63,7 @@ def required() -> frozenset[str]:
             cells |= {f"{table} {entry}"}
             cells |= {f"{table} {entry} {parameter}" for parameter, _ in declared.parameters}
     cells |= {"region.until", "region.yields"}
-    return frozenset(cells - LEAVING - NAMED_OUTSIDE)
+    return frozenset(cells - NAMED_OUTSIDE)
 
 
 def coverage(plans: Iterable[Plan]) -> Counter[str]:
@@ -128,7 +115,14 @@ def _used(plan: Plan) -> Iterator[str]:
             yield from (["region.yields"] if op.body.yields else [])
     words = {cls: name for name, cls in _STATEMENTS}
     guards = plan.schedule.guards if plan.schedule else ()
-    for item in (*plan.models, plan.assumptions, *plan.states, plan.schedule, *guards):
+    for item in (
+        *plan.models,
+        plan.assumptions,
+        *plan.states,
+        plan.schedule,
+        plan.threads,
+        *guards,
+    ):
         if item is not None:
             yield from _fields(words[type(item)], item)
 

@@ -22,7 +22,7 @@ ALONE = ("draft", "small", "budget")
 def drafters_of(plan: Statements) -> tuple[str, ...]:
     """Who may draft: what reads layers of the target needs passes that leave them behind."""
     own = {"whole": ("skip", "view"), "halves": ("exit",), "thin": ()}[plan.passes]
-    return (*ALONE, "scratch", "block", *own, *(("head", "head") if plan.heads else ()))
+    return (*ALONE, "scratch", "block", "reader", *own, *(("head", "head") if plan.heads else ()))
 
 
 class Drafter:
@@ -48,7 +48,7 @@ class Drafter:
     def _declare(self) -> tuple[str, str, Callable[[], str]]:
         """The model, its cache, and the attributes of its forwards."""
         build, states = self.build, self.build.plan.states
-        pending = build.pick(4, 6, 8)
+        pending = build.pick(12, 16) if self.kind in ("scratch", "block") else build.pick(4, 6, 8)
         match self.kind:
             case "draft" | "scratch":
                 cache, declared = "@dkv", "cache draft"
@@ -62,6 +62,9 @@ class Drafter:
                 cache, declared = "@nkv", "cache small"
             case "head":
                 cache, declared = "@hkv", "cache head"
+            case "reader":
+                cache, declared = "@gkv", "cache reader reads=@kv"
+                states.setdefault("@kv", "cache target")
             case "exit":
                 return "target", "@kv", lambda: "pending=1 layers=[0:2] keep=@x"
             case "skip":

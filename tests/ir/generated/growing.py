@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.ir.generated.blending import mixed
 from tests.ir.generated.builder import Builder, refuse_unless
 from tests.ir.generated.drafters import Drafter, drafters_of
+from tests.ir.generated.numbers import number
 from tests.ir.generated.sources import look_up
 
 T = TypeVar("T")
@@ -73,12 +75,53 @@ class Growing:
         """Children of some nodes, out of a model's rows."""
         build, drafter = self.build, self.drafter()
         rows, at = drafter.rows(tree, whole=build.chance(0.15))
+        if build.chance(0.1):
+            rows = self._blended(tree, rows)
         self.rows = rows
         if at is None or build.chance(0.2):
             at = self.some_nodes(tree)
         grown = build.let(f"grow {tree} at={at} logits={rows}{self._children(at)}", "t")
         drafter.grew(grown)
         return grown
+
+    def _blended(self, tree: str, rows: str) -> str:
+        """These rows and another drafter's."""
+        build = self.build
+        other, _ = self.drafter(fresh=True).rows(tree, whole=True)
+        return mixed(build, rows, other)
+
+    def ahead(self, tree: str) -> str:
+        """Several levels out of one pass that looks ahead."""
+        build, plan = self.build, self.build.plan
+        refuse_unless(build.tree(tree).nodes == 0 and self.loops == 0)
+        levels = build.random.randint(2, 4)
+        run = f"forward target {tree} cache=@kv pending=1 levels={levels}"
+        if plan.heads:
+            plan.models.setdefault("heads", "")
+            plan.states.setdefault("@h", "track target layer=last")
+            words = build.pick(str(levels), f"[{levels}]", f"[{levels}]")
+            run = f"forward heads {tree} features=@h shift=1 levels={words}"
+        else:
+            refuse_unless(plan.passes == "whole")
+            plan.states.setdefault("@kv", "cache target")
+            build.written.append("@kv")
+        self.rows = build.let(run, "q")
+        for _ in range(levels):
+            at = build.let(f"pick {tree} of=newest{build.pick('', ' best=2')}", "f")
+            words = self._children(at)
+            tree = build.let(f"grow {tree} at={at} rows={self.rows}{words}", "t")
+        return tree
+
+    def rescore(self, tree: str) -> str:
+        """The same tree with scores of another model, or all of them weighed."""
+        build = self.build
+        refuse_unless(build.tree(tree).nodes > 0)
+        words = ""
+        if build.chance(0.7):
+            words = f" rows={self.drafter().rows(tree, whole=True)[0]}"
+        if not words or build.chance(0.3):
+            words += f" factor={number(self, tree)}"
+        return build.let(f"score {tree}{words}", "t")
 
     def some_nodes(self, tree: str) -> str:
         """Nodes of a tree, or the tree itself: all of them, and the root."""
@@ -91,7 +134,15 @@ class Growing:
             start = build.let(f"pick {tree} of=newest best=1", "f")
             return build.let(f"pick {tree} of=from at={start} {self._bound(2)}", "f")
         bound = self._bound(2) if nodes > 2 or of == "all" else ""
+        if build.chance(0.3) and "nodes" not in bound:
+            bound += f" above={self._bar()}"
         return build.let(f"pick {tree} of={of} {bound}".strip(), "f")
+
+    def _bar(self) -> str:
+        """A probability."""
+        build = self.build
+        bar = build.pick(0.01, 0.05, 0.2)
+        return build.let(f'compute "{bar}"', "k") if build.chance(0.5) else str(bar)
 
     def _bound(self, most: int) -> str:
         """At most so many nodes."""
@@ -123,6 +174,8 @@ class Growing:
             keep = f" keep={build.random.randint(1, 3)}" if words and build.chance(0.3) else ""
             return words + keep
         by = self.race() if build.plan.races else build.draws()
+        if how == "draw_distinct" and words and build.chance(0.4):
+            words += f" keep={build.random.randint(1, 3)}"
         return f"{words} how={how} by={by}"
 
     # ------------------------------------------------ other sources of tokens

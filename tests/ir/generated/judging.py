@@ -8,9 +8,6 @@ from specplan.ir.types import TreeType
 from specplan.ir.values import Range
 from tests.ir.generated.builder import Builder, refuse_unless
 
-LEAVING = frozenset({"contrastive", "cascade"})
-"""Rules that become laws of `mix`."""
-
 
 def judge(
     build: Builder, tree: str, rows: str, *, at: str | None = None, keep_law: bool, race: str = ""
@@ -37,14 +34,14 @@ def judge(
     refuse_unless(bool(fitting))
     reading = [rule for rule in fitting if rule.reads_laws]
     rule = build.pick(*(reading or fitting)) if build.chance(0.4) else build.pick(*fitting)
-    words = f"accept {tree} target={rows} rule={_entry(build, rule)}"
+    words = f"accept {tree} target={rows} rule={entry_text(build, rule)}"
     if rule.uniforms_per_node is not None:
         words += f" by={race or build.draws('judge')}"
     return build.let(words + (f" at={at}" if at else ""), "a")
 
 
 def _fits(build: Builder, rule: Declaration, tree: TreeType, keep_law: bool) -> bool:
-    if rule.name in LEAVING or not rule.needs_rows:
+    if not rule.needs_rows:
         return False
     if keep_law and rule.lossless == "never":
         return False
@@ -57,13 +54,13 @@ def _fits(build: Builder, rule: Declaration, tree: TreeType, keep_law: bool) -> 
     return not rule.children or not tree.laws - set(rule.children)
 
 
-def _entry(build: Builder, rule: Declaration) -> str:
-    """The rule, now and then with parameters of its own."""
+def entry_text(build: Builder, entry: Declaration) -> str:
+    """An entry of a table, mostly with parameters of its own."""
     arguments = []
-    for name, default in rule.parameters:
-        allowed = dict(rule.ranges).get(name, Range(0.0, 1e9))
+    for name, default in entry.parameters:
+        allowed = dict(entry.ranges).get(name, Range(0.0, 1e9))
         if build.chance(0.9) and isinstance(default, int | float):
             factor = build.pick(0.5, 1.5)
             value = min(max(default * factor, allowed.low), allowed.high)
             arguments.append(f"{name}={max(int(value), 1) if isinstance(default, int) else value}")
-    return f"{rule.name}({', '.join(arguments)})" if arguments else rule.name
+    return f"{entry.name}({', '.join(arguments)})" if arguments else entry.name

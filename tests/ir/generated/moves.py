@@ -52,8 +52,10 @@ class Drafting(Growing):
         if build.chance(0.3):  # the tip and what hangs below it alone
             some = build.let(f"pick {grown} of=from at={tip}", "f")
             build.let(f"measure {some} count", "m")
-        path = judge(build, grown, rows, at=below, keep_law=build.plan.lossless)
-        return build.let(f"adopt {grown} {path} logits={rows}", "t")
+        given = build.chance(0.4)  # without the rows it was judged by, any rule may judge it
+        keep_law = build.plan.keeps_law and not given
+        path = judge(build, grown, rows, at=below, keep_law=keep_law)
+        return build.let(f"adopt {grown} {path}" + ("" if given else f" logits={rows}"), "t")
 
     # ------------------------------------------------ regions
 
@@ -130,9 +132,10 @@ class Drafting(Growing):
 
     def any(self, tree: str) -> str:
         """One of all moves."""
-        moves = (
-            *(self.step,) * 4, *(self.loop,) * 4, *(self.look,) * 2, self.place,
-            *(self.relabel,) * 2, *(self.graft,) * 2, *(self.prune,) * 2, *(self.stage,) * 2,
-            *(self.when,) * 2, self.segment, self.nested,
-        )  # fmt: skip
-        return self.build.pick(*moves)(tree)
+        weights = {
+            self.step: 4, self.loop: 5, self.look: 2, self.place: 1, self.relabel: 2,
+            self.rescore: 2, self.ahead: 3, self.graft: 2, self.prune: 2, self.stage: 2,
+            self.when: 3, self.segment: 1, self.nested: 2,
+        }  # fmt: skip
+        (move,) = self.build.random.choices([*weights], [*weights.values()])
+        return move(tree)

@@ -29,6 +29,10 @@ def number(around: Around, tree: str) -> str:
     kinds = ["tree", "tree", "value", "uniform", "carried", "some"]
     kinds += ["rows"] * 9 if around.rows is not None else []
     kinds += ["lag"] if build.plan.passes == "halves" else []
+    if build.chance(0.2):
+        build.plan.shared = True
+        own = build.let(f"measure {tree} count", "m")
+        return build.let(f"measure {own} {build.pick('batch_max', 'batch_mean', 'batch_sum')}", "m")
     match build.pick(*kinds):
         case "rows":
             op = f"measure {around.rows} {build.pick('top1', 'margin', 'entropy')}"
@@ -47,7 +51,7 @@ def number(around: Around, tree: str) -> str:
             build.plan.states.setdefault("@bar", f"value number(init={build.pick(0.5, 1.0)})")
             op = "load @bar"
     measured = build.let(op, "m")
-    if build.chance(0.4):
+    if build.chance(0.5):
         return build.let(f'compute "{build.pick(*FORMULAS)}" m={measured}', "m")
     return measured
 
@@ -56,4 +60,8 @@ def flag(around: Around, tree: str) -> str:
     """A condition on a number."""
     build = around.build
     words = build.pick(*CONDITIONS).format(x=build.pick(0.2, 0.6, 1.5, 3.0))
+    if build.chance(0.25):
+        around_it = build.pick("batch < 2", "context > 16", "emitted < 6", "phase == 0")
+        words = f"{around_it} and m >= 0 or {words}"
+        build.plan.shared = True
     return build.let(f'compute "{words}" m={number(around, tree)}', "g")

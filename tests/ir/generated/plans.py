@@ -12,16 +12,27 @@ from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import Diagnostic, verify_plan
-from tests.ir.generated.builder import Builder, Refused, Statements
+from tests.ir.generated.builder import Builder, Promise, Refused, Statements
 from tests.ir.generated.rounds import drafted_round, plain_round
-from tests.ir.generated.templates import TEMPLATES
+from tests.ir.generated.templates import TEMPLATES, exit_calibrated
 
 OnRefusal = Callable[[str, tuple[Diagnostic, ...]], None]
 """Called with a text that the verifier refuses, and why."""
 GUARDS = (
     "emitted < 6", "emitted % 3 == 1", "context < 20", "context + emitted > 12", "batch <= 2",
-    "phase == 1", "batch > 1 or emitted < 4",
+    "phase == 1", "batch > 1 or emitted < 4", "group == 1",
 )  # fmt: skip
+
+PROMISES: tuple[Promise, ...] = ("target", "stated", "bounded", "free")
+MODELS = (" revision=live", " dtype=float64", ' of=target part="four bits"', " of=target")
+"""Attributes of draft models."""
+THREADS = (
+    'points(skeleton="List points.", point="Expand point {n}.")',
+    "fork(fork=5, child=6)",
+    'labels(path="labels.json")',
+    'thoughts(width=2, depth=2, judge="Rate it.")',
+    "after(stop=3)",
+)
 
 
 @lru_cache(maxsize=2048)
@@ -53,14 +64,14 @@ def _attempt(number: int, attempt: int) -> str | None:
     random = Random(f"plan {number}, attempt {attempt}")
     plan = Statements()
     plan.greedy = random.random() < 0.45
-    plan.lossless = random.random() < 0.7
+    plan.promise = random.choices(PROMISES, (0.57, 0.1, 0.05, 0.28))[0]
     plan.races = not plan.greedy and random.random() < 0.2
-    plan.heads = random.random() < 0.2
-    share = random.random()
+    plan.heads = random.random() < 0.3
+    share = 0.0 if plan.promise == "bounded" else random.random()
     if share < 0.3:
         plan.passes = "halves"
         plan.states["@x"] = "track target layer=2"
-    elif share < 0.5 and not plan.lossless:
+    elif share < 0.5 and plan.promise == "free":
         plan.passes = "thin"
         plan.layers = random.choice((" layers=[0:2, 3:4]", " layers=[0:1, 2:4]"))
     rounds = []
@@ -70,16 +81,22 @@ def _attempt(number: int, attempt: int) -> str | None:
             templates = [make for make, fits in TEMPLATES if fits(plan)] + [plain_round]
             fixed = random.random() < (0.45 if plan.passes == "halves" else 0.3)
             make = random.choice(templates) if fixed else drafted_round
+            make = exit_calibrated if plan.promise == "bounded" else make
             rounds.append(make(build, f"r{index}"))
     except (InferenceError, Refused):
         return None
     for name in ("draft", "small"):
         if name in plan.models and random.random() < 0.1:
-            plan.models[name] = random.choice((" revision=live", " dtype=float64"))
+            plan.models[name] = random.choice(MODELS)
     for name, kind in plan.states.items():
         if kind.startswith("cache") and random.random() < 0.05:
             plan.states[name] = f"{kind} dtype=float64"
-    parts = [plan.text(f"p{number}", _assumptions(plan, random)), *rounds]
+        if kind in ("cache draft", "cache small") and random.random() < 0.1:
+            plan.states[name] = f"{kind} rollback={random.choice(('replay', 'snapshot'))}"
+    head = _assumptions(plan, random)
+    if random.random() < 0.12:
+        head += f"\nthreads {random.randint(2, 4)} by={random.choice(THREADS)}"
+    parts = [plan.text(f"p{number}", head.strip()), *rounds]
     if len(rounds) > 1 or random.random() < 0.05:
         parts.append(_schedule(len(rounds), random))
     return "\n".join(parts) + "\n"
@@ -87,8 +104,11 @@ def _attempt(number: int, attempt: int) -> str | None:
 
 def _assumptions(plan: Statements, random: Random) -> str:
     words = []
-    if not plan.lossless:
-        words.append("lossless=false")
+    if plan.promise == "bounded":
+        confidence = random.choice(("", ", confidence=0.9", ", confidence=0.9, loss=text"))
+        words.append(f"law=bounded(risk={random.choice((0.1, 0.2))}{confidence})")
+    elif plan.promise != "target":
+        words.append(f"law={plan.promise}")
     changing = any("live" in more for more in plan.models.values())
     if plan.shared or changing or random.random() < 0.1:
         words.append("reproducible=false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specplan.ir.types import TreeType
+from tests.ir.generated.blending import mixed
 from tests.ir.generated.builder import Builder, refuse_unless
 from tests.ir.generated.drafters import ALONE
 from tests.ir.generated.judging import judge
@@ -37,18 +38,35 @@ def drafted_round(build: Builder, name: str) -> str:
     if build.tree(tree).nodes == 0:
         tree = drafting.attempt(drafting.step, tree) or tree
     judged, rows, verified = _verified(drafting, tree)
+    judging = _judging(drafting, judged, verified, rows)
     race = drafting.race() if build.plan.races and build.chance(0.8) else ""
-    path = judge(build, judged, rows, keep_law=build.plan.lossless, race=race)
+    path = judge(build, judged, judging, keep_law=build.plan.keeps_law, race=race)
     text = build.let(f"emit {path}", "e")
     _finish(build, judged, verified, rows, path, text)
     return build.text(name)
+
+
+def _judging(drafting: Drafting, judged: str, verified: str, rows: str) -> str:
+    """The rows to judge by: the target's, or where the plan may, a mixture or another model's."""
+    build = drafting.build
+    wants = {"stated": 0.8, "free": 0.15}.get(build.plan.promise, 0.0)
+    if judged != verified or not build.chance(wants):
+        return rows
+    drafting.kinds = ("draft", "small")
+    other, _ = drafting.drafter().rows(judged, whole=True)
+    if build.chance(0.15):
+        return other
+    operands = [other]
+    if build.plan.promise == "free" and build.chance(0.4):
+        operands.append(judged)
+    return mixed(build, rows, *build.random.sample(operands, len(operands)))
 
 
 def plain_round(build: Builder, name: str) -> str:
     """One token per round."""
     drafting = Drafting(build)
     judged, rows, verified = _verified(drafting, build.let("root", "t"))
-    path = judge(build, judged, rows, keep_law=build.plan.lossless)
+    path = judge(build, judged, rows, keep_law=build.plan.keeps_law)
     _finish(build, judged, verified, rows, path, build.let(f"emit {path}", "e"))
     return build.text(name)
 
@@ -90,7 +108,8 @@ def _pass(build: Builder) -> str:
         keep = " keep=@h"
     if build.plan.passes == "halves":
         build.written.append("@x")
-    return f"forward target {{}} cache=@kv pending=1{build.plan.layers}{keep}"
+    pending = "pending=8 most=64" if build.chance(0.08) else "pending=1"
+    return f"forward target {{}} cache=@kv {pending}{build.plan.layers}{keep}"
 
 
 def _overlapped(drafting: Drafting, tree: str) -> tuple[str, str, str]:
@@ -118,12 +137,17 @@ def _finish(build: Builder, judged: str, verified: str, rows: str, path: str, te
     if not keeps_draws:
         teach(build, verified, rows)
     if "@bar" in build.plan.states:
-        before, hit = build.let("load @bar", "b"), build.let(f"measure {path} accepted", "m")
+        before, hit = build.let("load @bar", "b"), build.let(_hits(build, judged, path), "m")
         words = build.pick("0.9*b + 0.1*where(hit > 1, 1, 0)", "max(min(b + hit - 1, 2), 0.1)")
         store = build.let(f'compute "{words}" b={before} hit={hit}', "b")
         build.do(f"store @bar {store}")
     if "@part" in build.plan.states:
         build.do("refresh @part")
+
+
+def _hits(build: Builder, judged: str, path: str) -> str:
+    """How much of the draft was right."""
+    return build.pick(f"measure {path} accepted", f"measure {judged} said")
 
 
 def _left(build: Builder, judged: str, rows: str, text: str, keeps_draws: bool) -> str:

@@ -25,7 +25,7 @@ DATASTORE = "datastore"
 def look_up(build: Builder, tree: str, at: str) -> str:
     """The tree with what was found below some nodes."""
     if build.chance(0.35):
-        match = build.pick("[1, 3]", "[2, 3]", "[1, 1]")
+        match = build.pick("[1, 3]", "[2, 3]", "[1, 1]", "[0, 2]")
         length = build.random.randint(1, 3)
         return build.let(f"lookup @text {tree} at={at} match={match} length={length}", "t")
     kind = build.pick(*KINDS)
@@ -59,12 +59,12 @@ def _declared(build: Builder, kind: str) -> str:
         return state
     sizes = (f"{name}={build.pick(*SIZES[name])}" for name in KINDS[kind] if build.chance(0.7))
     words = f"source {kind}({', '.join(sizes)})".replace("()", "")
-    scope = build.pick("", "", " scope=request", " scope=process")
+    scope = build.pick("", "", " scope=request", " scope=process", " scope=group")
     if kind == "automaton":
         scope = ""  # each holds one text
     if kind == "datastore":
         scope = f' scope=read_only path="{DATASTORE}"'
-    if scope == " scope=process":
+    if scope in (" scope=process", " scope=group"):
         build.plan.shared = True
     place = " at=device" if kind == "adjacency" and build.chance(0.5) else ""
     build.plan.states[state] = words + scope + place

@@ -12,7 +12,7 @@ Template = Callable[[Builder, str], str]
 
 def _judged(build: Builder, name: str, tree: str, rows: str, *more: str) -> str:
     """Judge, emit and commit."""
-    path = judge(build, tree, rows, keep_law=build.plan.lossless)
+    path = judge(build, tree, rows, keep_law=build.plan.keeps_law)
     text = build.let(f"emit {path}", "e")
     for state in ("@kv", *more):
         build.do(f"commit {state} {text}")
@@ -38,6 +38,37 @@ def exit_confident(build: Builder, name: str) -> str:
         run = f"forward target {tree} cache=@kv pending=8 layers=[2:4] features=@x"
         build.do(f"yield {build.let(run, 'l')}")
     return _judged(build, name, tree, rows, "@x")
+
+
+def exit_calibrated(build: Builder, name: str) -> str:
+    """The first layers answer where they are surer than a number that was tested."""
+    tree, early = _below(build)
+    build.plan.states.setdefault("@tested", f"value calibrated(init={build.pick(0.3, 0.6)})")
+    bar, sure = build.let("load @tested", "b"), build.let(f"measure {early} margin", "m")
+    behind = build.let("measure @kv lag(layers=2:4)", "m")
+    words = build.pick("c < bar or b >= 4", "c < min(1.0, bar + 0.1*exp(0 - emitted)) or b >= 4")
+    going = build.let(f'compute "{words}" c={sure} b={behind} bar={bar}', "g")
+    rows = build.name("l")
+    with build.region(f"{rows} = when {going} otherwise=[{early}]", f"yield {early}"):
+        run = f"forward target {tree} cache=@kv pending=8 layers=[2:4] features=@x"
+        build.do(f"yield {build.let(run, 'l')}")
+    return _judged(build, name, tree, rows, "@x")
+
+
+def looking_back(build: Builder, name: str) -> str:
+    """The target's slots of the last round say what this one drafts."""
+    levels = build.pick(3, 4)
+    build.plan.states.setdefault("@kv", "cache target")
+    build.plan.states.setdefault("@slots", f"track target layer=last levels={levels}")
+    root = tree = build.let("root", "t")
+    run = f"forward target {root} layers=[4:4] features=@slots shift=1 levels={levels - 1}"
+    ahead = build.let(run, "q")
+    for _ in range(levels - 1):
+        at = build.let(f"pick {tree} of=newest best=1", "f")
+        children = build.pick("", " children=2")
+        tree = build.let(f"grow {tree} at={at} rows={ahead}{children}", "t")
+    run = f"forward target {tree} cache=@kv pending=1 keep=@slots levels={levels}"
+    return _judged(build, name, tree, build.let(run, "l"), "@slots")
 
 
 def exit_copied(build: Builder, name: str) -> str:
@@ -114,7 +145,7 @@ def looking_ahead(build: Builder, name: str) -> str:
     window = build.let("load @window", "w")
     run = f"forward target {drafted} {window} cache=@kv pending=1"
     rows, ahead = build.let(run, "l", 2).split(", ")
-    path = judge(build, drafted, rows, keep_law=build.plan.lossless)
+    path = judge(build, drafted, rows, keep_law=build.plan.keeps_law)
     text = build.let(f"emit {path}", "e")
     build.do(f"commit @kv {text}")
     tips = build.let(f"pick {window} of=all nodes=[3, 4]", "f")
@@ -152,7 +183,7 @@ def judged_drafting(build: Builder, name: str) -> str:
 
 
 def _whole(plan: Statements) -> bool:
-    return plan.passes == "whole" and not plan.heads
+    return plan.passes == "whole" and not plan.heads and plan.promise in ("target", "free")
 
 
 def _halves(plan: Statements) -> bool:
@@ -160,10 +191,11 @@ def _halves(plan: Statements) -> bool:
 
 
 TEMPLATES: tuple[tuple[Template, Callable[[Statements], bool]], ...] = (
-    (exit_confident, lambda plan: _halves(plan) and not plan.lossless),
-    *((exit_copied, lambda plan: _halves(plan) and not plan.lossless),) * 4,
-    (pipelined, _halves),
-    (refined, lambda plan: not plan.lossless),
+    (exit_confident, lambda plan: _halves(plan) and plan.promise == "free"),
+    *((exit_copied, lambda plan: _halves(plan) and plan.promise == "free"),) * 4,
+    (pipelined, lambda plan: _halves(plan) and plan.promise in ("target", "free")),
+    (looking_back, _whole),
+    (refined, lambda plan: plan.promise == "free"),
     (looking_ahead, _whole),
     (judged_drafting, _whole),
 )
