@@ -1,8 +1,8 @@
-"""Two drafters' trees are joined, cut back to the best nodes, and grown again below what is left.
+"""Two drafters' trees are joined, scored by one of them, cut back, and grown again below the cut.
 
-The whole of a package of its own: nothing of specplan names it. Where both drafters agree a path is
-the likelier, so that the cut spares what they agree on; the first drafter then goes on from there,
-whoever proposed it. Nodes are best ranks at every temperature, certain proposals.
+The whole of a package of its own: nothing of specplan names it. The first drafter says how likely
+it finds what both proposed; what it finds likeliest is spared by the cut, and it goes on from
+there. Nodes are best ranks at every temperature, certain proposals.
 """
 
 from __future__ import annotations
@@ -66,13 +66,15 @@ class RegrownTrees(Rehearsed[RegrownOptions]):
             yield from (RegrownOptions(first, second, budget) for budget in BUDGETS)
 
     def plan(self, facts: ProblemFacts, options: RegrownOptions) -> Plan:
-        """Draft two trees, join, cut, grow, verify, accept."""
+        """Draft two trees, join, score, cut, grow, verify, accept."""
         first, second, budget = options.first, options.second, options.budget
         body = f"""{_tree("a", first)}
 {_tree("b", second)}
 %joined = graft %a2 %b2 same=merge
-%best = pick %joined of=all best={budget}
-%cut = prune %joined to=%best
+%said = forward {first} %joined cache={cache_of(first)} pending=4
+%scored = score %joined rows=%said
+%best = pick %scored of=all best={budget}
+%cut = prune %scored to=%best
 %ends = pick %cut of=leaves
 %more = forward {first} %cut cache={cache_of(first)} pending=4
 %c = grow %cut at=%ends logits=%more

@@ -6,9 +6,10 @@ state that was written. Types come from the verifier's own inference, so that an
 only where its operands fit. What cannot be told op by op is left to `verify_plan`: a plan that it
 refuses is built anew from the next numbers.
 
-Toy models for these plans: `target` has 4 layers, `draft` and `small` 2; `head` is a module that
-reads the target's last hidden state of the token before, `judge` one that reads the draft's and
-gives a score. Tokens lie below 24.
+Models for these plans: `target` has 4 layers, `draft` and `small` 2. The others are modules: `head`
+reads the target's last hidden state of the token before, `heads` does so for several tokens ahead,
+`judge` reads the draft's and gives a score, `reader` attends to the target's cache. Tokens lie
+below 24.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from tests.ir.generated.plans import generated_plan, generated_text
 from tests.ir.generated.sources import DATASTORE
 
-MODULES = frozenset({"head", "judge"})
+MODULES = frozenset({"head", "heads", "judge", "reader"})
 """Roles that are modules, and no models that could decode by themselves."""
 
 __all__ = ["DATASTORE", "MODULES", "generated_plan", "generated_text"]
