@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 INTERPRETER = "reference"
 """The backend that runs plans op by op, and all that the others leave to it."""
 _HOMES = {
+    "eager": ("specplan.backends.eager.backend", "EagerBackend"),
     "inductor": ("specplan.backends.inductor.backend", "InductorBackend"),
     "onnxruntime": ("specplan.backends.onnxruntime.backend", "OnnxRuntimeBackend"),
     "reference": ("specplan.backends.reference.backend", "ReferenceBackend"),

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.caches import Cache, Layers, Track
+from specplan.backends.eager.caches import Cache, Layers
+from specplan.backends.eager.tracks import Track
 from specplan.backends.ops.values import FIRST_KEY, NO_KEY, Tree, first_tree, key_after
 from specplan.backends.reference.batch import MOST_CHUNK
 from specplan.backends.reference.caches import Kept
@@ -152,15 +153,15 @@ class Batch:
         """
         caches = [state for state in states if isinstance(state, CacheState)]
         asked = {state.view for state in caches if state.retrieves}
-        for state in sorted(caches, key=lambda state: state.view is not None):
-            model = models[state.model]
-            kept, of = kept_by(state), self.caches.get(state.view or "")
+        for cache in sorted(caches, key=lambda state: state.view is not None):
+            model = models[cache.model]
+            kept, of = kept_by(cache), self.caches.get(cache.view or "")
             room = self.slots
             if kept is not None:
                 room = min(room, kept.budget + kept.chunk + self.speculative)
-            store = model.new_cache(self.size, room, state.name in asked)
-            way = ways.get(state.name)
-            self.caches[state.name] = Cache(model, store, segments[state.name], kept, of, way)
+            store = model.new_cache(self.size, room, cache.name in asked)
+            way = ways.get(cache.name)
+            self.caches[cache.name] = Cache(model, store, segments[cache.name], kept, of, way)
         for state in states:
             if isinstance(state, TrackState):
                 self.tracks[state.name] = self._track(state, models[state.model])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from specplan.backends.eager.caches import Layers
 from specplan.ir.blocks import NO_SKIPS, Skips
@@ -72,9 +73,7 @@ def spans_of(op: Forward, layers: int) -> tuple[Layers, ...]:
     return tuple((span.start, span.stop) for span in op.layers)
 
 
-def segments_of(
-    plan: Plan, models: Mapping[str, CausalModel]
-) -> dict[str, tuple[Layers, ...]]:
+def segments_of(plan: Plan, models: Mapping[str, CausalModel]) -> dict[str, tuple[Layers, ...]]:
     """By the name of a cache, spans of its layers, cut wherever a forward begins or ends."""
     found: dict[str, tuple[Layers, ...]] = {}
     for state in plan.states:
@@ -87,7 +86,7 @@ def segments_of(
                 for span in spans_of(op, layers):
                     cuts.update(span)
         ends = sorted(cuts)
-        found[state.name] = tuple(zip(ends[:-1], ends[1:], strict=True)) or ((0, 0),)
+        found[state.name] = tuple(pairwise(ends)) or ((0, 0),)
     return found
 
 
@@ -139,10 +138,14 @@ def whole_stack(
 ) -> Stretch:
     """How prompts run through a model that reads no other one's states: all it keeps is kept."""
     tracks = (
-        state for state in plan.states if isinstance(state, TrackState) and state.model == cache.model
+        state
+        for state in plan.states
+        if isinstance(state, TrackState) and state.model == cache.model
     )
-    keeps = () if cache.policy is not None or cache.view is not None else tuple(
-        (track.name, layers_kept(track)) for track in tracks
+    keeps = (
+        ()
+        if cache.policy is not None or cache.view is not None
+        else tuple((track.name, layers_kept(track)) for track in tracks)
     )
     return Stretch(
         cache.model, cache.name, ((0, layers),), segments, keeps=keeps, gives=(),

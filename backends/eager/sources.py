@@ -10,7 +10,8 @@ from torch import Tensor
 
 from specplan.backends.eager.batch import Batch
 from specplan.backends.ops.lookup import Continuations
-from specplan.backends.ops.values import Nodes, Rows, Tree, counts_of
+from specplan.backends.ops.reshaping import counts_of
+from specplan.backends.ops.values import Nodes, Rows, Tree
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
@@ -130,9 +131,7 @@ def _teach_rows(use: SourceUse, active: Sequence[int], tree: Tree, rows: Rows) -
         use.learn_rows(row, tokens[row][live[row]], likeliest[row][live[row]])
 
 
-def _teach_runs(
-    batch: Batch, use: SourceUse, active: Sequence[int], tree: Tree, last: int
-) -> None:
+def _teach_runs(batch: Batch, use: SourceUse, active: Sequence[int], tree: Tree, last: int) -> None:
     """The last tokens on the path to each leaf, text before the round among them."""
     text, tokens = batch.text.cpu().numpy(), tree.tokens.cpu().numpy()
     live, parents = tree.live.cpu().numpy(), tree.parents.cpu().numpy()

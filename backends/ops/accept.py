@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.pick import at_and_below
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree, first_columns
+from specplan.backends.ops.reshaping import first_columns
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree
 from specplan.ir.ops import Accept
 from specplan.ir.tables import BUILTIN
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
@@ -180,4 +181,3 @@ def _unseen(tree: Tree) -> Path:
     tokens = torch.cat([tree.tokens.gather(1, nodes), torch.zeros_like(here)], 1)
     start = torch.zeros_like(here)
     return Path(nodes, tokens, count, count, start, tree.size, tree.chain)
-

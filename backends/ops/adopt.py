@@ -6,21 +6,15 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.values import (
-    Path,
-    Rows,
-    Tree,
-    child_keys,
-    first_columns,
-    padded_to,
-    places_of,
-    selected,
-)
+from specplan.backends.ops.reshaping import first_columns, padded_to, selected
+from specplan.backends.ops.values import Path, Rows, Tree, child_keys, places_of
 from specplan.ir.types import TreeType
 from specplan.runtime.sampling import SamplingSettings, law
 
 
-def adopt(tree: Tree, path: Path, rows: Rows, *, settings: SamplingSettings, kind: TreeType) -> Tree:
+def adopt(
+    tree: Tree, path: Path, rows: Rows, *, settings: SamplingSettings, kind: TreeType
+) -> Tree:
     """The tree with a judged path in place of the nodes that were judged.
 
     Args:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes, Tree, first_columns
+from specplan.backends.ops.reshaping import first_columns
+from specplan.backends.ops.values import Nodes, Tree
 from specplan.ir.ops import Pick
 from specplan.ir.types import NodesType
 
 
-def pick(
-    op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: NodesType
-) -> Nodes:
+def pick(op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: NodesType) -> Nodes:
     """Some nodes.
 
     Args:

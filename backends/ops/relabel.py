@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.values import Nodes, Rows, Tree, as_given, rehung
+from specplan.backends.ops.reshaping import as_given, rehung
+from specplan.backends.ops.values import Nodes, Rows, Tree
 from specplan.ir.ops import Relabel
 
 
-def relabel(op: Relabel, tree: Tree, rows: Rows | None, other: Tree | None, at: Nodes | None) -> Tree:
+def relabel(
+    op: Relabel, tree: Tree, rows: Rows | None, other: Tree | None, at: Nodes | None
+) -> Tree:
     """New tokens; what they come from must be live.
 
     Args:
