@@ -71,6 +71,8 @@ class Batch:
         self.values: dict[str, Tree | Tensor] = {}
         self.sources = dict(sources)
         self._ends: Tensor | None = None
+        self._root: Tree | None = None
+        self._written: tuple[Tensor, Tensor, Tensor] | None = None
 
     @property
     def size(self) -> int:
@@ -86,8 +88,24 @@ class Batch:
 
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
-        last = self.ends - 1
-        return first_tree(self.text.gather(1, last), self.keys.gather(1, last), scores)
+        if self._root is None:
+            last = self.ends - 1
+            tokens, keys = self.text.gather(1, last), self.keys.gather(1, last)
+            self._root = first_tree(tokens, keys, scores)
+        return self._root
+
+    def written(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions of what this round emitted, int64 `[B, E]`, keys, and which of them there are.
+
+        The last column is the longest request's.
+        """
+        if self._written is None:
+            starts = torch.tensor(self.starts, device=self.device)[:, None]
+            longest = max(map(int.__sub__, self.lengths, self.starts))
+            positions = starts + torch.arange(longest, device=self.device)
+            keys = self.keys.gather(1, positions.clamp(max=self.keys.shape[1] - 1))
+            self._written = positions, keys, positions < self.ends
+        return self._written
 
     def emitted(self, row: int) -> bool:
         """Whether a row's text grew in this round."""
@@ -95,7 +113,7 @@ class Batch:
 
     def begin_round(self) -> None:
         """Forget the drafted nodes of the last round."""
-        self.starts = list(self.lengths)
+        self.starts, self._written = list(self.lengths), None
         for cache in self.caches.values():
             cache.begin_round(self.lengths)
         for track in self.tracks.values():
@@ -120,7 +138,7 @@ class Batch:
             self._write(row, start, kept)
         self.lengths[row] = start + len(kept)
         self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
-        self._ends = None
+        self._ends = self._root = self._written = None
         return kept
 
     def _write(self, row: int, start: int, tokens: Sequence[int]) -> None:

@@ -147,7 +147,7 @@ class Cache:
         """
         sources, targets = [], []
         most: list[list[int]] = [[] for _ in lengths]
-        for span in self.segments:
+        for span in self.segments if self.taken else ():
             slots, held = commit(keys, emitted, self.keys, self._ran(span, False))
             found, counts = slots.tolist(), held.sum(1).tolist()
             length = self.lengths[span]

@@ -169,7 +169,12 @@ def _columns_of(
     batch, device = session.batch, session.batch.device
     ends = batch.ends
     tokens, positions, live = [], [], []
-    if texts:
+    if texts == 1 and with_root:
+        root = batch.root(session.scores)
+        tokens.append(root.tokens)
+        positions.append(ends - 1)
+        live.append(root.live)
+    elif texts:
         written = ends + torch.arange(-texts, 0, device=device)
         first = ends - 1
         if cache is not None and stretch.segments:

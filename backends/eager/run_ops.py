@@ -71,13 +71,9 @@ def _emit(session: EagerSession, op: ir.Emit, scope: Scope) -> None:
 def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
     batch, path = session.batch, held_as(scope[op.path], Path)
     session.observed = Observed(variant="chain" if path.chain else "tree")
-    starts = torch.tensor(batch.starts, device=batch.device)[:, None]
-    longest = max(map(int.__sub__, batch.lengths, batch.starts))
-    positions = starts + torch.arange(longest, device=batch.device)
-    emitted = positions < batch.ends
+    positions, keys, emitted = batch.written()
     if op.keep == "text":
         emitted = torch.zeros_like(emitted)
-    keys = batch.keys.gather(1, positions.clamp(max=batch.keys.shape[1] - 1))
     if op.state in batch.tracks:
         batch.tracks[op.state].commit(keys, emitted, positions)
         return

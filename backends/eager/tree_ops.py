@@ -110,7 +110,7 @@ def _relabel(session: EagerSession, op: ir.Relabel, scope: Scope) -> None:
 
 
 def _reroot(session: EagerSession, op: ir.Reroot, scope: Scope) -> None:
-    tree, now = held_as(scope[op.tree], Tree), session.batch.root(None)
+    tree, now = held_as(scope[op.tree], Tree), session.batch.root(session.scores)
     _worked(session, tree)
     scope[op.results[0]] = reroot(tree, now.keys, now.tokens, kind=session.tree_type(op))
 

@@ -58,6 +58,7 @@ def grow(
     if tree.scores is not None:
         total = logits.logsumexp(2).index_select(1, row)
         own = logits.flatten(1).gather(1, row * logits.shape[2] + tokens) - total
+    single = at if set(counts) == {1} else None
     grown = extended(
         tree, parents, tokens, live, own=own,
         law_row=None if laws is None else (row + tree.laws_held).expand_as(tokens),

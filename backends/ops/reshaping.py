@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specplan.backends.ops.values import NO_KEY, Tree, child_keys
+from specplan.backends.ops.values import NO_KEY, Nodes, Tree, child_keys
 
 
 def extended(
@@ -20,6 +20,7 @@ def extended(
     *,
     own: Tensor | None = None,
     law_row: Tensor | None = None,
+    at: Nodes | None = None,
 ) -> Tree:
     """The tree with one more level of nodes, which live where their parents do.
 
@@ -30,20 +31,25 @@ def extended(
         live: bool `[B, C]`.
         own: scores `[B, C]`; those of sure tokens when None.
         law_row: int64 `[B, C]`; -1 when None.
+        at: the parents, where each has one child.
     """
+
+    def above(field: Tensor) -> Tensor:
+        return field.gather(1, parents) if at is None else at.take(field)
+
     scores, owns = tree.scores, tree.own
     if scores is not None and owns is not None:
         own = torch.zeros_like(tokens, dtype=scores.dtype) if own is None else own
         owns = torch.cat([owns, own], 1)
-        scores = torch.cat([scores, scores.gather(1, parents) + own], 1)
+        scores = torch.cat([scores, above(scores) + own], 1)
     law_row = torch.full_like(tokens, -1) if law_row is None else law_row
     return replace(
         tree,
         tokens=torch.cat([tree.tokens, tokens], 1),
         parents=torch.cat([tree.parents, parents], 1),
-        depths=torch.cat([tree.depths, tree.depths.gather(1, parents) + 1], 1),
-        live=torch.cat([tree.live, live & tree.live.gather(1, parents)], 1),
-        keys=torch.cat([tree.keys, child_keys(tree.keys.gather(1, parents), tokens)], 1),
+        depths=torch.cat([tree.depths, above(tree.depths) + 1], 1),
+        live=torch.cat([tree.live, live & above(tree.live)], 1),
+        keys=torch.cat([tree.keys, child_keys(above(tree.keys), tokens)], 1),
         law_row=torch.cat([tree.law_row, law_row], 1),
         own=owns,
         scores=scores,
