@@ -37,3 +37,6 @@ class EagerExecutable(ReferenceExecutable):
         return EagerSession(
             self.prepared, self.models, requests, self.shared, capacity, self.side_by_side
         )
+
+
+BACKEND = EagerBackend

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.caches import Cache, Layers, Track
+from specplan.backends.eager.caches import Cache, Layers
+from specplan.backends.eager.tracks import Track
 from specplan.backends.ops.values import FIRST_KEY, NO_KEY, Tree, first_tree, key_after
 from specplan.backends.reference.batch import MOST_CHUNK
 from specplan.backends.reference.caches import Kept
@@ -70,6 +71,8 @@ class Batch:
         self.values: dict[str, Tree | Tensor] = {}
         self.sources = dict(sources)
         self._ends: Tensor | None = None
+        self._root: Tree | None = None
+        self._written: tuple[Tensor, Tensor, Tensor] | None = None
 
     @property
     def size(self) -> int:
@@ -85,8 +88,24 @@ class Batch:
 
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
-        last = self.ends - 1
-        return first_tree(self.text.gather(1, last), self.keys.gather(1, last), scores)
+        if self._root is None:
+            last = self.ends - 1
+            tokens, keys = self.text.gather(1, last), self.keys.gather(1, last)
+            self._root = first_tree(tokens, keys, scores)
+        return self._root
+
+    def written(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions of what this round emitted, int64 `[B, E]`, keys, and which of them there are.
+
+        The last column is the longest request's.
+        """
+        if self._written is None:
+            starts = torch.tensor(self.starts, device=self.device)[:, None]
+            longest = max(map(int.__sub__, self.lengths, self.starts))
+            positions = starts + torch.arange(longest, device=self.device)
+            keys = self.keys.gather(1, positions.clamp(max=self.keys.shape[1] - 1))
+            self._written = positions, keys, positions < self.ends
+        return self._written
 
     def emitted(self, row: int) -> bool:
         """Whether a row's text grew in this round."""
@@ -94,7 +113,7 @@ class Batch:
 
     def begin_round(self) -> None:
         """Forget the drafted nodes of the last round."""
-        self.starts = list(self.lengths)
+        self.starts, self._written = list(self.lengths), None
         for cache in self.caches.values():
             cache.begin_round(self.lengths)
         for track in self.tracks.values():
@@ -119,7 +138,7 @@ class Batch:
             self._write(row, start, kept)
         self.lengths[row] = start + len(kept)
         self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
-        self._ends = None
+        self._ends = self._root = self._written = None
         return kept
 
     def _write(self, row: int, start: int, tokens: Sequence[int]) -> None:
@@ -152,15 +171,15 @@ class Batch:
         """
         caches = [state for state in states if isinstance(state, CacheState)]
         asked = {state.view for state in caches if state.retrieves}
-        for state in sorted(caches, key=lambda state: state.view is not None):
-            model = models[state.model]
-            kept, of = kept_by(state), self.caches.get(state.view or "")
+        for cache in sorted(caches, key=lambda state: state.view is not None):
+            model = models[cache.model]
+            kept, of = kept_by(cache), self.caches.get(cache.view or "")
             room = self.slots
             if kept is not None:
                 room = min(room, kept.budget + kept.chunk + self.speculative)
-            store = model.new_cache(self.size, room, state.name in asked)
-            way = ways.get(state.name)
-            self.caches[state.name] = Cache(model, store, segments[state.name], kept, of, way)
+            store = model.new_cache(self.size, room, cache.name in asked)
+            way = ways.get(cache.name)
+            self.caches[cache.name] = Cache(model, store, segments[cache.name], kept, of, way)
         for state in states:
             if isinstance(state, TrackState):
                 self.tracks[state.name] = self._track(state, models[state.model])

@@ -1,4 +1,4 @@
-"""What a batch keeps of models between passes: keys and values, and hidden states.
+"""Keys and values that a batch keeps of models, of text and of drafted nodes.
 
 Text is the truth and caches trail it: each span of layers has a length of its own. What a round
 drafts stands behind the text, a slot for each node, known by the node's key.
@@ -147,7 +147,7 @@ class Cache:
         """
         sources, targets = [], []
         most: list[list[int]] = [[] for _ in lengths]
-        for span in self.segments:
+        for span in self.segments if self.taken else ():
             slots, held = commit(keys, emitted, self.keys, self._ran(span, False))
             found, counts = slots.tolist(), held.sum(1).tolist()
             length = self.lengths[span]
@@ -228,81 +228,3 @@ class Cache:
         source, _ = padded(sources, targets, self.of.store.trash, device)
         _, target = padded(sources, targets, self.store.trash, device)
         self.store.copy(self.of.store, source, target)
-
-
-class Track:
-    """Hidden states at some layers, of text by its position and of drafted nodes by their keys.
-
-    Attributes:
-        text: `[B, S + 1, F]`; the last position is that of dead lanes.
-        known: bool `[B, S + 1]`, which positions are there.
-        steps: passes of its own model that a state went through, int64 `[B, S + 1]`.
-    """
-
-    def __init__(self, text: Tensor) -> None:
-        self.text = text
-        self.known = torch.zeros(text.shape[:2], dtype=torch.bool, device=text.device)
-        self.steps = torch.zeros(text.shape[:2], dtype=torch.int64, device=text.device)
-        self.begin_round()
-
-    @property
-    def trash(self) -> int:
-        """The position of dead lanes."""
-        return self.text.shape[1] - 1
-
-    def begin_round(self) -> None:
-        """Forget drafted nodes."""
-        self.nodes: tuple[Tensor, Tensor, Tensor] | None = None
-        self.live: tuple[Tensor, Tensor] | None = None
-
-    def read(self, positions: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """States `[B, T, F]` of tokens, copied, their steps, and which of them are there.
-
-        Args:
-            positions: int64 `[B, T]`; what lies before the text is not there.
-            keys: int64 `[B, T]`.
-        """
-        place = positions.clamp(0, self.trash)
-        known = self.known.gather(1, place) & (positions >= 0)
-        found = self.text.gather(1, place[:, :, None].expand(-1, -1, self.text.shape[2]))
-        steps = self.steps.gather(1, place)
-        if self.nodes is None or self.live is None:
-            return found, steps, known
-        mine, states, taken = self.nodes
-        slot, here = places_of(keys, mine, self.live[0])
-        if not mine.shape[1]:
-            return found, steps, known
-        drafted = states.gather(1, slot[:, :, None].expand(-1, -1, states.shape[2]))
-        found = torch.where(here[:, :, None], drafted, found)
-        return found, torch.where(here, taken.gather(1, slot), steps), known | here
-
-    def write_text(self, positions: Tensor, live: Tensor, states: Tensor, steps: Tensor) -> None:
-        """Record states of text for good."""
-        place = positions.where(live, self.trash)
-        self.text.scatter_(1, place[:, :, None].expand_as(states), states.to(self.text.dtype))
-        self.steps.scatter_(1, place, steps)
-        self.known.scatter_(1, place, True)
-        self.known[:, self.trash] = False
-
-    def write_nodes(
-        self, keys: Tensor, live: Tensor, states: Tensor, steps: Tensor, scratch: bool
-    ) -> None:
-        """Record states of drafted nodes; of one node the latest counts."""
-        exact = torch.zeros_like(live) if scratch else live
-        new: tuple[Tensor, ...] = (keys, states, steps)
-        if self.nodes is not None and self.live is not None:
-            new = tuple(torch.cat(both, 1) for both in zip(new, self.nodes, strict=True))
-            live, exact = (
-                torch.cat(both, 1) for both in zip((live, exact), self.live, strict=True)
-            )
-        self.nodes, self.live = (new[0], new[1], new[2]), (live, exact)
-
-    def commit(self, keys: Tensor, emitted: Tensor, positions: Tensor) -> None:
-        """Make the prefix of what was emitted that is here permanent; arguments as of `Cache`."""
-        if self.nodes is None or self.live is None or not self.nodes[0].shape[1]:
-            return
-        mine, states, steps = self.nodes
-        slots, held = commit(keys, emitted, mine, self.live[1])
-        moved = states.gather(1, slots[:, :, None].expand(-1, -1, states.shape[2]))
-        self.write_text(positions, held, moved, steps.gather(1, slots))
-        self.begin_round()

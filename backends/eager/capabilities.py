@@ -8,25 +8,13 @@ from specplan.ir.sources import SOURCE_ENTRIES
 
 CAPABILITIES = Capabilities(
     backend="eager",
-    ops=frozenset(OPS) - {"score"},
+    ops=frozenset(OPS),
     states=frozenset({"cache", "track", "source", "value"}),
     sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
     policies=frozenset({"sink_recent", "retrieved"}),
     limits={
         ("forward", "levels"): (1,),
         ("forward", "most"): (None,),
-        ("pick", "above"): (None,),
-        ("measure", "kind"): (
-            "count",
-            "accepted",
-            "top1",
-            "margin",
-            "entropy",
-            "score",
-            "value",
-            "uniform",
-            "lag",
-        ),
         ("cache", "reads"): (None,),
         ("cache", "rollback"): (None,),
         ("track", "levels"): (1,),

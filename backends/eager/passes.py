@@ -134,8 +134,11 @@ def whole_stack(
     plan: Plan, cache: CacheState, layers: int, segments: tuple[Layers, ...]
 ) -> Stretch:
     """How prompts run through a model that reads no other one's states: all it keeps is kept."""
-    states = (state for state in plan.states if isinstance(state, TrackState))
-    tracks = (state for state in states if state.model == cache.model)
+    tracks = (
+        state
+        for state in plan.states
+        if isinstance(state, TrackState) and state.model == cache.model
+    )
     keeps = (
         ()
         if cache.policy is not None or cache.view is not None

@@ -86,9 +86,10 @@ def plain_caches(plan: Plan) -> dict[str, bool]:
     for state in plan.states:
         if isinstance(state, CacheState) and state.name not in living:
             passes = [op for op in ops if isinstance(op, Forward) and op.cache == state.name]
-            alike = len({(op.layers, op.write, op.attend) for op in passes}) == 1
-            if alike and passes[0].attend == "ancestors" and len(passes[0].layers) < 2:
-                found[str(state.name)] = passes[0].write == "scratch"
+            ways = {(op.layers, op.write, op.attend) for op in passes}
+            first = passes[0] if len(ways) == 1 else None
+            if first is not None and first.attend == "ancestors" and len(first.layers) < 2:
+                found[str(state.name)] = first.write == "scratch"
     return found
 
 

@@ -17,7 +17,7 @@ from specplan.backends.eager.placing import Placement, placements, plain_caches
 from specplan.backends.reference.stopping import judged_nodes
 from specplan.ir.infer import infer_round
 from specplan.ir.lifetimes import last_reads
-from specplan.ir.ops import Forward, Grow, Measure, Mix, Op, Pick
+from specplan.ir.ops import Forward, Grow, Measure, Mix, Op, Pick, Score
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.ir.types import Type
 from specplan.ir.values import Value
@@ -111,7 +111,10 @@ def _reads_another(plan: Plan, op: Forward) -> bool:
 def _reads_scores(op: Op) -> bool:
     """Whether an op asks for the scores of nodes."""
     if isinstance(op, Pick):
-        return op.best is not None or op.worst is not None or op.count is not None
+        chosen = (op.best, op.worst, op.count, op.above)
+        return any(one is not None for one in chosen)
     if isinstance(op, Grow):
         return op.keep is not None
+    if isinstance(op, Score):
+        return True
     return isinstance(op, Measure) and op.kind.name == "value"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,11 +10,35 @@ from torch import Tensor
 
 from specplan.backends.eager.values import Held, Scope, held_as
 from specplan.backends.ops.when import when as either
-from specplan.backends.reference.stopping import Stops
 from specplan.ir.ops import Repeat, When
 
 if TYPE_CHECKING:
     from specplan.backends.eager.session import EagerSession
+
+
+class Stops:
+    """The requests of a batch in a loop that may end early.
+
+    Attributes:
+        running: bool `[B]`, on the host: the next trip counts for them.
+        trips: int64 `[B]`, trips that each request took so far.
+    """
+
+    def __init__(self, idle: Sequence[bool], only: Tensor | None) -> None:
+        self.running = ~torch.tensor(idle, dtype=torch.bool)
+        if only is not None:
+            self.running &= only.cpu()
+        self.trips = torch.zeros_like(self.running, dtype=torch.int64)
+
+    @property
+    def over(self) -> bool:
+        """Whether every request has stopped."""
+        return not bool(self.running.any())
+
+    def passed(self, flag: Tensor) -> None:
+        """Count a trip; requests whose flag holds, bool `[B]`, take no further one."""
+        self.trips += self.running
+        self.running = self.running & ~flag.cpu()
 
 
 def repeat(session: EagerSession, op: Repeat, scope: Scope) -> None:
@@ -41,7 +66,7 @@ def repeat(session: EagerSession, op: Repeat, scope: Scope) -> None:
                     either(stops.running, new, old)
                     for new, old in zip(following, carried, strict=True)
                 ]
-            following = stops.passed([], [], _flag(inner[until])) or following
+            stops.passed(_flag(inner[until]))
         carried = following
     if stops is not None:
         session.loops.pop()

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from specplan.backends.eager.batch import Batch
 from specplan.backends.ops.lookup import Continuations
-from specplan.backends.ops.values import Nodes, Rows, Tree, counts_of
+from specplan.backends.ops.reshaping import counts_of
+from specplan.backends.ops.values import Nodes, Rows, Tree
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best

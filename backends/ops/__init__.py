@@ -16,9 +16,11 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from specplan.ir.ops import OPS
+
 
 @cache
 def lowerings() -> dict[str, Callable[..., Any]]:
     """By the keyword of the op, the function of the file of that name."""
-    names = (module.name for module in iter_modules(__path__) if module.name != "values")
+    names = (module.name for module in iter_modules(__path__) if module.name in OPS)
     return {name: getattr(import_module(f"{__name__}.{name}"), name) for name in names}

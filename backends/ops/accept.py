@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.pick import at_and_below
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree, first_columns
+from specplan.backends.ops.reshaping import first_columns
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree
 from specplan.ir.ops import Accept
 from specplan.ir.tables import BUILTIN
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
@@ -57,7 +58,9 @@ def accept(
     part = _part(tree, at, target.keys.shape[1])
     logits, known = target.of(part.nodes)
     rule = RULES[op.rule.name]
-    live = part.live & known.gather(1, part.parents)[:, 1:]
+    live = part.live
+    if live.shape[1]:
+        live = live & known.gather(1, part.parents)[:, 1:]
     drafted = DraftedTree(
         tokens=part.tokens,
         parents=part.parents[:, 1:] - 1,
@@ -140,27 +143,27 @@ def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
 
 
 def _path(part: _Part, judged: Judged, known: Tensor) -> Path:
-    """The accepted nodes by their columns, and a bonus where the last of them has a row."""
-    accepted = judged.accepted
-    places = judged.path.clamp(min=0) + 1
-    nodes = part.nodes.columns
-    last = torch.zeros_like(accepted)[:, None]
-    tokens = judged.bonus[:, None]
+    """The accepted nodes by their columns, and a bonus where the last of them has a row.
+
+    Below a node without a row nothing was live, so that nothing is accepted there.
+    """
+    tree, accepted, bonus = part.nodes.tree, judged.accepted, judged.bonus[:, None]
+    nodes, tokens, last = judged.path, bonus, accepted[:, None]
     if judged.path.shape[1]:
-        last = places.gather(1, (accepted - 1).clamp(min=0)[:, None])
-        last = last.where(accepted[:, None] > 0, 0)
-        tokens = torch.cat([part.tokens.gather(1, places - 1), tokens], 1)
-        tokens = tokens.scatter(1, accepted[:, None], judged.bonus[:, None])
-    there = known.gather(1, last)[:, 0]
-    accepted = accepted.where(known[:, 0], 0)
+        places = judged.path.clamp(min=0)
+        tokens = torch.cat([part.tokens.gather(1, places), bonus], 1)
+        tokens = tokens.scatter(1, last, bonus)
+        places = places + 1
+        last = torch.cat([torch.zeros_like(last), places], 1).gather(1, last)
+        nodes = places if part.nodes is tree.everything else part.nodes.columns.gather(1, places)
     return Path(
-        nodes=nodes.gather(1, places),
+        nodes=nodes,
         tokens=tokens,
         accepted=accepted,
-        counts=accepted + (there & known[:, 0]),
-        start=nodes[:, :1],
+        counts=accepted + known.gather(1, last)[:, 0],
+        start=part.nodes.columns[:, :1],
         judged=part.tokens.shape[1],
-        chain=part.nodes.tree.chain,
+        chain=tree.chain,
     )
 
 

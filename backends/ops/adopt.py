@@ -6,16 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.values import (
-    Path,
-    Rows,
-    Tree,
-    child_keys,
-    first_columns,
-    padded_to,
-    places_of,
-    selected,
-)
+from specplan.backends.ops.reshaping import first_columns, padded_to, selected
+from specplan.backends.ops.values import Path, Rows, Tree, child_keys, places_of
 from specplan.ir.types import TreeType
 from specplan.runtime.sampling import SamplingSettings, law
 

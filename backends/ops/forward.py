@@ -7,19 +7,67 @@ A node that runs again, in other layers or once more, keeps its slot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes
+from specplan.backends.ops.values import Nodes, places_of
 
 
-def joined_keys(operands: tuple[Nodes, ...]) -> tuple[Tensor, Tensor]:
-    """Keys of all nodes of a pass, int64 `[B, W]`, and which of them live, roots left out."""
-    keys = [nodes.keys for nodes in operands]
-    live = [drafted(nodes) for nodes in operands]
-    if len(operands) == 1:
-        return keys[0], live[0]
-    return torch.cat(keys, 1), torch.cat(live, 1)
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where the drafted nodes of a pass stand, and what they see.
+
+    Attributes:
+        offsets: slots counted from the text's end, int64 `[B, W]`.
+        seen: drafted nodes that each one sees, by slot, bool `[B, W, M + W]`.
+        live: which of the nodes can run, bool `[B, W]`.
+        keys: of all slots now, int64 `[B, M + W]`.
+        first: which of the new slots hold the first node of their key, bool `[B, W]`.
+    """
+
+    offsets: Tensor
+    seen: Tensor
+    live: Tensor
+    keys: Tensor
+    first: Tensor
+
+
+def forward(
+    nodes: Sequence[Nodes],
+    live: Tensor,
+    known: Tensor,
+    there: Tensor,
+    ran: Tensor,
+    *,
+    reaching: bool = True,
+) -> Placed:
+    """Slots of nodes, and what they see of nodes.
+
+    Args:
+        nodes: that run, of one tree each, the root left out.
+        live: which of them may run, bool `[B, W]`.
+        known: keys by slot, int64 `[B, M]`.
+        there: which slots are the first of their key, bool `[B, M]`.
+        ran: which of them hold what the layers that run can attend to, bool `[B, M]`.
+        reaching: nodes whose ancestors are not all there do not run.
+    """
+    keys = nodes[0].keys if len(nodes) == 1 else torch.cat([each.keys for each in nodes], 1)
+    before, width = known.shape[1], keys.shape[1]
+    known = torch.cat([known, keys], 1) if before else keys
+    may = torch.cat([there, live], 1) if before else live
+    offsets, _ = places_of(keys, known, may)
+    new = torch.arange(before, before + width, device=keys.device)
+    first = live & (offsets == new)
+    now = torch.cat([ran, first], 1) if before else first
+    if before and ran is not there:  # nodes that other layers ran have slots already
+        now = now.scatter_reduce(1, offsets, live, "amax")
+    seen, reached = visible(*lines_of(nodes), known, now)
+    if reaching:
+        live, first = live & reached, first & reached
+    return Placed(offsets, seen, live, known, first)
 
 
 def drafted(nodes: Nodes) -> Tensor:
@@ -27,7 +75,7 @@ def drafted(nodes: Nodes) -> Tensor:
     return nodes.live & (nodes.columns > 0) if nodes.root else nodes.live
 
 
-def lines_of(operands: tuple[Nodes, ...]) -> tuple[Tensor, Tensor]:
+def lines_of(operands: Sequence[Nodes]) -> tuple[Tensor, Tensor]:
     """Keys of the nodes of a pass and their ancestors, int64 `[B, W, L]`, and which are roots."""
     levels = max(1, *(nodes.tree.levels for nodes in operands))
     keys, roots = [], []

@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Tree, rehung
+from specplan.backends.ops.reshaping import rehung
+from specplan.backends.ops.values import Tree
 from specplan.ir.ops import Graft
 from specplan.runtime.masks import first_true
 
@@ -27,13 +28,13 @@ def graft(op: Graft, trees: Sequence[Tree], *, chain: bool) -> Tree:
 
 def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
     """Equal siblings apart."""
-    parents, laws, rows, start, held = [], [], [], 0, 0
+    parents, laws, start, held = list[Tensor](), list[Tensor](), 0, 0
+    rows = tuple(row for tree in trees for row in tree.rows)
     for tree in trees:
         own = tree.parents[:, 1:]
         parents.append(torch.where(own > 0, own + start, own) if start else own)
         drawn = tree.law_row[:, 1:]
         laws.append(torch.where(drawn >= 0, drawn + held, drawn) if held else drawn)
-        rows += tree.rows
         start += tree.size
         held += tree.laws_held
     first = trees[0]
@@ -58,7 +59,7 @@ def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
         newest=range(1, start + 1) if start else range(1),
         chain=chain,
         in_order=False,
-        rows=tuple(rows),
+        rows=rows,
     )
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.pick import best_columns
-from specplan.backends.ops.values import Nodes, Rows, Tree, counts_of, extended, selected
+from specplan.backends.ops.reshaping import counts_of, extended, selected
+from specplan.backends.ops.values import Nodes, Rows, Tree
 from specplan.ir.ops import Grow
 from specplan.runtime.races import exponentials, race
 from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law

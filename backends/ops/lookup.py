@@ -8,7 +8,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes, Tree, child_keys, rehung
+from specplan.backends.ops.reshaping import rehung
+from specplan.backends.ops.values import Nodes, Tree, child_keys
 
 Continuations: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Tokens, parents and which there are, `[B * W, n]` as `specplan.runtime.sources.source.Found` has

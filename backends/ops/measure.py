@@ -33,6 +33,36 @@ def measure(operand: Tree | Nodes | Path | Rows | Tensor, kind: Entry) -> Tensor
     return (nodes.live & (nodes.columns > 0)).sum(1).double()
 
 
+def over_batch(numbers: Tensor, taking_part: Tensor, kind: str) -> Tensor:
+    """One number for all requests, float64 `[B]`: the largest, mean or sum of those taking part.
+
+    Args:
+        numbers: float64 `[B]`.
+        taking_part: bool `[B]`.
+        kind: `batch_max`, `batch_mean` or `batch_sum`.
+    """
+    total = numbers.where(taking_part, 0.0).sum()
+    whole = {
+        "batch_max": numbers.where(taking_part, -torch.inf).max(),
+        "batch_mean": total / taking_part.sum().clamp(min=1),
+        "batch_sum": total,
+    }[kind]
+    return whole.expand_as(numbers)
+
+
+def said(operand: Tree | Nodes, keys: Tensor, emitted: Tensor) -> Tensor:
+    """Nodes that the text went on with, float64 `[B]`.
+
+    Args:
+        operand: a tree, or some of its nodes.
+        keys: of the paths that end at the emitted tokens, `[B, W]`.
+        emitted: bool `[B, W]`, which of them there are.
+    """
+    nodes = Nodes(operand, range(1, operand.columns)) if isinstance(operand, Tree) else operand
+    same = (nodes.keys[:, :, None] == keys[:, None, :]) & emitted[:, None, :]
+    return (same.any(2) & nodes.live & (nodes.columns > 0)).sum(1).double()
+
+
 def _of_row(rows: Rows, kind: str) -> Tensor:
     first = rows.values[:, 0].double()
     if kind == "score":

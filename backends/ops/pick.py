@@ -5,12 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes, Tree, first_columns
+from specplan.backends.ops.reshaping import first_columns
+from specplan.backends.ops.values import Nodes, Tree
 from specplan.ir.ops import Pick
 from specplan.ir.types import NodesType
 
 
-def pick(op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: NodesType) -> Nodes:
+def pick(
+    op: Pick,
+    tree: Tree,
+    at: Nodes | None,
+    count: Tensor | None,
+    *,
+    kind: NodesType,
+    above: Tensor | None = None,
+) -> Nodes:
     """Some nodes.
 
     Args:
@@ -19,10 +28,13 @@ def pick(op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: 
         at: of `of=from`, the nodes at and below which.
         count: numbers `[B]`, at most how many.
         kind: what the verifier knows of them.
+        above: numbers `[B]`, the bar of `above=`.
     """
     found = _placed(op, tree, at, kind)
     if op.nodes is not None:
         return _numbered(op.nodes, found)
+    if op.above is not None:
+        found = _above(tree, found, above if above is not None else op.above, op.by == "own")
     bound = op.best if op.best is not None else op.worst
     if count is None and (bound is None or bound >= found.width):
         return found
@@ -31,6 +43,16 @@ def pick(op: Pick, tree: Tree, at: Nodes | None, count: Tensor | None, *, kind: 
         tree, found, width, worst=op.worst is not None, own=op.by == "own", most=count
     )
     return Nodes(tree, columns, live, root=False)
+
+
+def _above(tree: Tree, among: Nodes, bar: Tensor | float | str, own: bool) -> Nodes:
+    """Nodes whose probability, of the path or of the token alone, is above a bar."""
+    scores = tree.own if own else tree.scores
+    assert scores is not None and not isinstance(bar, str)
+    least = bar[:, None].to(scores) if isinstance(bar, Tensor) else bar
+    columns = among.columns
+    chosen = among.live & (columns > 0) & (scores.gather(1, columns).exp() > least)
+    return Nodes(tree, columns, chosen, root=False)
 
 
 def _placed(op: Pick, tree: Tree, at: Nodes | None, kind: NodesType) -> Nodes:

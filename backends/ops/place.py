@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes, Tree, extended, padded_to, rehung
+from specplan.backends.ops.reshaping import extended, padded_to, rehung
+from specplan.backends.ops.values import Nodes, Tree
 from specplan.ir.ops import Place
 
 

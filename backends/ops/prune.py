@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.values import Nodes, Tree, first_columns, selected
+from specplan.backends.ops.reshaping import first_columns, selected
+from specplan.backends.ops.values import Nodes, Tree
 from specplan.ir.types import NodesType, TreeType
 
 
@@ -20,8 +21,8 @@ def prune(tree: Tree, to: Nodes, *, kind: TreeType, chosen: NodesType | None) ->
         chosen: and of what stays; None for a whole tree.
     """
     width = min(kind.nodes, tree.size)
-    everything = isinstance(to.at, range) and to.chosen is None and to.at.stop == tree.columns
-    if everything and isinstance(to.at, range) and to.at.start <= 1:
+    everything = (range(tree.columns), range(1, tree.columns))
+    if isinstance(to.at, range) and to.chosen is None and to.at in everything:
         return replace(tree, newest=range(1, tree.columns) if tree.size else range(1))
     if chosen is not None and chosen.closed and isinstance(to.at, torch.Tensor):
         order, live = to.at, to.live

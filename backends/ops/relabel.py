@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.values import Nodes, Rows, Tree, as_given, rehung
+from specplan.backends.ops.reshaping import as_given, rehung, summed
+from specplan.backends.ops.values import Nodes, Rows, Tree
 from specplan.ir.ops import Relabel
 
 
@@ -57,15 +58,6 @@ def relabel(
         live=torch.where(chosen, live, tree.live),
         newest=range(1, tree.columns) if tree.size else range(1),
         own=own,
-        scores=own if own is None else _summed(tree, own),
+        scores=own if own is None else summed(tree, own),
     )
     return rehung(relabelled)
-
-
-def _summed(tree: Tree, own: torch.Tensor) -> torch.Tensor:
-    """Scores of tokens summed along the paths."""
-    total = own
-    for _ in range(tree.levels - 1):
-        above = total.gather(1, tree.parents)
-        total = torch.cat([own[:, :1], (own + above)[:, 1:]], 1)
-    return total

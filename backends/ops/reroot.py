@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Tree, first_columns, selected
+from specplan.backends.ops.reshaping import first_columns, selected
+from specplan.backends.ops.values import Tree
 from specplan.ir.types import TreeType
 from specplan.runtime.masks import first_true
 

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree, padded_to
+from specplan.backends.ops.reshaping import padded_to
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree
 
 Value: TypeAlias = Tree | Nodes | Rows | Path | Tensor
 

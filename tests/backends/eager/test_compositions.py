@@ -121,9 +121,25 @@ def outputs(
 
 @pytest.mark.parametrize("name", BODIES)
 def test_compositions_decode_as_plain_does(name: str, pair: dict[str, CausalModel]) -> None:
-    plan = parse_plan(HEAD.replace("model draft\n", "model draft\n") + BODIES[name] + END)
+    plan = parse_plan(HEAD + BODIES[name] + END)
     expected, rounds = outputs(plain(), pair, 1)
     alone, fewer = outputs(plan, pair, 1)
     together, as_many = outputs(plan, pair, 4)
     assert alone == together == expected
     assert fewer == as_many < rounds
+
+
+def test_slots_known_before_a_round_change_nothing(
+    pair: dict[str, CausalModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trees of static shapes decode the same where their nodes are found by keys."""
+    body = (
+        THREE
+        + """  %q1 = forward draft %t1 cache=@dkv
+  %u = uniform 3 stream=d
+  %c = grow %t1 at=%t1 rows=%q1 children=[0, 2, 1, 0] how=draw by=%u"""
+    )
+    plan = parse_plan(HEAD + body + END)
+    known = outputs(plan, pair, 4)
+    monkeypatch.setattr("specplan.backends.eager.prepared.placements", lambda plan: {})
+    assert outputs(plan, pair, 4) == known

@@ -1,0 +1,184 @@
+"""The interpreter's ops that run models, measure, judge, and write text and states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager import sources
+from specplan.backends.eager.forward import run_forward
+from specplan.backends.eager.tree_ops import kind_of
+from specplan.backends.eager.values import Scope, held_as, nodes_as
+from specplan.backends.ops.accept import accept
+from specplan.backends.ops.measure import measure, over_batch, said
+from specplan.backends.ops.mix import mix
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree
+from specplan.backends.reference.observed import Observed
+from specplan.backends.reference.scalars import compute
+from specplan.ir import ops as ir
+from specplan.ir.values import State
+from specplan.runtime.executable import forward_variant
+from specplan.runtime.uniforms import numbers_of
+
+if TYPE_CHECKING:
+    from specplan.backends.eager.session import EagerSession
+
+
+def _forward(session: EagerSession, op: ir.Forward, scope: Scope) -> None:
+    stretch = session.prepared.stretches[id(op)]
+    place = session.prepared.placements.get((id(op), session.trip))
+    ran = run_forward(session, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
+    span = stretch.spans[0] if op.layers else None
+    variant = forward_variant(span, bool(stretch.gives), stretch.skips.words)
+    session.observed = Observed(variant, op.model, ran.width, ran.context)
+    scope.update(zip(op.results, ran.rows, strict=True))
+
+
+def _mix(session: EagerSession, op: ir.Mix, scope: Scope) -> None:
+    operands = [scope[name] for name in op.logits]
+    weights = [held_as(scope[name], Tensor) for name in op.weights]
+    scope[op.results[0]] = mix(op, operands, weights)
+
+
+def _uniform(session: EagerSession, op: ir.Uniform, scope: Scope) -> None:
+    offset = op.offset + session.trip * op.count
+    starts = session.batch.starts
+    drawn = numbers_of(op.key)(session.batch.seeds, op.stream, starts, offset, op.count)
+    scope[op.results[0]] = drawn.to(session.batch.device)
+
+
+def _accept(session: EagerSession, op: ir.Accept, scope: Scope) -> None:
+    tree = held_as(scope[op.tree], Tree)
+    session.observed = Observed(variant=op.rule.name, width=tree.size)
+    scope[op.results[0]] = accept(
+        op, tree, None if op.target is None else held_as(scope[op.target], Rows),
+        None if op.by is None else held_as(scope[op.by], Tensor),
+        None if op.at is None else nodes_as(scope[op.at]),
+        settings=session.batch.settings, most=session.prepared.judged.get(id(op), tree.size),
+    )  # fmt: skip
+
+
+def _emit(session: EagerSession, op: ir.Emit, scope: Scope) -> None:
+    path = held_as(scope[op.path], Path)
+    tokens, counts = path.tokens.tolist(), path.counts.tolist()
+    for row, count in enumerate(counts):
+        session.emitted[row] += session.batch.append(row, tokens[row][:count])
+    scope[op.results[0]] = path
+
+
+def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
+    batch, path = session.batch, held_as(scope[op.path], Path)
+    session.observed = Observed(variant="chain" if path.chain else "tree")
+    positions, keys, emitted = batch.written()
+    if op.state in batch.tracks:
+        batch.tracks[op.state].commit(keys, emitted, positions)
+        return
+    alive = None if op.alive is None else held_as(scope[op.alive], Tree)
+    inner = None
+    if alive is not None:
+        inner = (
+            alive.everything
+            if not alive.size
+            else Nodes(alive, range(1, alive.columns), root=False)
+        )
+    batch.caches[op.state].commit(keys, emitted, batch.lengths, inner)
+
+
+def _update(session: EagerSession, op: ir.Update, scope: Scope) -> None:
+    session.observed = Observed(kind_of(session, op.source))
+    rows = None if op.logits is None else held_as(scope[op.logits], Rows)
+    sources.update(session.batch, op, held_as(scope[op.tree], Tree), rows)
+
+
+def _refresh(session: EagerSession, op: ir.Refresh, scope: Scope) -> None:
+    cache = session.batch.caches[op.state]
+    cache.refresh()
+    kept = cache.kept
+    if kept is not None:
+        longest = max(cache.whole)
+        width = -(-longest // kept.retrieved) if kept.retrieved else kept.budget
+        name = "retrieved" if kept.retrieved else "sink_recent"
+        session.observed = Observed(name, width=width)
+
+
+def _measure(session: EagerSession, op: ir.Measure, scope: Scope) -> None:
+    if isinstance(op.operand, State):
+        scope[op.results[0]] = _lag(session, op.operand, op.kind.get("layers"))
+        return
+    operand: Any = scope[op.operand]
+    taking_part = ~torch.tensor(session.idle_rows)
+    if op.kind.name.startswith("batch_"):
+        scope[op.results[0]] = over_batch(operand, taking_part, op.kind.name)
+        return
+    if op.kind.name == "said":
+        _, keys, emitted = session.batch.written()
+        scope[op.results[0]] = said(operand, keys, emitted).cpu()
+        return
+    width = 1
+    if op.variant and isinstance(operand, Tree):
+        width = max(1, operand.size)
+    elif op.variant and not isinstance(operand, Rows):
+        width = max(1, operand.width)
+    session.observed = Observed(op.variant, width=width)
+    scope[op.results[0]] = measure(operand, op.kind).cpu()
+
+
+def _lag(session: EagerSession, state: State, layers: Any) -> Tensor:
+    """Text tokens that some of a cache's layers lack."""
+    cache = session.batch.caches[state]
+    inside = [
+        known for (start, stop), known in cache.lengths.items()
+        if start < layers.stop and stop > layers.start
+    ]  # fmt: skip
+    least = list(map(min, *inside)) if len(inside) > 1 else inside[0]
+    lag = [now - done for now, done in zip(session.batch.lengths, least, strict=True)]
+    return torch.tensor(lag, dtype=torch.float64)
+
+
+def _compute(session: EagerSession, op: ir.Compute, scope: Scope) -> None:
+    operands = {name: held_as(scope[value], Tensor) for name, value in op.operands}
+    operands = {**_around(session), **operands}
+    idle = partial(_is_idle, session)
+    scope[op.results[0]] = compute(op.formula, operands, session.batch.size, idle)
+
+
+def _around(session: EagerSession) -> dict[str, Tensor]:
+    """What formulas read beside their operands, float64 `[B]` by name."""
+    batch = session.batch
+    active = [row for row, done in enumerate(batch.done) if not done]
+    context = max((batch.lengths[row] for row in active), default=0)
+    emitted = [
+        start - len(request.prompt_tokens)
+        for start, request in zip(batch.starts, batch.requests, strict=True)
+    ]
+    like = torch.ones(batch.size, dtype=torch.float64)
+    return {
+        "batch": like * len(active),
+        "context": like * context,
+        "emitted": torch.tensor(emitted, dtype=torch.float64),
+        "phase": like * 0,
+    }
+
+
+def _is_idle(session: EagerSession, row: int) -> bool:
+    """Whether a request is done, or has stopped in a loop that runs on for others."""
+    return session.idle_rows[row] or not all(bool(loop.running[row]) for loop in session.loops)
+
+
+RUN_OPS: dict[type, Callable[[EagerSession, Any, Scope], None]] = {
+    ir.Forward: _forward,
+    ir.Mix: _mix,
+    ir.Uniform: _uniform,
+    ir.Accept: _accept,
+    ir.Emit: _emit,
+    ir.Commit: _commit,
+    ir.Update: _update,
+    ir.Refresh: _refresh,
+    ir.Measure: _measure,
+    ir.Compute: _compute,
+}
+"""By op; called with the session, the op and the values so far, to which results are added."""

@@ -1,0 +1,172 @@
+"""Trees made of trees: longer ones, some of their columns, other roots, more room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from specplan.backends.ops.values import NO_KEY, Nodes, Tree, child_keys
+
+
+def extended(
+    tree: Tree,
+    parents: Tensor,
+    tokens: Tensor,
+    live: Tensor,
+    *,
+    own: Tensor | None = None,
+    law_row: Tensor | None = None,
+    at: Nodes | None = None,
+) -> Tree:
+    """The tree with one more level of nodes, which live where their parents do.
+
+    Args:
+        tree: what grows.
+        parents: columns of the tree, int64 `[B, C]`.
+        tokens: int64 `[B, C]`.
+        live: bool `[B, C]`.
+        own: scores `[B, C]`; those of sure tokens when None.
+        law_row: int64 `[B, C]`; -1 when None.
+        at: the parents, where each has one child.
+    """
+
+    def above(field: Tensor) -> Tensor:
+        return field.gather(1, parents) if at is None else at.take(field)
+
+    scores, owns = tree.scores, tree.own
+    if scores is not None and owns is not None:
+        own = torch.zeros_like(tokens, dtype=scores.dtype) if own is None else own
+        owns = torch.cat([owns, own], 1)
+        scores = torch.cat([scores, above(scores) + own], 1)
+    law_row = torch.full_like(tokens, -1) if law_row is None else law_row
+    return replace(
+        tree,
+        tokens=torch.cat([tree.tokens, tokens], 1),
+        parents=torch.cat([tree.parents, parents], 1),
+        depths=torch.cat([tree.depths, above(tree.depths) + 1], 1),
+        live=torch.cat([tree.live, live & above(tree.live)], 1),
+        keys=torch.cat([tree.keys, child_keys(above(tree.keys), tokens)], 1),
+        law_row=torch.cat([tree.law_row, law_row], 1),
+        own=owns,
+        scores=scores,
+        levels=tree.levels + 1,
+        newest=range(tree.columns, tree.columns + tokens.shape[1]),
+    )
+
+
+def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
+    """The tree with the keys, depths and liveness that follow from its tokens and parents.
+
+    Args:
+        tree: whose `live` says of each node whether it is there.
+        roots: keys of the roots, int64 `[B, 1]`; as they are when None.
+    """
+    keys = tree.keys if roots is None else roots.expand_as(tree.keys)
+    root, parents = keys[:, :1], tree.parents
+    depths, live = torch.zeros_like(parents), tree.live
+    for _ in range(tree.levels):
+        keys = child_keys(keys.gather(1, parents), tree.tokens)
+        keys = torch.cat([root, keys[:, 1:]], 1)
+        depths = depths.gather(1, parents) + 1
+        depths = torch.cat([torch.zeros_like(root), depths[:, 1:]], 1)
+        live = live & live.gather(1, parents)
+    return replace(tree, keys=keys, depths=depths, live=live)
+
+
+def selected(
+    tree: Tree, order: Tensor, live: Tensor, *, root: Tensor | None = None, levels: int
+) -> Tree:
+    """The tree of some of its columns, renumbered.
+
+    Args:
+        tree: where they are taken from.
+        order: columns of nodes, int64 `[B, M]`, parents before children.
+        live: bool `[B, M]`, which of them there are.
+        root: the column of the new root, int64 `[B, 1]`; the old one when None.
+        levels: no node is deeper below it.
+    """
+    root = torch.zeros_like(order[:, :1]) if root is None else root
+    order = torch.cat([root, order], 1)
+    live = torch.cat([torch.ones_like(root, dtype=torch.bool), live], 1)
+    places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    place_of = torch.zeros_like(tree.parents).scatter(1, order, places)
+    parents = place_of.gather(1, tree.parents.gather(1, order))
+    parents = torch.cat([torch.zeros_like(root), parents[:, 1:]], 1)
+    depths = tree.depths.gather(1, order)
+    score = None if tree.scores is None else tree.scores.gather(1, order)
+    return replace(
+        tree,
+        tokens=tree.tokens.gather(1, order),
+        parents=parents,
+        depths=depths - depths[:, :1],
+        live=live & tree.live.gather(1, order),
+        keys=tree.keys.gather(1, order),
+        law_row=tree.law_row.gather(1, order),
+        own=None if tree.own is None else tree.own.gather(1, order),
+        scores=None if score is None else score - score[:, :1],
+        levels=levels,
+        newest=range(1, order.shape[1]) if order.shape[1] > 1 else range(1),
+    )
+
+
+def padded_to(tree: Tree, columns: int) -> Tree:
+    """The tree with dead nodes below the root, so that it has this many columns at least."""
+    more = columns - tree.columns
+    if more <= 0:
+        return tree
+
+    def filled(field: Tensor, value: float = 0) -> Tensor:
+        return functional.pad(field, (0, more), value=value)
+
+    return replace(
+        tree,
+        tokens=filled(tree.tokens),
+        parents=filled(tree.parents),
+        depths=filled(tree.depths, 1),
+        live=filled(tree.live),
+        keys=filled(tree.keys, NO_KEY),
+        law_row=filled(tree.law_row, -1),
+        own=None if tree.own is None else filled(tree.own),
+        scores=None if tree.scores is None else filled(tree.scores),
+        levels=max(tree.levels, 1),
+    )
+
+
+def as_given(tree: Tree) -> Tree:
+    """The tree whose nodes count as given: nothing is known of how they came about."""
+    return replace(
+        tree, laws=(), law_row=torch.full_like(tree.law_row, -1), distinct=False, rows=()
+    )
+
+
+def first_columns(mask: Tensor, width: int, order: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The first columns `[B, width]` where a mask `[B, C]` holds, and which of them there are.
+
+    Args:
+        mask: what is wanted.
+        width: how many at most.
+        order: what comes first, int64 `[B, C]`; the columns themselves when None.
+    """
+    places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    rank = places if order is None else order
+    past = rank.new_full((), torch.iinfo(torch.int64).max)
+    found = rank.where(mask, past).sort(dim=1, stable=True).indices[:, :width]
+    return found, mask.gather(1, found)
+
+
+def counts_of(children: int | Sequence[int], width: int) -> tuple[int, ...]:
+    """Children of each of so many nodes."""
+    return (children,) * width if isinstance(children, int) else tuple(children)
+
+
+def summed(tree: Tree, own: torch.Tensor) -> torch.Tensor:
+    """Scores of tokens summed along the paths."""
+    total = own
+    for _ in range(tree.levels - 1):
+        above = total.gather(1, tree.parents)
+        total = torch.cat([own[:, :1], (own + above)[:, 1:]], 1)
+    return total

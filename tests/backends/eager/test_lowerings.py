@@ -1,0 +1,70 @@
+"""Lowerings of ops are found by place, and tell nothing of requests to Python."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.session import OPS as RUN
+from specplan.backends.ops import lowerings
+from specplan.backends.ops.accept import accept
+from specplan.backends.ops.grow import grow
+from specplan.backends.ops.pick import pick
+from specplan.backends.ops.prune import prune
+from specplan.backends.ops.values import Rows, first_tree
+from specplan.ir.ops import OPS, Accept, Grow, Pick
+from specplan.ir.types import NodesType, TreeType
+from specplan.ir.values import Value
+from specplan.runtime.acceptance import RULES
+from specplan.runtime.sampling import SamplingSettings
+
+OF_HOSTS = {
+    "compute", "emit", "load", "refresh", "repeat", "segment", "store", "uniform", "update",
+}  # fmt: skip
+"""Ops that are arithmetic of the host, or touch texts, states and sources alone."""
+GREEDY = SamplingSettings(torch.zeros(2), torch.zeros(2), torch.ones(2), True, False)
+
+
+def test_every_op_runs_and_has_a_lowering_or_is_of_the_host() -> None:
+    assert set(RUN) == set(OPS.values())
+    assert set(lowerings()) | OF_HOSTS == set(OPS)
+    assert not set(lowerings()) & OF_HOSTS
+
+
+class Round(torch.nn.Module):
+    """Children of the root, the best two of them, and a verdict."""
+
+    def forward(
+        self, tokens: Tensor, keys: Tensor, drafted: Tensor, target: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Accepted tokens `[B, 2]`, and how many."""
+        value = Value("x")
+        tree = first_tree(tokens, keys, torch.float64)
+        rows = Rows(tree.keys, drafted, tree.live, tree.everything)
+        op = Grow(tree=value, at=value, rows=value, children=3)
+        grown = grow(op, tree, tree.everything, rows, None, settings=GREEDY, chain=False)
+        best = pick(
+            Pick(tree=value, of="all", best=2), grown, None, None,
+            kind=NodesType(2, None, None, closed=True),
+        )  # fmt: skip
+        kind = TreeType(nodes=2, depth=1, parents=None, chain=False)
+        chosen = prune(grown, best, kind=kind, chosen=NodesType(2, None, None, closed=True))
+        nodes = chosen.everything
+        path = accept(
+            Accept(tree=value, target=value), chosen, Rows(nodes.keys, target, nodes.live, nodes),
+            None, None, settings=GREEDY, most=2, form=lambda rule: RULES[rule].accept_vectorised,
+        )  # fmt: skip
+        return path.tokens, path.counts
+
+
+def test_lowerings_can_be_exported() -> None:
+    torch.manual_seed(0)
+    inputs = (
+        torch.tensor([[3], [4]]), torch.tensor([[11], [12]]),
+        torch.randn(2, 1, 7, dtype=torch.float64), torch.randn(2, 3, 7, dtype=torch.float64),
+    )  # fmt: skip
+    exported = torch.export.export(Round(), inputs).module()
+    others = tuple(part.roll(1, 0) for part in inputs)
+    for given in (inputs, others):
+        for found, expected in zip(exported(*given), Round()(*given), strict=True):
+            assert torch.equal(found, expected)
