@@ -60,9 +60,9 @@ def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple
             continue
         for options in family.settings[-1:] + family.settings[:1]:
             plan = chosen.plan(facts, options)
-            proposer = chosen.proposer(options)
-            assert proposer is not None
-            drafting = read_drafting(plan, plan.rounds[0], facts.profiles[proposer].evidence)
+            drafter = chosen.drafter(facts, options)
+            assert drafter is not None
+            drafting = read_drafting(plan, plan.rounds[0], facts.profiles[drafter].evidence)
             assert isinstance(drafting, Drafting)
             executable, rounds = bench.compile(plan), 0
             for prompt in bench.prompts(PROFILE):
@@ -98,12 +98,12 @@ def test_a_measured_device_prices_what_drafts_from_sources(bench: Workbench) -> 
         for family in method.choices(facts):
             if isinstance(family, Family):
                 plan = method.plan(facts, family.settings[0])
-                proposer = method.proposer(family.settings[0])
+                drafter = method.drafter(facts, family.settings[0])
                 price = price_plan(
                     plan,
                     device,
                     facts.shapes,
-                    facts.profiles[proposer or ""],
+                    facts.profiles[drafter or ""],
                     batch=1,
                     prompt_tokens=40,
                     output_tokens=40,

@@ -66,7 +66,7 @@ class DraftSegment:
 
 
 @dataclass(frozen=True)
-class Interleaved(Evidence):
+class InterleavedTrace(Evidence):
     """What of the text a model and a source would have drafted.
 
     Attributes:
@@ -106,7 +106,7 @@ class Interleaved(Evidence):
         return {"longest": self.longest, "rows": rows}
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Interleaved:
+    def from_data(cls, data: Mapping[str, Any]) -> InterleavedTrace:
         """The inverse of `as_data`.
 
         Raises:
@@ -232,4 +232,4 @@ def read_segments(types: RoundTypes) -> tuple[DraftSegment, ...] | None:
     return tuple(segments) if both and len(models) == 2 else None
 
 
-EVIDENCE = Interleaved
+EVIDENCE = InterleavedTrace
