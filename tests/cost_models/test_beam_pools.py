@@ -9,7 +9,8 @@ import pytest
 from specplan.cost_models.acceptance.drafters import Beam
 from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, read_drafting
 from specplan.cost_models.acceptance.evidence.hazards import Hazards
-from specplan.cost_models.acceptance.evidence.pools import BeamPool, Pools, read_pool
+from specplan.cost_models.acceptance.evidence.pool_rounds import BeamPool, read_pool
+from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.estimate import Estimate, price_plan
