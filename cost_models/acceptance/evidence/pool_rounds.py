@@ -1,4 +1,4 @@
-"""Rounds whose tree is one that `pools` price, read off their ops: a beam grows it, or one lookup."""
+"""Rounds whose tree `pools` price, read off their ops: a beam grows it, or one lookup."""
 
 from __future__ import annotations
 
