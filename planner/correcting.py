@@ -107,7 +107,7 @@ class _Pool:
     @classmethod
     def of(cls, pairs: Iterator[tuple[Candidate, _Factors | None]]) -> _Pool:
         """From all candidates."""
-        groups: dict[str | None, list[_Factors]] = {}
+        groups: dict[Drafter | None, list[_Factors]] = {}
         for candidate, factors in pairs:
             if factors is not None:
                 groups.setdefault(candidate.drafter, []).append(factors)

@@ -77,7 +77,7 @@ def acceptance_key(
 def _digest(drafter: Drafter, shapes: Mapping[str, ModelShape]) -> str:
     """Identity of the checkpoint that drafts; one for all where a plan runs several."""
     roles = drafter.models if isinstance(drafter, OwnRounds) else (model_of(drafter),)
-    digests = [shapes[role].digest for role in roles if role in shapes]
+    digests = [shapes[role].digest for role in roles if role is not None and role in shapes]
     return digests[0] if len(digests) == 1 else name_of(" ".join(digests)) if digests else ""
 
 
@@ -105,7 +105,7 @@ def _check(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape])
         if draft.name not in shapes or shapes[draft.name].feature_width is None
     }
     role = model_of(drafter)
-    layers = shapes[role].num_layers if role in shapes else 0
+    layers = 0 if role is None or role not in shapes else shapes[role].num_layers
     what, remedy = f'no model drafts as "{drafter}"', "the target or one that runs alone"
     match drafter:
         case FirstLayers():

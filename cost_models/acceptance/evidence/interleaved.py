@@ -220,8 +220,10 @@ def read_segments(types: RoundTypes) -> tuple[DraftSegment, ...] | None:
             alone = op.children in (1, (1,)) and given.is_chain
             if not alone or (isinstance(op, Grow) and given.nodes != before.nodes + 1):
                 return None
-            own = isinstance(op, Grow)
-            segments.append(DraftSegment("model", 1) if own else DraftSegment("source", op.length))
+            one = DraftSegment("model", 1)
+            if isinstance(op, Lookup):
+                one = DraftSegment("source", op.length)
+            segments.append(one)
         elif isinstance(op, Accept) and op.at is not None:
             if not segments or segments[-1].by != "source":
                 return None
