@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan import api
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.timing.device import load_device
@@ -19,8 +20,9 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.kinds import kinds as same_ops
 from specplan.planner.kinds import nodes_of
 from specplan.planner.loading import problem_from_dict
+from specplan.planner.profiled_by_running import ProfiledByRunning
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.who_drafts import own_drafters
 
 PROFILED = 16
 """Prompts that acceptance is measured on: it decides which settings there are, no token."""
@@ -30,7 +32,7 @@ MOST_NODES = 16
 def kinds(problem: dict[str, Any], work: Path) -> Iterator[tuple[str, Plan]]:
     """One plan of every kind of every family of the problem's methods."""
     every, named = discover_methods(), problem["methods"]
-    measured = [name for name in named if not isinstance(every[name], Rehearsed)]
+    measured = [name for name in named if not isinstance(every[name], ProfiledByRunning)]
     profiles = api.profile_acceptance(
         problem | {"methods": measured or ["autoregressive"]}, limit=PROFILED
     )
@@ -48,13 +50,13 @@ def kinds(problem: dict[str, Any], work: Path) -> Iterator[tuple[str, Plan]]:
                 yield f"{name}, {family.name}: {options.words}", plan
 
 
-def untold(facts: ProblemFacts, methods: Sequence[str]) -> dict[str, AcceptanceProfile]:
+def untold(facts: ProblemFacts, methods: Sequence[str]) -> dict[Drafter, AcceptanceProfile]:
     """Profiles that tell nothing, of settings that would be measured by running each of them."""
-    found = {}
+    found: dict[Drafter, AcceptanceProfile] = {}
     for name in methods:
         method = discover_methods()[name]
-        if isinstance(method, Rehearsed):
-            for proposer in method.proposers(facts.shapes):
-                key = acceptance_key(facts.problem, facts.shapes, proposer)
-                found[proposer] = AcceptanceProfile(key, RoundsRun(((0,),)))
+        if isinstance(method, ProfiledByRunning):
+            for drafter in own_drafters(facts, method, method.run_settings(facts)):
+                key = acceptance_key(facts.problem, facts.shapes, drafter)
+                found[drafter] = AcceptanceProfile(key, RoundsRun(((0,),)))
     return found

@@ -26,6 +26,7 @@ from typing import Any
 
 from costs import DRAFT, TARGET
 
+from specplan.cost_models.acceptance.drafters import named_drafter
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.files import write_json_atomic
 
@@ -70,7 +71,7 @@ def write_problem(work: Path) -> Path:
         (work / name).mkdir(parents=True, exist_ok=True)
         write_json_atomic(work / name / "config.json", named)
     for name, rows in RATES.items():
-        key = AcceptanceKey(name, how="given" if name == "text" else "best")
+        key = AcceptanceKey(named_drafter(name), how="given" if name == "text" else "best")
         profile = AcceptanceProfile.from_hazards(rows, key=key, trials=TRIALS)
         profile.save(work / f"{name}-rates.json")
     problem = {

@@ -13,7 +13,6 @@ from functools import lru_cache
 
 ATTENTION, MLP = "attn", "mlp"
 _BLOCK = re.compile(rf"({ATTENTION}|{MLP})\.(0|[1-9][0-9]{{0,5}})")
-_SHORT = re.compile(r"([am])(0|[1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +40,6 @@ class Skips:
             ValueError: a word names no block.
         """
         return _read(tuple(words))
-
-    @classmethod
-    def read_short(cls, text: str) -> Skips | None:
-        """The set that `short` wrote; None for any other text."""
-        found = _SHORT.findall(text)
-        made = cls.of(
-            (int(layer) for kind, layer in found if kind == "a"),
-            (int(layer) for kind, layer in found if kind == "m"),
-        )
-        return made if made and made.short == text else None
 
     @property
     def words(self) -> tuple[str, ...]:

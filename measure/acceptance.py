@@ -1,4 +1,4 @@
-"""`specplan profile acceptance`: what the target accepts from every proposer of a problem.
+"""`specplan profile acceptance`: what the target accepts from every drafter of a problem.
 
 Each profile is one file that grows prompt by prompt; a run that was killed goes on where it was.
 Prompts are taken in groups, and no more of them than the wanted precision needs.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.measure.continuations import continue_prompts
 from specplan.measure.growing import Growing, States
@@ -15,7 +16,7 @@ from specplan.measure.precision import LEAST_PROMPTS, PRECISION
 from specplan.measure.progress import Progress, silent
 from specplan.measure.stored_traces import text_digests
 from specplan.measure.workbench import PROFILE, Workbench
-from specplan.planner import ProblemFacts, proposers
+from specplan.planner import ProblemFacts, drafters
 
 
 def measure_acceptance(
@@ -25,31 +26,31 @@ def measure_acceptance(
     progress: Progress = silent,
     limit: int | None = None,
     precision: float = PRECISION,
-    wanted: Sequence[str] | None = None,
-    hopeful: Callable[[Sequence[AcceptanceProfile]], Collection[str]] | None = None,
-) -> dict[str, AcceptanceProfile]:
-    """Profiles of all proposers that the problem names no file for.
+    wanted: Sequence[Drafter] | None = None,
+    hopeful: Callable[[Sequence[AcceptanceProfile]], Collection[Drafter]] | None = None,
+) -> dict[Drafter, AcceptanceProfile]:
+    """Profiles of all drafters that the problem names no file for.
 
     Args:
         bench: the problem's models and prompts.
         facts: the problem's shapes; profiles in it are not read.
         progress: told of every prompt.
         limit: use only so many prompts of the profile split.
-        precision: a proposer takes no further prompts once the 90 % intervals of tokens per round
+        precision: a drafter takes no further prompts once the 90 % intervals of tokens per round
             of its candidates are within this part of their means, either way; 0 takes all prompts.
-        wanted: proposers to measure; default those of the problem.
-        hopeful: who of some proposers may be worth a closer look; others take no further prompts.
+        wanted: drafters to measure; default those of the problem.
+        hopeful: who of some drafters may be worth a closer look; others take no further prompts.
 
     Returns:
-        By proposer; stored under the problem's `profiles` folder with their provenance, which
+        By drafter; stored under the problem's `profiles` folder with their provenance, which
         tells the half width reached and how many prompts were left.
 
     Raises:
         UsageError: there are no prompts to measure on.
     """
-    given = bench.problem.acceptance
+    given = bench.problem.ready_profiles
     if wanted is None:
-        wanted = [name for name in proposers(bench.problem, facts.shapes) if name not in given]
+        wanted = [drafter for drafter in drafters(facts) if drafter not in given]
     if not wanted:
         return {}
     every = bench.prompts(PROFILE)

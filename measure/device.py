@@ -15,6 +15,8 @@ from datetime import date
 from itertools import product
 from pathlib import Path
 
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import FirstLayers, SmallCache
 from specplan.cost_models.timing.measured import MeasuredDevice
 from specplan.cost_models.timing.measured_table import (
     SCHEMA_VERSION,
@@ -41,11 +43,9 @@ from specplan.measure.progress import Progress, silent
 from specplan.measure.visits import Samples, dtype_name, gathered, rows_of, visit
 from specplan.measure.workbench import Workbench
 from specplan.planner import (
-    DRAFT_SOURCES,
     ProblemFacts,
-    Proposer,
+    drafters,
     leaves_blocks_out,
-    proposers,
 )
 from specplan.runtime.executable import Executable
 
@@ -114,7 +114,7 @@ def measure_device(
     """
     every = _every_probe(bench, facts)
     whole = cells(facts, batches, contexts)
-    short = budget_cells(bench, facts, whole)
+    short = budget_cells(facts, whole)
     table, path = _table(bench, every, short)
     todo = [
         (number, cell)
@@ -146,38 +146,37 @@ def cells(
     return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
 
 
-def budget_cells(bench: Workbench, facts: ProblemFacts, whole: Sequence[Cell]) -> list[Cell]:
+def budget_cells(facts: ProblemFacts, whole: Sequence[Cell]) -> list[Cell]:
     """Where chains alone are measured: as long as the caches of drafters that keep few tokens.
 
     Only below the contexts of the whole cells: between two of them, times of few tokens would come
     between those of trees, and their own are told by both.
     """
     shortest = min(context for _, context in whole)
-    kept = [budget for budget in budgets_of(bench, facts) if budget < shortest]
+    kept = [budget for budget in budgets_of(facts) if budget < shortest]
     return list(product(sorted({batch for batch, _ in whole}), kept))
 
 
-def exits_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
+def exits_of(facts: ProblemFacts) -> tuple[int, ...]:
     """Layers after which the problem's methods may leave the target to draft."""
-    found = map(Proposer.read, proposers(bench.problem, facts.shapes))
-    return tuple(p.layers for p in found if p.role == "target" and p.layers is not None)
+    every = (one for one in drafters(facts) if isinstance(one, FirstLayers))
+    return tuple(one.layers for one in every if one.model == "target")
 
 
-def budgets_of(bench: Workbench, facts: ProblemFacts) -> tuple[int, ...]:
+def budgets_of(facts: ProblemFacts) -> tuple[int, ...]:
     """Tokens that drafters keep in their caches, where some keep few."""
-    found = (one.budget for one in _with_budgets(bench, facts))
-    return tuple(sorted({budget for budget in found if budget is not None}))
+    return tuple(sorted({drafter.budget for drafter in _small_caches(facts)}))
 
 
-def _with_budgets(bench: Workbench, facts: ProblemFacts) -> list[Proposer]:
+def _small_caches(facts: ProblemFacts) -> list[SmallCache]:
     """Drafters that keep few tokens in their caches, the fewest first."""
-    found = map(Proposer.read, proposers(bench.problem, facts.shapes))
-    return sorted((one for one in found if one.budget is not None), key=lambda one: one.budget or 0)
+    every = (one for one in drafters(facts) if isinstance(one, SmallCache))
+    return sorted(every, key=lambda one: one.budget)
 
 
 def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     """Those that the backend runs."""
-    exits = exits_of(bench, facts)
+    exits = exits_of(facts)
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
     every = [*probes(bench.drafts, greedy, target.vocab_size)]
     every += exit_probes(exits, target.num_layers, greedy)
@@ -187,7 +186,7 @@ def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
         every += skip_probes(target.num_layers, greedy)
     every += rehearsal_probes(facts)
     for retrieved in (False, True):
-        parts = [one for one in _with_budgets(bench, facts) if one.retrieved == retrieved]
+        parts = [one for one in _small_caches(facts) if one.retrieved == retrieved]
         every += budget_probes(parts, greedy)
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
 

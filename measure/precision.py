@@ -1,4 +1,4 @@
-"""How sure an acceptance profile is of what its proposer's candidates emit per round."""
+"""How sure an acceptance profile is of what its drafter's candidates emit per round."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> floa
 
     Args:
         facts: the problem; its methods are asked what they would draft with this profile.
-        profile: of one proposer.
+        profile: of one drafter.
     """
-    known = replace(facts, profiles={**facts.profiles, profile.key.proposer: profile})
+    known = replace(facts, profiles={**facts.profiles, profile.key.drafter: profile})
     drafts = sorted(_drafts(known, profile), key=lambda drafting: drafting.demands.judged[0].nodes)
     step = max(1, -(-len(drafts) // MOST_CANDIDATES))
     widest = 0.0
@@ -35,8 +35,8 @@ def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> floa
 
 
 def _drafts(facts: ProblemFacts, profile: AcceptanceProfile) -> Iterator[Drafting]:
-    """What all candidates draft for which the profile's proposer does."""
-    for setting in settings_by(facts, profile.key.proposer):
+    """What all candidates draft for which the profile's drafter does."""
+    for setting in settings_by(facts, profile.key.drafter):
         plan = setting.method.plan(facts, setting.options)
         found = (read_drafting(plan, item, profile.evidence) for item in plan.rounds)
         yield from (drafting for drafting in found if isinstance(drafting, Drafting))

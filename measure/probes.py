@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from specplan.cost_models.acceptance.draft_sources import DraftSource
+from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.demands import OpDemand, round_demands
 from specplan.ir.blocks import Skips
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner import (
-    DraftSource,
     ProblemFacts,
-    Proposer,
-    further_proposers,
+    drafters,
     kept_by,
-    proposers,
-    rehearsal_of,
+    later_drafters,
+    profiling_plan,
 )
 
 CHAINS = (1, 3, 7, 16)
@@ -122,7 +122,7 @@ def source_probes(
             yield Probe(f"lookup {width} from {source.word}", plan)
 
 
-def budget_probes(parts: Sequence[Proposer], greedy: bool) -> Iterator[Probe]:
+def budget_probes(parts: Sequence[SmallCache], greedy: bool) -> Iterator[Probe]:
     """Chains that the target drafts with the least and the most of its cache.
 
     Args:
@@ -141,11 +141,11 @@ def budget_probes(parts: Sequence[Proposer], greedy: bool) -> Iterator[Probe]:
 def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
     """Of the plans whose own rounds are run, two of each, and those that run what these do not."""
     kinds: dict[str, list[Probe]] = {}
-    every = (*proposers(facts.problem, facts.shapes), *further_proposers(facts))
-    for name in dict.fromkeys(every):
-        plan = rehearsal_of(facts, name)
+    every = (*drafters(facts), *later_drafters(facts))
+    for drafter in dict.fromkeys(every):
+        plan = profiling_plan(facts, drafter)
         if plan is not None:
-            kinds.setdefault(plan.name, []).append(Probe(f"rounds of {name}", plan))
+            kinds.setdefault(plan.name, []).append(Probe(str(drafter), plan))
     for found in kinds.values():
         chosen = list(dict.fromkeys((found[0], found[-1])))
         known = set().union(*(_kinds_of_steps(probe.plan) for probe in chosen))

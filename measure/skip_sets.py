@@ -3,7 +3,7 @@
 A few prompts tell what each block alone costs in acceptance; from there the planner's search
 proposes sets, each measured on the same prompts and priced on the problem's device. Whatever was
 measured is kept in one file, so that a run that was killed repeats no pass of a model. Only sets
-that come near plain decoding are then measured on as many prompts as other proposers are.
+that come near plain decoding are then measured on as many prompts as other drafters are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
+from specplan.cost_models.acceptance.drafters import Drafter, SkipBlocks
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.timing.device import UnpricedError
@@ -26,9 +27,8 @@ from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import (
     MOST_SKIPPED_DRAFT,
+    DrafterPrices,
     ProblemFacts,
-    Proposer,
-    ProposerPrices,
     SparedBlock,
     acceptance_key,
     first_guesses,
@@ -54,7 +54,7 @@ Known = dict[str, dict[str, list[list[int]]]]
 
 def search_blocks(
     bench: Workbench, facts: ProblemFacts, *, progress: Progress = silent
-) -> dict[str, AcceptanceProfile]:
+) -> dict[Drafter, AcceptanceProfile]:
     """Search for sets of blocks to leave out, where the problem asks for that.
 
     Args:
@@ -63,7 +63,7 @@ def search_blocks(
         progress: told of every set.
 
     Returns:
-        Profiles of the best sets by proposer; none where nothing is searched for, or where the
+        Profiles of the best sets by drafter; none where nothing is searched for, or where the
         device, a table that somebody measured before, has no price for passes without some blocks.
     """
     if not searches_blocks(bench.problem, facts.target):
@@ -104,7 +104,7 @@ class _Search:
 
     bench: Workbench
     facts: ProblemFacts
-    prices: ProposerPrices
+    prices: DrafterPrices
     prompts: list[TokenPrompt]
     path: Path
     progress: Progress
@@ -119,7 +119,7 @@ class _Search:
         about = (key.temperature, key.top_k, key.top_p, bench.problem.seed, bench.output_tokens)
         name = bench.fingerprint("blocks", about, [prompt.tokens for prompt in prompts])
         path = bench.problem.profiles / "blocks" / f"{name}.json"
-        return cls(bench, facts, ProposerPrices(facts), prompts, path, progress, _read(path))
+        return cls(bench, facts, DrafterPrices(facts), prompts, path, progress, _read(path))
 
     def alone(self, name: str, whole: float) -> SparedBlock:
         """What leaving one block out does; half a token counts as lost and half as kept."""
@@ -133,11 +133,13 @@ class _Search:
         """Seconds per token of the best chain drafted without these blocks."""
         return self.prices.best(self._profile(skips))
 
-    def profiles(self, sets: tuple[Skips, ...]) -> dict[str, AcceptanceProfile]:
+    def profiles(self, sets: tuple[Skips, ...]) -> dict[Drafter, AcceptanceProfile]:
         """Their profiles: of many prompts where they may pay, else of those looked at."""
         near = [s for s in sets if self.score(s) <= NEAR * self.prices.plain]
-        wanted = [_without(skips) for skips in near]
-        found = {_without(skips): self._profile(skips) for skips in sets}
+        wanted: list[Drafter] = [_without(skips) for skips in near]
+        found: dict[Drafter, AcceptanceProfile] = {
+            _without(skips): self._profile(skips) for skips in sets
+        }
         return found | measure_acceptance(
             self.bench, self.facts, progress=self.progress, wanted=wanted
         )
@@ -207,5 +209,5 @@ def _read(path: Path) -> Known:
     return known
 
 
-def _without(skips: Skips) -> str:
-    return Proposer("target", skips=skips).name
+def _without(skips: Skips) -> SkipBlocks:
+    return SkipBlocks("target", skips)

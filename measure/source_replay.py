@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from specplan.planner import DraftSource
+from specplan.cost_models.acceptance.draft_sources import DraftSource
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.registry import new_source
 from specplan.runtime.sources.source import Found, Source, Tokens, Wanted

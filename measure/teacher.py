@@ -1,4 +1,4 @@
-"""Teacher forcing: what the target would accept from a proposer along its own text.
+"""Teacher forcing: what the target would accept from a drafter along its own text.
 
 At temperature 0 a drafted path is accepted exactly where it is the target's own text, so one pass
 of the draft model over that text tells the rank of the accepted child at every position. At other

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from specplan.planner.candidates import Candidate
 from specplan.planner.chain_drafters import kept_by
-from specplan.planner.draft_sources import DRAFT_SOURCES, DraftSource
+from specplan.planner.drafter_prices import DrafterPrices
+from specplan.planner.drafters import CHUNK, SINKS
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts
@@ -17,10 +18,8 @@ from specplan.planner.loading import load_problem, problem_from_dict
 from specplan.planner.measured_plans import MeasuredPlan, MeasuredPlans, plan_key
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.open_settings import OpenSettings
-from specplan.planner.problem import TEXT_PROPOSER, Problem, problem_json_schema
+from specplan.planner.problem import Problem, problem_json_schema
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import CHUNK, SINKS, Proposer
-from specplan.planner.proposer_prices import ProposerPrices
 from specplan.planner.search import PLAIN, SearchResult, search, settings_by
 from specplan.planner.skip_search import (
     SparedBlock,
@@ -33,11 +32,11 @@ from specplan.planner.tuned import tuned
 from specplan.planner.uncertainty import request_draws
 from specplan.planner.who_drafts import (
     MOST_SKIPPED_DRAFT,
-    further_proposers,
+    drafters,
+    later_drafters,
     leaves_blocks_out,
     measured_here,
-    proposers,
-    rehearsal_of,
+    profiling_plan,
     searches_blocks,
 )
 from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts, read_trace
@@ -45,13 +44,11 @@ from specplan.planner.workload_files import Prompt, RequestLengths, read_prompts
 __all__ = [
     "CHUNK",
     "DATASTORE_FILE",
-    "DRAFT_SOURCES",
     "MOST_SKIPPED_DRAFT",
     "PLAIN",
     "SINKS",
-    "TEXT_PROPOSER",
     "Candidate",
-    "DraftSource",
+    "DrafterPrices",
     "Family",
     "MeasuredPlan",
     "MeasuredPlans",
@@ -61,32 +58,30 @@ __all__ = [
     "Problem",
     "ProblemFacts",
     "Prompt",
-    "Proposer",
-    "ProposerPrices",
     "RequestLengths",
     "SearchResult",
     "SparedBlock",
     "StaticTree",
     "acceptance_key",
     "discover_methods",
+    "drafters",
     "explain",
     "explain_words",
     "first_guesses",
-    "further_proposers",
     "gather_facts",
     "keeps_limits",
     "kept_by",
+    "later_drafters",
     "leaves_blocks_out",
     "load_problem",
     "measured_here",
     "plan_key",
     "problem_from_dict",
     "problem_json_schema",
-    "proposers",
+    "profiling_plan",
     "read_prompts",
     "read_trace",
     "refine",
-    "rehearsal_of",
     "request_draws",
     "search",
     "searched_blocks",

@@ -179,8 +179,8 @@ class _Repricing:
         return round(fmean(request.output_tokens for request in self.facts.requests))
 
     def _profile(self) -> Any:
-        proposer = self.candidate.proposer
-        return None if proposer is None else self.facts.profiles[proposer]
+        drafter = self.candidate.drafter
+        return None if drafter is None else self.facts.profiles[drafter]
 
     def _runs(self, model: str) -> bool:
         assert self.candidate.plan is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.estimate import Estimate
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
@@ -24,7 +25,7 @@ class Candidate:
         family: name of the family of settings.
         options: the setting by name; empty for a refused family.
         words: the setting in a few words.
-        proposer: whose acceptance profile priced it; None when nothing is drafted.
+        drafter: whose acceptance profile priced it; None when nothing is drafted.
         plan: its plan; None for a refused family.
         estimate: its price, an array entry for each cell of the workload; None without one.
         refusal: why it cannot be chosen; None when it can.
@@ -36,7 +37,7 @@ class Candidate:
     family: str
     options: Mapping[str, Any]
     words: str
-    proposer: str | None = None
+    drafter: Drafter | None = None
     plan: Plan | None = None
     estimate: Estimate | None = None
     refusal: str | None = None
@@ -114,7 +115,7 @@ class Candidate:
             "family": self.family,
             "options": dict(self.options),
             "words": self.words,
-            "proposer": self.proposer,
+            "drafter": None if self.drafter is None else str(self.drafter),
             "plan": None if self.plan is None else print_plan(self.plan),
             "estimates": [estimate_as_dict(estimate) for estimate in self.estimates],
             "refusal": self.refusal,

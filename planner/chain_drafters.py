@@ -6,17 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from specplan.cost_models.acceptance.drafters import Model, SkipBlocks, SmallCache
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
+from specplan.planner.drafters import CHUNK, SINKS
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import CHUNK, SINKS, Proposer
+
+OfChain = Model | SkipBlocks | SmallCache
+"""A draft model, the target without some blocks, or either with few cached tokens."""
 
 
-def kept_by(drafter: Proposer) -> str:
-    """How the cache of a drafter with few cached tokens is declared; empty for a whole one."""
-    if drafter.budget is None:
-        return ""
+def kept_by(drafter: SmallCache) -> str:
+    """How the cache of a drafter with few cached tokens is declared."""
     policy = f"retrieved(chunk={CHUNK})" if drafter.retrieved else f"sink_recent(sink={SINKS})"
     return f"policy={policy} budget={drafter.budget}"
 
@@ -40,14 +42,14 @@ class ChainDrafter:
     kept: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
-    def of(cls, drafter: Proposer) -> ChainDrafter:
+    def of(cls, drafter: OfChain) -> ChainDrafter:
         """A draft model, the target without some blocks, or either with few cached tokens."""
-        role = drafter.role
-        if drafter.skips:
+        role = drafter.name if isinstance(drafter, Model) else drafter.model
+        if isinstance(drafter, SkipBlocks):
             assert role == "target", "other models run whole"
             skip = print_atom(drafter.skips.words)
             return cls(f"{role} %f cache=@kv pending=1 skip={skip} write=scratch")
-        kept = kept_by(drafter)
+        kept = kept_by(drafter) if isinstance(drafter, SmallCache) else ""
         if role == "target":
             view = f"@part = cache target view=@kv {kept}"
             forward = "target %f cache=@part pending=1 write=scratch"
@@ -85,7 +87,7 @@ class ChainDrafter:
 
 
 def chain_plan(
-    facts: ProblemFacts, name: str, drafter: Proposer, length: int, *, rule: str = "token"
+    facts: ProblemFacts, name: str, drafter: OfChain, length: int, *, rule: str = "token"
 ) -> Plan:
     """A plan in which a chain of one length is drafted, then verified.
 

@@ -1,6 +1,6 @@
 """Prices set right by what was measured: of plans that ran, and of plans like them.
 
-Where a plan was measured, its times are the measured ones. The others of its proposer, and failing
+Where a plan was measured, its times are the measured ones. The others of its drafter, and failing
 these all others, are as much faster or slower than their price as the measured ones are in the
 mean (of logarithms): the moment of the machine and an error that all prices share fall on them too,
 so that no plan is preferred only because it was never run.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.corrected import Correction, correct
 from specplan.cost_models.estimate import Estimate
 from specplan.planner.candidates import Candidate
@@ -91,25 +92,25 @@ def _column(rows: Sequence[MeasuredPlan | None], value: Callable[[MeasuredPlan],
 
 @dataclass(frozen=True)
 class _Pool:
-    """Mean factors, as logarithms: by proposer, and of all measured plans.
+    """Mean factors, as logarithms: by drafter, and of all measured plans.
 
     Attributes:
-        seconds: [cells] by proposer; nan where none of its plans was measured.
+        seconds: [cells] by drafter; nan where none of its plans was measured.
         tokens: likewise.
         any_seconds: [cells] of all plans; nan where none was measured.
     """
 
-    seconds: Mapping[str | None, Floats]
-    tokens: Mapping[str | None, Floats]
+    seconds: Mapping[Drafter | None, Floats]
+    tokens: Mapping[Drafter | None, Floats]
     any_seconds: Floats
 
     @classmethod
     def of(cls, pairs: Iterator[tuple[Candidate, _Factors | None]]) -> _Pool:
         """From all candidates."""
-        groups: dict[str | None, list[_Factors]] = {}
+        groups: dict[Drafter | None, list[_Factors]] = {}
         for candidate, factors in pairs:
             if factors is not None:
-                groups.setdefault(candidate.proposer, []).append(factors)
+                groups.setdefault(candidate.drafter, []).append(factors)
         every = [factors for group in groups.values() for factors in group]
         return cls(
             {name: _mean([f.seconds for f in group]) for name, group in groups.items()},
@@ -117,10 +118,10 @@ class _Pool:
             _mean([f.seconds for f in every]),
         )
 
-    def like(self, proposer: str | None) -> tuple[Floats, Floats]:
-        """Factors for plans of a proposer that were not measured, as logarithms, [cells]."""
+    def like(self, drafter: Drafter | None) -> tuple[Floats, Floats]:
+        """Factors for plans of a drafter that were not measured, as logarithms, [cells]."""
         every = _filled(self.any_seconds, 0.0)
-        own, tokens = self.seconds[proposer], self.tokens[proposer]
+        own, tokens = self.seconds[drafter], self.tokens[drafter]
         if np.isnan(own).all():
             return every, np.zeros_like(every)
         return _filled(own, float(np.nanmean(own))), _filled(tokens, float(np.nanmean(tokens)))
@@ -144,7 +145,7 @@ def _filled(cells: Floats, otherwise: float) -> Floats:
 
 def _corrected(facts: ProblemFacts, candidate: Candidate, own: _Factors, pool: _Pool) -> Candidate:
     assert candidate.estimate is not None, "it has a price"
-    seconds, tokens = pool.like(candidate.proposer)
+    seconds, tokens = pool.like(candidate.drafter)
     measured = ~np.isnan(own.seconds)
     by = Correction(
         seconds=np.exp(np.where(measured, own.seconds, seconds)),

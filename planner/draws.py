@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.evidence.base import Drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.intervals import HALF_WIDTH_90, Seconds, beside
@@ -54,7 +55,7 @@ class DrawnRound:
 class Draws:
     """Draws of everything that is not known; each part of a round is drawn once."""
 
-    def __init__(self, profiles: Mapping[str, AcceptanceProfile]) -> None:
+    def __init__(self, profiles: Mapping[Drafter, AcceptanceProfile]) -> None:
         self._profiles = profiles
         self._normals: dict[tuple[str, ...], Floats] = {}
         self._rounds: dict[int, DrawnRound] = {}
@@ -86,10 +87,10 @@ class Draws:
 
     def _tokens(self, part: Candidate) -> Floats:
         """Of the whole decode; each stretch of it is as much shorter as its rounds emit more."""
-        if part.proposer is None:
+        if part.drafter is None:
             return np.ones((1, 1))
         assert part.plan is not None and part.estimate is not None
-        stretches, profile = part.estimate.stretches, self._profiles[part.proposer]
+        stretches, profile = part.estimate.stretches, self._profiles[part.drafter]
         drafted = read_drafted(part.plan, stretches, profile.evidence)
         assert not isinstance(drafted, Unpriced), "it has a price"
         seconds = np.zeros((1, 1))

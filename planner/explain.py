@@ -90,7 +90,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
     """
     facts = result.facts
     drafting = _drafting(result, _best_drafting(result))
-    parts = [] if drafting is None else [p for p in drafting.parts if p[0].proposer is not None]
+    parts = [] if drafting is None else [p for p in drafting.parts if p[0].drafter is not None]
     return summarise(result) | {
         "time": {
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
@@ -205,15 +205,15 @@ def _time(estimate: Estimate) -> dict[str, Any]:
 
 def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
-    assert candidate.proposer is not None and candidate.plan is not None, "it drafts"
-    profile, tree = facts.profiles[candidate.proposer], judged(candidate)
+    assert candidate.drafter is not None and candidate.plan is not None, "it drafts"
+    profile, tree = facts.profiles[candidate.drafter], judged(candidate)
     drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile.evidence)
     assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
     drafting, own = next((one, one.evidence) for _, one in drafted if one.evidence is not None)
     reached = own.law.accepted_at_least(drafting.parents, drafting.ranks)
     widths = None if tree.depths is None else Counter(tree.depths)
     return {
-        "proposer": candidate.proposer,
+        "drafter": str(candidate.drafter),
         "words": candidate.words,
         "positions": own.positions,
         "parents": None if tree.parents is None else list(tree.parents),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.infer import infer_round
 from specplan.ir.types import TreeType
@@ -24,8 +25,8 @@ def assumptions(result: SearchResult) -> list[str]:
         plans = len({plan.plan for plan in facts.measured.plans})
         turns = sum(plan.turns for plan in facts.measured.plans)
         found.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
-    for proposer, profile in facts.profiles.items():
-        found.append(f'the acceptance of "{proposer}" {profile.source}')
+    for drafter, profile in facts.profiles.items():
+        found.append(f'the acceptance of "{drafter}" {profile.source}')
     found += _untried(result)
     for estimate in result.chosen.estimates:
         found += [words for words in estimate.assumptions if words not in found]
@@ -37,10 +38,10 @@ def assumptions(result: SearchResult) -> list[str]:
 def _untried(result: SearchResult) -> Iterator[str]:
     """What trees that were not tried might save, of each model whose static tree is judged."""
     facts, loads = result.facts, _loads(result)
-    ran: dict[str, list[int]] = {}
+    ran: dict[Model, list[int]] = {}
     for part, cells in result.chosen.parts:
-        tree, draft = judged(part), part.proposer
-        if draft is None or draft not in facts.shapes or tree is None:
+        tree, draft = judged(part), part.drafter
+        if not isinstance(draft, Model) or draft.name not in facts.shapes or tree is None:
             continue
         if tree.parents is not None and not tree.is_chain:
             ran.setdefault(draft, []).extend(loads[cell] for cell in cells)

@@ -18,7 +18,7 @@ def picture_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
         return
     for part in explanation["acceptance"]:
         parents, levels = part.get("parents"), len(part["by_depth"])
-        title = f'Drafted by "{part["proposer"]}" ({part["words"]})'
+        title = f'Drafted by "{part["drafter"]}" ({part["words"]})'
         if parents is None:
             yield f"{title}: a shape that depends on the text, of at most {levels} levels."
         else:

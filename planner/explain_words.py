@@ -162,7 +162,7 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
             for entry in acceptance["by_depth"]
         ]
         yield (
-            f'Of what "{acceptance["proposer"]}" drafts ({acceptance["words"]}), at least so many '
+            f'Of what "{acceptance["drafter"]}" drafts ({acceptance["words"]}), at least so many '
             f"tokens are accepted in this share of the rounds: {', '.join(shares)}."
         )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
@@ -17,13 +19,11 @@ from specplan.cost_models.timing.device import Device, load_device
 from specplan.ir.capabilities import Capabilities, Judge
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.measured_plans import MeasuredPlans
 from specplan.planner.objectives import Load, Objective
-from specplan.planner.problem import TEXT_PROPOSER, Problem
+from specplan.planner.problem import Problem
 from specplan.planner.problem_errors import Origin
 from specplan.planner.profiles import check_profiles
-from specplan.planner.proposer import Proposer
 from specplan.planner.workload_files import RequestLengths, read_trace
 
 
@@ -38,18 +38,23 @@ class ProblemFacts:
         drafters: those of the problem's drafts that read the target's hidden states, by name.
         capabilities: of the backend or engine that is to run the plan; None for planning only.
         device: what prices ops in seconds.
-        profiles: acceptance profiles by proposer; one that is missing refuses its methods.
+        profiles: acceptance profiles by drafter; one that is missing refuses its methods.
         measured: plans that ran on this device already; none where nothing was tuned.
+        own_rounds: what plans of settings run, with the problem they are of; see `own_rounds` in
+            `specplan.planner.method`.
     """
 
     problem: Problem
     target: ModelShape
     drafts: Mapping[str, ModelShape]
     device: Device
-    profiles: Mapping[str, AcceptanceProfile] = field(default_factory=dict)
+    profiles: Mapping[Drafter, AcceptanceProfile] = field(default_factory=dict)
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
     capabilities: Judge | None = None
     measured: MeasuredPlans = field(default_factory=MeasuredPlans)
+    own_rounds: dict[Any, tuple[Problem, OwnRounds]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @cached_property
     def requests(self) -> tuple[RequestLengths, ...]:
@@ -114,23 +119,28 @@ class ProblemFacts:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy
 
-    def missing_profile(self, proposer: str) -> str:
-        """Why a method that needs the acceptance profile of `proposer` cannot be priced."""
-        found = Proposer.read(proposer)
-        measurable = (TEXT_PROPOSER, *DRAFT_SOURCES, *self.drafts)
-        if found.role not in measurable and not found.is_part and not found.way:
+    def missing_profile(self, drafter: Drafter) -> str:
+        """Why a method that needs the acceptance profile of `drafter` cannot be priced."""
+        if isinstance(drafter, Model) and drafter.name not in self.drafts:
             return (
-                f'the acceptance of "{proposer}" is not known and cannot be measured here: give a '
-                f"ready profile as acceptance.{proposer} (`specplan import acceptance`)"
+                f'the acceptance of "{drafter}" is not known and cannot be measured here: give a '
+                f"ready profile as acceptance.{drafter} (`specplan import acceptance`)"
             )
         if self.problem.workload.prompts is None:
             return (
-                f'the acceptance of "{proposer}" is not known: give workload.prompts to measure '
-                f"it on, or a ready profile as acceptance.{proposer}"
+                f'the acceptance of "{drafter}" is not known: give workload.prompts to measure '
+                f"it on, or a ready profile as acceptance.{drafter}"
             )
         return (
-            f'the acceptance of "{proposer}" has not been measured: run `specplan profile '
+            f'the acceptance of "{drafter}" has not been measured: run `specplan profile '
             "acceptance`"
+        )
+
+    def other_evidence(self, drafter: Drafter, wanted: str) -> str:
+        """Why a profile that is at hand does not price what a method drafts."""
+        return (
+            f'the acceptance profile of "{drafter}" holds {self.profiles[drafter].evidence.kind}, '
+            f"which say nothing of {wanted}: measure it with `specplan profile acceptance`"
         )
 
     def shape(self, role: str) -> ModelShape:
@@ -174,7 +184,7 @@ def gather_facts(
     problem: Problem,
     *,
     device: Device | None = None,
-    profiles: Mapping[str, AcceptanceProfile] | None = None,
+    profiles: Mapping[Drafter, AcceptanceProfile] | None = None,
     capabilities: Judge | None = None,
 ) -> ProblemFacts:
     """Read in what a checked problem names.
@@ -183,7 +193,7 @@ def gather_facts(
         problem: from `load_problem`.
         device: what prices ops; needed when the problem says "measured", else loaded by name. One
             on which rounds of the problem's backend were timed is priced as that compiles them.
-        profiles: measured acceptance profiles by proposer; those that the problem names are read
+        profiles: measured acceptance profiles by drafter; those that the problem names are read
             from their files and win.
         capabilities: of the problem's backend; None to plan for no backend of this package. Where
             that runs all trips of loops that end early, all are priced, whatever profiles tell.
@@ -208,11 +218,11 @@ def gather_facts(
 
         device = compiled_by(device, capabilities.backend)
     found = dict(profiles or {})
-    for proposer, path in problem.acceptance.items():
-        with Origin().key(f"acceptance.{proposer}"):
-            found[proposer] = AcceptanceProfile.load(path)
+    for drafter, path in problem.ready_profiles.items():
+        with Origin().key(f"acceptance.{drafter}"):
+            found[drafter] = AcceptanceProfile.load(path)
     if isinstance(capabilities, Capabilities) and capabilities.all_trips:
-        found = {name: profile.with_all_trips() for name, profile in found.items()}
+        found = {one: profile.with_all_trips() for one, profile in found.items()}
     facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)
     check_profiles(problem, facts.shapes, found)
     return facts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from specplan.cost_models.acceptance.drafters import TEXT
 from specplan.ir.values import print_atom
 from specplan.planner.plan_text import cache_of
-from specplan.planner.problem import TEXT_PROPOSER
 from specplan.planner.profiles import LOOKUP_MATCH
 
 
@@ -34,14 +34,14 @@ def commits(drafters: Sequence[str]) -> str:
 
 def models_of(drafters: Sequence[str]) -> tuple[str, ...]:
     """The models among drafters."""
-    return tuple(name for name in drafters if name != TEXT_PROPOSER)
+    return tuple(name for name in drafters if name != TEXT.name)
 
 
 def _chains(drafters: Sequence[str], length: int, drawn: bool) -> Iterator[str]:
     for index, name in enumerate(drafters):
         root = f"%r{index}"
         yield f"{root} = root"
-        if name == TEXT_PROPOSER:
+        if name == TEXT.name:
             match = print_atom(LOOKUP_MATCH)
             yield f"%d{index} = lookup @text {root} at={root} match={match} length={length}"
             continue

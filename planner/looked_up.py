@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specplan.cost_models.acceptance.draft_sources import DraftSource
+from specplan.cost_models.acceptance.drafters import Source
 from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner.draft_sources import DraftSource
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
@@ -59,8 +60,9 @@ def why_not(facts: ProblemFacts, method: Method[Any], source: DraftSource) -> st
     """Why a method cannot draft from its source; None when it can."""
     if not set(method.sources) <= set(facts.problem.sources):
         return f'the problem\'s sources leave out "{method.sources[0]}"'
-    if source.word not in facts.profiles:
-        return facts.missing_profile(source.word)
+    drafter = Source(source.word)
+    if drafter not in facts.profiles:
+        return facts.missing_profile(drafter)
     return None
 
 
@@ -82,13 +84,10 @@ def merged_trees(
     reason = why_not(facts, method, source)
     if reason is not None:
         return Refusal(name, reason)
-    pools = facts.profiles[source.word].evidence
+    pools = facts.profiles[Source(source.word)].evidence
     if not isinstance(pools, Pools):
-        return Refusal(
-            name,
-            f'the acceptance profile of "{source.word}" holds {pools.kind}, which say nothing of '
-            "trees that follow the context: measure it with `specplan profile acceptance`",
-        )
+        wanted = "trees that follow the context"
+        return Refusal(name, facts.other_evidence(Source(source.word), wanted))
     domains = {
         "nodes": Domain(TREE_NODES, "drafted tokens, the commonest continuations"),
         "length": Domain(TREE_LENGTHS, "tokens of a continuation at most"),

@@ -10,19 +10,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from specplan.cost_models.acceptance.profile import How
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds, Source
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
-
-if TYPE_CHECKING:
-    from specplan.planner.facts import ProblemFacts
+from specplan.planner.facts import ProblemFacts
 
 ENTRY_POINT_GROUP = "specplan.methods"
 
@@ -38,8 +35,9 @@ class Options:
         return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given)
 
     def as_dict(self) -> dict[str, Any]:
-        """The options by name, ready for JSON."""
-        return asdict(self)
+        """The options by name, ready for JSON; drafters as files name them."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: str(x) if isinstance(x, Drafter) else x for name, x in given}
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -97,7 +95,7 @@ class Method(ABC, Generic[OptionsT]):
 
     Attributes:
         name: the word that stands in problem files.
-        drafter: who drafts in its plans, in the words of the engines' tables
+        engine_drafter: who drafts in its plans, in the words of the engines' tables
             (`specplan.backends.engines.structure`); empty where no engine has such a drafter.
         shape: the simplest that its drafts may have, in the same words.
         summary: one line for `specplan methods`.
@@ -106,7 +104,7 @@ class Method(ABC, Generic[OptionsT]):
         memory: what it keeps beside models and their caches, and how much that is at most.
         lossless: whether the output law is the target's own.
         sources: sources that it drafts from (words of the problem's `sources`).
-        source_proposers: what acceptance profiles call its sources, and how children are chosen.
+        source_drafters: what its sources bring, as acceptance profiles call it.
         needs_draft_model: whether it needs a model or drafter beside the target.
         leaves_blocks_out: whether the target drafts without some of its blocks; which ones these
             are is searched for where models run.
@@ -118,7 +116,7 @@ class Method(ABC, Generic[OptionsT]):
     """
 
     name: ClassVar[str]
-    drafter: ClassVar[str] = ""
+    engine_drafter: ClassVar[str] = ""
     shape: ClassVar[str] = "chain"
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
@@ -126,7 +124,7 @@ class Method(ABC, Generic[OptionsT]):
     memory: ClassVar[str] = ""
     lossless: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = ()
-    source_proposers: ClassVar[Mapping[str, How]] = {}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = ()
     needs_draft_model: ClassVar[bool] = False
     leaves_blocks_out: ClassVar[bool] = False
     by_name: ClassVar[bool] = False
@@ -152,39 +150,39 @@ class Method(ABC, Generic[OptionsT]):
     def plan(self, facts: ProblemFacts, options: OptionsT) -> Plan:
         """The plan of one setting out of `choices`."""
 
-    @abstractmethod
-    def proposer(self, options: OptionsT) -> str | None:
-        """Whose acceptance profile prices the plan; None when nothing is drafted."""
+    def drafter(self, facts: ProblemFacts, options: OptionsT) -> Drafter | None:
+        """Whose acceptance profile prices the plan; None when nothing is drafted.
 
-    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
-        """Proposers that it finds in the models, beside draft models and the text.
+        Where a method does not say, the plan's own rounds: they are run on the prompts, and what
+        is known of them holds for this plan alone, to the last constant.
+        """
+        return own_rounds(facts, self, options)
 
-        Args:
-            shapes: by role, `target` among them.
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
+        """What it makes of the problem's models, whose acceptance is measured.
 
-        Returns:
-            Names as in `specplan.planner.who_drafts`; their acceptance is measured.
+        Beside what the problem names, and beside rounds that are run (`run_settings`).
         """
         return ()
 
-    def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
-        """Proposers that only more than the models' shapes tells of.
+    def run_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
+        """Settings whose own rounds are run, as far as models alone tell of them."""
+        return iter(())
 
-        Args:
-            facts: the problem with its device and the profiles that are known already.
+    def later_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
+        """Those that only the device and the profiles of other drafters tell of, and the others.
 
-        Returns:
-            Names; those that are known are measured no more, the others after them.
+        Where these are not known yet: the ones that a device is to be measured for.
         """
-        return ()
+        return iter(())
 
-    def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
-        """The plan whose own rounds are run to see what is accepted of a proposer.
 
-        So is measured what drafts from what earlier rounds left behind: no place of a text tells of
-        it. None for every other proposer.
-        """
-        return None
+def own_rounds(facts: ProblemFacts, method: Method[OptionsT], options: OptionsT) -> OwnRounds:
+    """The rounds of the plan that a method writes for a setting; remembered with the facts."""
+    about = (id(facts.problem), facts.target.digest, method.name, options)
+    if about not in facts.own_rounds:
+        facts.own_rounds[about] = facts.problem, OwnRounds.of(method.plan(facts, options))
+    return facts.own_rounds[about][1]
 
 
 @cache

@@ -179,7 +179,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "emitted": method.emitted,
         "runnable": method.runnable,
         "by_name": method.by_name,
-        "engines": list(engines.get((method.drafter, method.shape), ())),
+        "engines": list(engines.get((method.engine_drafter, method.shape), ())),
     }
 
 
@@ -201,6 +201,6 @@ def _row(method: Method[Any], engines: Engines) -> tuple[str, ...]:
         drafts_from(method),
         output_words(method),
         ", ".join([*method.status, *(["by name"] if method.by_name else [])]),
-        ", ".join(engines.get((method.drafter, method.shape), ())) or "-",
+        ", ".join(engines.get((method.engine_drafter, method.shape), ())) or "-",
         method.paper or "-",
     )

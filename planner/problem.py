@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
+from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.timing.device import is_device_name
+from specplan.ir.errors import UsageError
 
 SCHEMA_VERSION = 1
-
-TEXT_PROPOSER = "text"
-"""The proposer of drafts that are looked up in the request's own text."""
 
 NO_BACKEND = "none"
 """The backend of problems that are planned for and not run here."""
@@ -195,12 +195,12 @@ class Problem(Strict):
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Path] = Field(
         default_factory=dict,
-        description='Ready acceptance profiles by proposer: the name of a draft, "text" for '
-        'prompt lookup, "mtp", another source by its own name, "target@4" for first layers, '
-        '"target-a3m4" for the target without some blocks, "draft^4" for trees that grow by a beam '
-        "of four. Those of draft models and their beams, sources and parts of the target may be "
-        "measured on "
-        "workload.prompts instead.",
+        description='Ready acceptance profiles by drafter: the name of a draft, "text" for '
+        'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
+        '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
+        ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
+        '"interleaved(draft, text)". Those of draft models and their beams, sources and parts of '
+        "the target may be measured on workload.prompts instead.",
     )
     objective: Literal["latency", "throughput", "goodput"] = Field(
         default="latency",
@@ -219,10 +219,34 @@ class Problem(Strict):
         default=0, description="Seed of everything drawn at random while measuring."
     )
 
+    @field_validator("acceptance", mode="before")
+    @classmethod
+    def _name_drafters(cls, value: Any) -> Any:
+        """Drafters as they are printed; words that `drafter_of_old_name` reads in their form."""
+        if not isinstance(value, dict):
+            return value
+        return {_drafter_name(name): path for name, path in value.items()}
+
+    @property
+    def ready_profiles(self) -> dict[Drafter, Path]:
+        """The files of ready profiles by who drafts."""
+        return {read_drafter(name): path for name, path in self.acceptance.items()}
+
     @property
     def all_backends(self) -> tuple[str, ...]:
         """What the plan may be for: `backends`, or `backend` alone."""
         return self.backends or (self.backend,)
+
+
+def _drafter_name(name: Any) -> Any:
+    """How a drafter is printed; what names none is left as it is, for `check_problem`."""
+    if not isinstance(name, str):
+        return name
+    try:
+        old = drafter_of_old_name(name)
+        return str(read_drafter(name) if old is None else old)
+    except (ValueError, UsageError):
+        return name
 
 
 def device_is_path(device: str) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from specplan.cost_models.acceptance.drafters import Model, Source, read_drafter
+from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.timing.device import is_device_name, list_devices
 from specplan.ir.ops import OPS
 from specplan.ir.plan import MODULE_PREFIX
@@ -19,8 +21,7 @@ from specplan.planner.method import Method, discover_methods
 from specplan.planner.model_checks import check_models
 from specplan.planner.problem import Problem, device_is_path
 from specplan.planner.problem_errors import Origin, nearest
-from specplan.planner.proposer import Proposer
-from specplan.planner.who_drafts import measured_here, proposers
+from specplan.planner.who_drafts import measured_here, named_drafters
 from specplan.planner.workload_files import read_prompts, read_trace
 
 MINIMUM_PROMPTS = 4
@@ -46,6 +47,7 @@ def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa:
         InfeasibleError: when a limit is below what any plan needs.
     """
     _check_draft_names(problem, origin)
+    _check_drafters(problem, origin)
     _check_methods_and_sources(problem, origin)
     _check_device(problem, origin)
     check_backends(problem, origin, runs_models=needs_running(problem))
@@ -59,13 +61,13 @@ def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa:
 
 def needs_running(problem: Problem) -> bool:
     """Whether the models must be run while planning, to measure a device or acceptance."""
-    unmeasured = set(proposers(measured_here(problem))) - set(problem.acceptance)
+    unmeasured = {*named_drafters(measured_here(problem))} - {*problem.ready_profiles}
     return problem.device == "measured" or bool(problem.workload.prompts and unmeasured)
 
 
 def _reserved() -> frozenset[str]:
     """Words that a draft cannot bear as its name: those below, and what sources are called."""
-    words = {word for method in discover_methods().values() for word in method.source_proposers}
+    words = {one.name for method in discover_methods().values() for one in method.source_drafters}
     return RESERVED_NAMES | words
 
 
@@ -218,11 +220,8 @@ def _check_request_rate(problem: Problem, origin: Origin) -> None:
 
 
 def _check_acceptance(problem: Problem, origin: Origin) -> None:
-    known = proposers(problem)
     for name, path in problem.acceptance.items():
         key = f"acceptance.{name}"
-        if name not in known and not Proposer.read(name).is_derived:
-            raise origin.usage(key, f'nothing that drafts is called "{name}"', nearest(name, known))
         if not path.is_file():
             raise origin.usage(
                 key,
@@ -230,6 +229,22 @@ def _check_acceptance(problem: Problem, origin: Origin) -> None:
                 "Make one with `specplan profile acceptance`, or leave the key out to have it "
                 "measured on workload.prompts.",
             )
+
+
+def _check_drafters(problem: Problem, origin: Origin) -> None:
+    """Ready profiles are of models and sources that the problem names, or of what they make."""
+    named = {drafter.name for drafter in named_drafters(problem)}
+    for name in problem.acceptance:
+        key = f"acceptance.{name}"
+        try:
+            drafter = read_drafter(name)
+        except ValueError as error:
+            with origin.key(key):
+                drafter_of_old_name(name)
+            what, _, remedy = str(error).partition("; ")
+            raise origin.usage(key, what, f"{remedy[:1].upper()}{remedy[1:]}.") from error
+        if isinstance(drafter, Model | Source) and name not in named:
+            raise origin.usage(key, f'nothing that drafts is called "{name}"', nearest(name, named))
 
 
 def _check_prompts(problem: Problem, origin: Origin) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.cells import grid
 from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.intervals import Interval
@@ -216,10 +217,12 @@ def _choices(facts: ProblemFacts) -> Iterator[Setting | Candidate]:
                 yield Candidate(name, family.name, {}, "any", refusal=family.reason)
 
 
-def settings_by(facts: ProblemFacts, proposer: str | None) -> Iterator[Setting]:
-    """Settings that the problem chooses from, those in which a proposer drafts, or none (None)."""
+def settings_by(facts: ProblemFacts, drafter: Drafter | None) -> Iterator[Setting]:
+    """Settings that the problem chooses from, those that a drafter drafts in, or none (None)."""
     for choice in _choices(facts):
-        if isinstance(choice, Setting) and choice.method.proposer(choice.options) == proposer:
+        if not isinstance(choice, Setting):
+            continue
+        if choice.method.drafter(facts, choice.options) == drafter:
             yield choice
 
 
@@ -275,16 +278,16 @@ def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
     """A setting with its price, or with the reason why it has none."""
     method, options = setting.method, setting.options
     plan = method.plan(facts, options)
-    proposer = method.proposer(options)
+    drafter = method.drafter(facts, options)
     candidate = Candidate(
         method=method.name,
         family=setting.family,
         options=options.as_dict(),
         words=options.words,
-        proposer=proposer,
+        drafter=drafter,
         plan=plan,
     )
-    price = pricer.estimate(plan, None if proposer is None else facts.profiles[proposer])
+    price = pricer.estimate(plan, None if drafter is None else facts.profiles[drafter])
     if isinstance(price, Unpriced):
         return replace(candidate, refusal=str(price))
     return with_price(facts, replace(candidate, unsupported=unsupported(facts, plan)), price)

@@ -8,14 +8,24 @@ drafted token anyway for the others to go on from, stop before it, but draft one
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent
+from typing import ClassVar, TypeVar
 
+from specplan.cost_models.acceptance.drafters import FirstLayers, Model, SkipBlocks, SmallCache
 from specplan.ir.plan import Plan
-from specplan.planner.chain_drafters import ChainDrafter
+from specplan.planner.chain_drafters import ChainDrafter, OfChain
+from specplan.planner.drafters import exit_layers
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Options
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.proposer import Proposer
+from specplan.planner.profiled_by_running import ProfiledByRunning
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+Stopped = FirstLayers | OfChain
+"""Whose drafts a rule may end."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +65,57 @@ class StopRule:
         return f'{measured}\n%stop = compute "{self.condition}" {given}'
 
 
-def stopped_plan(facts: ProblemFacts, name: str, drafter: str, length: int, stop: StopRule) -> Plan:
+class StoppedChains(ProfiledByRunning[OptionsT]):
+    """A method whose rule stops whoever drafts: models, and parts of models.
+
+    Parts are the target's first layers; the target without some blocks, or a model with few cached
+    tokens, where the acceptance of that is known.
+    """
+
+    needs_draft_model: ClassVar[bool] = True
+    by_name: ClassVar[bool] = True
+
+    @abstractmethod
+    def settings_of(self, drafter: Stopped) -> Iterator[OptionsT]:
+        """All settings with one drafter, simpler ones first."""
+
+    def settings(self, models: Sequence[str]) -> Iterator[OptionsT]:
+        """Those of draft models."""
+        for model in models:
+            yield from self.settings_of(Model(model))
+
+    def run_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
+        """Those of draft models and of the target's first layers."""
+        yield from super().run_settings(facts)
+        for layers in exit_layers(facts.target):
+            yield from self.settings_of(FirstLayers("target", layers))
+
+    def later_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
+        """Also those of other parts whose acceptance is known by now."""
+        yield from self.run_settings(facts)
+        for drafter in facts.profiles:
+            of_target = isinstance(drafter, SkipBlocks) and drafter.model == "target"
+            if of_target or isinstance(drafter, SmallCache):
+                assert isinstance(drafter, SkipBlocks | SmallCache)
+                yield from self.settings_of(drafter)
+
+
+def stopped_plan(
+    facts: ProblemFacts, name: str, drafter: Stopped, length: int, stop: StopRule
+) -> Plan:
     """A plan whose chain ends by a rule.
 
     Args:
         facts: the problem.
         name: the plan's name.
-        drafter: a draft model; the target's first layers (`target@2`), or without some blocks
-            (`target-a1m1`); or either model with few cached tokens (`target~512`).
+        drafter: a draft model; the target's first layers, or without some blocks; or either model
+            with few cached tokens.
         length: drafted tokens at most.
         stop: when it ends earlier.
     """
-    found = Proposer.read(drafter)
-    if found.layers is not None:
-        return _plan_of_layers(facts, name, found.layers, length, stop)
-    said = ChainDrafter.of(found)
+    if isinstance(drafter, FirstLayers):
+        return _plan_of_layers(facts, name, drafter.layers, length, stop)
+    said = ChainDrafter.of(drafter)
     drafted = _by_rows(said.forward, length, stop, drawn=not facts.greedy)
     drafted = "\n".join(part for part in (stop.before, drafted) if part)
     return said.plan(facts, name, drafted, length, after=stop.after, states=stop.states)

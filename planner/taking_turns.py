@@ -8,31 +8,26 @@ one there: the text itself does, and what it was taught lacks the draft's own to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from specplan.cost_models.acceptance.evidence.interleaved import Interleaved
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.acceptance.drafters import Interleaved
+from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
+from specplan.planner.drafters import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.plan_text import cache_of
-from specplan.planner.proposer import Proposer, models_alone
 
 
-def turn_proposers(shapes: Mapping[str, ModelShape], source: str) -> tuple[str, ...]:
+def interleaved_drafters(facts: ProblemFacts, source: str) -> tuple[Interleaved, ...]:
     """Every draft model that runs alone, in turns with a source."""
-    return tuple(Proposer(role, source=source).name for role in models_alone(shapes))
+    return tuple(Interleaved(role, source) for role in models_alone(facts.shapes))
 
 
-def evidence_of_turns(facts: ProblemFacts, draft: str, source: str) -> Interleaved | str:
+def evidence_of_turns(facts: ProblemFacts, draft: str, source: str) -> InterleavedTrace | str:
     """What is known of a draft model and a source in turns, or why nothing is."""
-    name = Proposer(draft, source=source).name
-    profile = facts.profiles.get(name)
+    drafter = Interleaved(draft, source)
+    profile = facts.profiles.get(drafter)
     if profile is None:
-        return facts.missing_profile(name)
-    if not isinstance(profile.evidence, Interleaved):
-        return (
-            f'the acceptance profile of "{name}" holds {profile.evidence.kind}, which say nothing '
-            "of turns: measure it with `specplan profile acceptance`"
-        )
+        return facts.missing_profile(drafter)
+    if not isinstance(profile.evidence, InterleavedTrace):
+        return facts.other_evidence(drafter, "turns")
     return profile.evidence
 
 

@@ -6,7 +6,7 @@ the world for all candidates of a draw:
 * device: per model (and for all other ops together) one factor that every pass of it shares, and
   one for each width of its passes; their half widths are those of the estimates less what all times
   of the device have in common, split so that the shared part carries `SHARED` of the variance;
-* acceptance: per proposer, the draws of its profile (`AcceptanceProfile.token_draws`).
+* acceptance: per drafter, the draws of its profile (`AcceptanceProfile.token_draws`).
 
 The value of measuring one of them is the expected value of partial perfect information (Raiffa and
 Schlaifer 1961): how much regret is saved, in the mean, by choosing after it is known. It is
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import maximum
 from specplan.cost_models.intervals import Interval
@@ -39,7 +40,7 @@ class Measurement:
 
     Attributes:
         kind: `device` or `acceptance`.
-        name: of the model, "ops" for all that is no forward, or the proposer.
+        name: of the model, "ops" for all that is no forward, or the drafter.
         regret_saved: by choosing after it is known, as a fraction of the time.
     """
 
@@ -68,7 +69,7 @@ class Confidence:
 def confidence(
     chosen: Candidate,
     candidates: Sequence[Candidate],
-    profiles: Mapping[str, AcceptanceProfile],
+    profiles: Mapping[Drafter, AcceptanceProfile],
     objective: Objective,
 ) -> Confidence:
     """How sure it is that `chosen` is the best of the admissible candidates.
@@ -76,7 +77,7 @@ def confidence(
     Args:
         chosen: an admissible candidate.
         candidates: all of them.
-        profiles: by proposer.
+        profiles: by drafter.
         objective: what the time of a candidate is.
     """
     field = _field(chosen, candidates, objective)
@@ -96,7 +97,7 @@ def confidence(
 def speed_over(
     one: Candidate,
     other: Candidate,
-    profiles: Mapping[str, AcceptanceProfile],
+    profiles: Mapping[Drafter, AcceptanceProfile],
     objective: Objective,
 ) -> Interval:
     """How many times as fast a candidate is as another, every draw holding for both of them.
@@ -107,7 +108,7 @@ def speed_over(
     Args:
         one: with a price, as `other`.
         other: what it is compared with.
-        profiles: by proposer.
+        profiles: by drafter.
         objective: what the time of a candidate is.
 
     Returns:
@@ -124,7 +125,7 @@ def speed_over(
 
 
 def request_draws(
-    candidates: Sequence[Candidate], profiles: Mapping[str, AcceptanceProfile]
+    candidates: Sequence[Candidate], profiles: Mapping[Drafter, AcceptanceProfile]
 ) -> Floats:
     """Seconds of a request per output token under the draws, [draws, candidates, cells].
 
@@ -133,7 +134,7 @@ def request_draws(
 
     Args:
         candidates: with a price each.
-        profiles: by proposer.
+        profiles: by drafter.
     """
     worlds = _Worlds(Draws(profiles))
     return np.stack([worlds.per_token(candidate) for candidate in candidates], axis=1)
@@ -169,8 +170,8 @@ def _sources(candidate: Candidate) -> set[tuple[str, str]]:
     for part, _ in candidate.parts:
         assert part.estimate is not None, "only prices are compared"
         found |= {("device", op.model or "ops") for op in part.estimate.breakdown}
-        if part.proposer is not None:
-            found.add(("acceptance", part.proposer))
+        if part.drafter is not None:
+            found.add(("acceptance", str(part.drafter)))
     return found
 
 
@@ -234,7 +235,7 @@ class _Worlds:
         whole = sum(op.seconds.median for op in estimate.breakdown)
         overlap = estimate.seconds_per_round.median / maximum(whole, 1e-300)
         seconds: Floats = sum(self._varied(op) for op in drawn.ops) * overlap
-        drawn_tokens = drawn.tokens if self._varies("acceptance", part.proposer) else 1.0
+        drawn_tokens = drawn.tokens if self._varies("acceptance", str(part.drafter)) else 1.0
         tokens = np.where(estimate.measured, 1.0, drawn_tokens)
         if name == "tpot":
             return seconds / (estimate.tokens_per_round.mean * tokens)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+from specplan.cost_models.acceptance.drafters import (
+    Drafter,
+    Model,
+    OwnRounds,
+    SkipBlocks,
+    Source,
+)
 from specplan.cost_models.shapes.drafter_shapes import is_drafter_folder
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Method, discover_methods
-from specplan.planner.problem import TEXT_PROPOSER, Problem
-from specplan.planner.proposer import Proposer
-
-if TYPE_CHECKING:
-    from specplan.planner.facts import ProblemFacts
+from specplan.planner.problem import Problem
 
 MOST_SKIPPED_DRAFT = 8
 """Tokens that a model without some blocks drafts at most; its acceptance is measured so far."""
@@ -27,73 +30,86 @@ def leaves_blocks_out(problem: Problem) -> bool:
     method, or a set of blocks.
     """
     leaving = {name for name, method in discover_methods().items() if method.leaves_blocks_out}
-    named = any(Proposer.read(proposer).skips for proposer in problem.acceptance)
     if problem.methods is not None:
         return not leaving.isdisjoint(problem.methods)
-    return named or not problem.models.drafts
+    return _names_blocks(problem) or not problem.models.drafts
 
 
 def searches_blocks(problem: Problem, target: ModelShape) -> bool:
     """Whether sets of blocks to leave out are to be searched for: none is named, some may be."""
-    named = any(Proposer.read(proposer).skips for proposer in problem.acceptance)
-    return leaves_blocks_out(problem) and not named and target.num_layers > 2
+    return leaves_blocks_out(problem) and not _names_blocks(problem) and target.num_layers > 2
 
 
-def proposers(problem: Problem, shapes: Mapping[str, ModelShape] | None = None) -> tuple[str, ...]:
-    """What may draft in this problem: its drafts by name, and what its sources bring.
+def named_drafters(problem: Problem) -> tuple[Model | Source, ...]:
+    """What drafts in this problem by its own name: models, heads, and what its sources bring."""
+    every: list[Model | Source] = [Model(draft.name) for draft in problem.models.drafts]
+    for _, method in _with_sources(problem):
+        every += method.source_drafters
+    return tuple(dict.fromkeys(every))
+
+
+def drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
+    """What may draft in this problem: models, sources, and what methods make of them."""
+    problem = facts.problem
+    every: list[Drafter] = [Model(draft.name) for draft in problem.models.drafts]
+    for name, method in _with_sources(problem):
+        every += method.source_drafters
+        if _is_offered(problem, name, method):
+            every += method.drafters(facts)
+            every += own_drafters(facts, method, method.run_settings(facts))
+    return tuple(dict.fromkeys(every))
+
+
+def later_drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
+    """Rounds that are run once more is known of the problem: those that are not known yet.
 
     Args:
-        problem: the problem.
-        shapes: model shapes by role, to count what its methods find in these models too.
-    """
-    names = [draft.name for draft in problem.models.drafts]
-    for name, method in discover_methods().items():
-        if not set(method.sources) <= set(problem.sources):
-            continue
-        names += method.source_proposers
-        if shapes is not None and _is_offered(problem, name, method):
-            names += method.proposers(shapes)
-    return tuple(dict.fromkeys(names))
-
-
-def further_proposers(facts: ProblemFacts) -> tuple[str, ...]:
-    """What else may draft, given what is known of the problem: who is not known yet.
-
-    Args:
-        facts: with the device that prices drafts, and the profiles of all `proposers`; with less
+        facts: with the device that prices drafts, and the profiles of all `drafters`; with less
             than these, what a device is to be measured for.
     """
-    problem = facts.problem
-    names = [
-        proposer
-        for name, method in discover_methods().items()
-        if set(method.sources) <= set(problem.sources) and _is_offered(problem, name, method)
-        for proposer in method.further_proposers(facts)
-    ]
-    return tuple(name for name in dict.fromkeys(names) if name not in facts.profiles)
+    every = (
+        drafter
+        for name, method in _with_sources(facts.problem)
+        if _is_offered(facts.problem, name, method)
+        for drafter in own_drafters(facts, method, method.later_settings(facts))
+    )
+    return tuple(one for one in dict.fromkeys(every) if one not in facts.profiles)
 
 
-def _is_offered(problem: Problem, name: str, method: Method[Any]) -> bool:
-    return not method.by_name if problem.methods is None else name in problem.methods
+def own_drafters(
+    facts: ProblemFacts, method: Method[Any], settings: Iterator[Any]
+) -> Iterator[Drafter]:
+    """Whose rounds are run for some settings of a method."""
+    for options in settings:
+        drafter = method.drafter(facts, options)
+        if drafter is not None:
+            yield drafter
 
 
-def rehearsal_of(facts: ProblemFacts, proposer: str) -> Plan | None:
-    """The plan whose rounds tell what is accepted of a proposer; None where something else does."""
-    if not Proposer.read(proposer).way:
+def profiling_plan(facts: ProblemFacts, drafter: Drafter) -> Plan | None:
+    """The plan whose rounds tell what is accepted of a drafter; None where something else does."""
+    if not isinstance(drafter, OwnRounds):
         return None
-    plans = (method.rehearsal(facts, proposer) for method in discover_methods().values())
-    return next((plan for plan in plans if plan is not None), None)
+    for name, method in _with_sources(facts.problem):
+        if not _is_offered(facts.problem, name, method):
+            continue
+        for options in (*method.run_settings(facts), *method.later_settings(facts)):
+            if method.drafter(facts, options) == drafter:
+                plan = method.plan(facts, options)
+                if OwnRounds.of(plan) == drafter:
+                    return plan
+    return None
 
 
 def measured_here(problem: Problem) -> Problem:
-    """The problem without the proposers whose acceptance can only be given.
+    """The problem without the drafters whose acceptance can only be given.
 
     Drafters that read hidden states do not run here, nor do the target's own modules.
     """
     unmeasured = {
         source
         for method in discover_methods().values()
-        if not set(method.source_proposers) <= {TEXT_PROPOSER, *DRAFT_SOURCES}
+        if not all(isinstance(drafter, Source) for drafter in method.source_drafters)
         for source in method.sources
     }
     models = problem.models.model_copy(
@@ -105,6 +121,21 @@ def measured_here(problem: Problem) -> Problem:
     )
     sources = tuple(source for source in problem.sources if source not in unmeasured)
     left = problem.model_copy(update={"models": models, "sources": sources})
-    gone = set(proposers(problem)) - set(proposers(left))
+    gone = {str(one) for one in {*named_drafters(problem)} - {*named_drafters(left)}}
     acceptance = {name: path for name, path in problem.acceptance.items() if name not in gone}
     return left.model_copy(update={"acceptance": acceptance})
+
+
+def _names_blocks(problem: Problem) -> bool:
+    return any(isinstance(drafter, SkipBlocks) for drafter in problem.ready_profiles)
+
+
+def _with_sources(problem: Problem) -> Iterator[tuple[str, Method[Any]]]:
+    """The methods that draft from nothing but the problem's sources."""
+    for name, method in discover_methods().items():
+        if set(method.sources) <= set(problem.sources):
+            yield name, method
+
+
+def _is_offered(problem: Problem, name: str, method: Method[Any]) -> bool:
+    return not method.by_name if problem.methods is None else name in problem.methods

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.trees import (
@@ -30,7 +31,7 @@ NEAR = 1.25
 """Chains are proposed up to this many times the seconds per token of the best one."""
 
 
-def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
+def worthwhile_trees(facts: ProblemFacts, draft: Drafter) -> list[StaticTree]:
     """Trees of a drafter that some load may be served best by, each once, smaller ones first.
 
     The drafter is a model or a source. Chains are left out. Where the device has no price for some
@@ -45,7 +46,7 @@ def worthwhile_trees(facts: ProblemFacts, draft: str) -> list[StaticTree]:
     return sorted(kept, key=lambda tree: (len(tree), tree.depth))
 
 
-def worthwhile_chains(facts: ProblemFacts, draft: str, lengths: Sequence[int]) -> tuple[int, ...]:
+def worthwhile_chains(facts: ProblemFacts, draft: Model, lengths: Sequence[int]) -> tuple[int, ...]:
     """Lengths of a draft model's chain that come near the best one at some load, rising.
 
     Where the device has no price for some width, every length is proposed.
@@ -54,7 +55,7 @@ def worthwhile_chains(facts: ProblemFacts, draft: str, lengths: Sequence[int]) -
     tokens = np.array([chain(n).value(AcceptanceTable.of_hazard(hazard, n, 1)) for n in lengths])
     try:
         verify = facts.pass_seconds("target", max(lengths) + 1)[:, list(lengths)]
-        drafting = facts.pass_seconds(draft, 1)[:, :1] * np.array(lengths)
+        drafting = facts.pass_seconds(draft.name, 1)[:, :1] * np.array(lengths)
     except UnpricedError:
         return tuple(lengths)
     per_token = (verify + drafting) / tokens
@@ -62,7 +63,7 @@ def worthwhile_chains(facts: ProblemFacts, draft: str, lengths: Sequence[int]) -
     return tuple(n for n, kept in zip(lengths, near, strict=True) if kept)
 
 
-def layer_threshold(facts: ProblemFacts, draft: str, beam: int) -> float:
+def layer_threshold(facts: ProblemFacts, draft: Drafter, beam: int) -> float:
     """Expected accepted tokens that one more layer of a tree must bring to be worth its pass.
 
     At the middle load, what a draft pass over the layer's nodes takes over what a token is worth:
@@ -82,13 +83,13 @@ def layer_threshold(facts: ProblemFacts, draft: str, beam: int) -> float:
     return draft_threshold(float(times.draft_of(np.array([beam]))[0]), best.seconds_per_token)
 
 
-def tree_objective(facts: ProblemFacts, draft: str) -> TreeObjective:
+def tree_objective(facts: ProblemFacts, draft: Drafter) -> TreeObjective:
     """The trees of a drafter up to the largest that are proposed."""
     table = AcceptanceTable.of_hazard(facts.profiles[draft].hazard, DEPTH, RANKS)
     return TreeObjective(table, max(NODES), DEPTH)
 
 
-def left_by_trees(facts: ProblemFacts, draft: str, loads: Sequence[int]) -> float:
+def left_by_trees(facts: ProblemFacts, draft: Drafter, loads: Sequence[int]) -> float:
     """Most that a tree which was not tried could save, a fraction of the seconds per token.
 
     Against the best tree found at each load; the most of them all. Counted are the forwards of
@@ -107,7 +108,9 @@ def left_by_trees(facts: ProblemFacts, draft: str, loads: Sequence[int]) -> floa
     return max(choice.gap for choice in choices)
 
 
-def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iterator[StaticTree]:
+def _proposed(
+    facts: ProblemFacts, draft: Drafter, objective: TreeObjective
+) -> Iterator[StaticTree]:
     rounds = _round_times(facts, draft)
     for place, choice in enumerate(objective.best_of_each(rounds)):
         yield choice.tree
@@ -116,13 +119,13 @@ def _proposed(facts: ProblemFacts, draft: str, objective: TreeObjective) -> Iter
                 yield objective.exact.tree(nodes, int(choice.found[1:, nodes].argmin()) + 1)
 
 
-def _round_times(facts: ProblemFacts, draft: str) -> list[RoundTimes]:
+def _round_times(facts: ProblemFacts, draft: Drafter) -> list[RoundTimes]:
     """Seconds of the parts of a round at every load, judging and bookkeeping left to the search.
 
     Tokens that no model drafts are taken to come at once.
     """
     verify = facts.pass_seconds("target", max(NODES) + 1)
     drafting = np.zeros_like(verify)
-    if draft in facts.shapes:
-        drafting = facts.pass_seconds(draft, max(NODES))
+    if isinstance(draft, Model) and draft.name in facts.shapes:
+        drafting = facts.pass_seconds(draft.name, max(NODES))
     return [RoundTimes(*parts) for parts in zip(verify, drafting, strict=True)]

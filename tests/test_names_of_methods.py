@@ -22,8 +22,12 @@ from specplan.planner.method import discover_methods
 REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDERS = ("ir", "passes", "cost_models", "backends")
 METHODS = frozenset(discover_methods())
-FORMATS = {"cost_models/shapes/drafter_configs.py": {"eagle3", "mtp"}}
-"""Files that read what others write, and the words that stand in it."""
+FORMATS = {
+    "cost_models/shapes/drafter_configs.py": {"eagle3", "mtp"},
+    "cost_models/acceptance/draft_sources.py": {"suffix"},
+}
+"""Files that read what others write, and the words that stand in it: of published formats, and of a
+problem's `sources`."""
 
 
 def files() -> list[Path]:

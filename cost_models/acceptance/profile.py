@@ -1,4 +1,4 @@
-"""What a target accepts from a proposer, as it was measured or published.
+"""What a target accepts from a drafter, as it was measured or published.
 
 A profile belongs to its models, task, sampling settings and way of choosing children: another
 temperature or rule is another profile (Sequoia's and SpecInfer's vectors for one pair differ).
@@ -7,10 +7,11 @@ temperature or rule is another profile (Sequoia's and SpecInfer's vectors for on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.evidence.hazards import Hazards
 from specplan.cost_models.acceptance.evidence.registry import evidence_kinds
@@ -24,13 +25,14 @@ from specplan.ir.files import read_document, write_json_atomic
 
 SCHEMA_VERSION = 2
 KIND = "acceptance_profile"
+DRAFT = Model("draft")
 _FIELDS = {"schema_version", "kind", "key", "evidence", "provenance"}
 _REMEDY = "Measure it again with `specplan profile acceptance`."
 
 
 @dataclass(frozen=True)
 class AcceptanceProfile:
-    """Acceptance of one proposer.
+    """Acceptance of one drafter.
 
     Attributes:
         key: what it is about.
@@ -45,7 +47,7 @@ class AcceptanceProfile:
     def __post_init__(self) -> None:
         wrong = self.evidence.problem()
         if wrong is not None:
-            where = f"acceptance profile of {self.key.proposer!r}"
+            where = f'acceptance profile of "{self.key.drafter}"'
             raise UsageError(wrong, where=where, remedy=_REMEDY)
 
     @classmethod
@@ -53,7 +55,7 @@ class AcceptanceProfile:
         cls,
         hazards: Sequence[Sequence[float]],
         *,
-        proposer: str = "draft",
+        drafter: Drafter = DRAFT,
         trials: float | Sequence[float] | None = None,
         measured_depth: int | None = None,
         key: AcceptanceKey | None = None,
@@ -64,14 +66,14 @@ class AcceptanceProfile:
         rows = tuple((*map(float, row), *(0.0,) * (width - len(row))) for row in hazards)
         behind = tuple(trials) if isinstance(trials, Sequence) else trials
         evidence = Hazards(rows, behind, measured_depth)
-        return cls(key or AcceptanceKey(proposer), evidence, provenance or {})
+        return cls(key or AcceptanceKey(drafter), evidence, provenance or {})
 
     @classmethod
     def from_alpha(
-        cls, alpha: float, *, proposer: str = "draft", trials: float | None = None
+        cls, alpha: float, *, drafter: Drafter = DRAFT, trials: float | None = None
     ) -> AcceptanceProfile:
         """From one acceptance probability, the same at every depth (Leviathan et al. 2022)."""
-        return cls.from_hazards([[alpha]], proposer=proposer, trials=trials)
+        return cls.from_hazards([[alpha]], drafter=drafter, trials=trials)
 
     @property
     def match(self) -> tuple[int, int] | None:
@@ -159,7 +161,7 @@ class AcceptanceProfile:
         document = {
             "schema_version": SCHEMA_VERSION,
             "kind": KIND,
-            "key": asdict(self.key),
+            "key": self.key.as_data(),
             "evidence": {"kind": self.evidence.kind, **self.evidence.as_data()},
             "provenance": dict(self.provenance),
         }

@@ -13,16 +13,15 @@ target's law; the released sampler does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
-from specplan.planner.stopped_chains import StopRule, stopped_plan
+from specplan.planner.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
 
 FIRST_BAR = 0.6
 WANTED = (0.5, 0.7, 0.9)
@@ -36,13 +35,13 @@ class AdaptiveBarOptions(Options):
     """Who drafts, and what the bar is moved for.
 
     Attributes:
-        drafter: a draft model, or a part of a model: the target's first layers (`target@2`), a
-            model without some blocks, or one with few cached tokens.
+        drafter: a draft model, or a part of a model: the target's first layers, the target without
+            some blocks, or a model with few cached tokens.
         wanted: share of drafted tokens that are to be accepted.
         most: drafted tokens at most.
     """
 
-    drafter: str
+    drafter: Stopped
     wanted: float
     most: int
 
@@ -52,16 +51,13 @@ class AdaptiveBarOptions(Options):
         return f"up to {self.most} by {self.drafter}, {self.wanted} of them to be accepted"
 
 
-class AdaptiveBar(Rehearsed[AdaptiveBarOptions]):
+class AdaptiveBar(StoppedChains[AdaptiveBarOptions]):
     """Follows texts whose difficulty changes."""
 
     name: ClassVar[str] = "adaptive_bar"
     summary: ClassVar[str] = "a chain that ends below a bar, which follows what was accepted"
     paper: ClassVar[str] = "Zhang et al. 2023, arXiv 2309.08168"
     memory: ClassVar[str] = "two numbers of each request"
-    by_name: ClassVar[bool] = True
-    needs_draft_model: ClassVar[bool] = True
-    parts: ClassVar[bool] = True
     family: ClassVar[str] = "chains with a moving bar"
     domains: ClassVar[Mapping[str, str]] = {
         "drafter": "who drafts",
@@ -69,12 +65,10 @@ class AdaptiveBar(Rehearsed[AdaptiveBarOptions]):
         "most": "drafted tokens at most",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[AdaptiveBarOptions]:
+    def settings_of(self, drafter: Stopped) -> Iterator[AdaptiveBarOptions]:
         """A few lengths and rates by every draft model, one length by parts of models."""
-        for role in drafters:
-            lengths = (PART_MOST,) if Proposer.read(role).is_part else MOST
-            for most in lengths:
-                yield from (AdaptiveBarOptions(role, wanted, most) for wanted in WANTED)
+        for most in MOST if isinstance(drafter, Model) else (PART_MOST,):
+            yield from (AdaptiveBarOptions(drafter, wanted, most) for wanted in WANTED)
 
     def plan(self, facts: ProblemFacts, options: AdaptiveBarOptions) -> Plan:
         """Draft down to the bar, verify, accept, move the bar."""
@@ -96,11 +90,6 @@ store @rate %h2""",
             ),
         )
         return stopped_plan(facts, self.name, options.drafter, options.most, stop)
-
-    def proposer(self, options: AdaptiveBarOptions) -> str | None:
-        """The drafter with its bar."""
-        way = f"bar{round(100 * options.wanted)}_{options.most}"
-        return Proposer.read(options.drafter).in_way(way).name
 
 
 METHOD = AdaptiveBar()

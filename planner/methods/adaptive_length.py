@@ -15,16 +15,15 @@ Bars are constants among which the search chooses by what their own rounds take 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
-from specplan.planner.stopped_chains import StopRule, stopped_plan
+from specplan.planner.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
 
 MOST = 10
 """Tokens that are drafted at most."""
@@ -42,14 +41,14 @@ class AdaptiveLengthOptions(Options):
     """Who drafts, and when it stops.
 
     Attributes:
-        drafter: a draft model, or a part of a model: the target's first layers (`target@2`), a
-            model without some blocks, or one with few cached tokens.
+        drafter: a draft model, or a part of a model: the target's first layers, the target without
+            some blocks, or a model with few cached tokens.
         stop: the rule.
         bar: a probability, or nats of entropy.
         most: drafted tokens at most.
     """
 
-    drafter: str
+    drafter: Stopped
     stop: str
     bar: float
     most: int = MOST
@@ -65,7 +64,7 @@ class AdaptiveLengthOptions(Options):
         return f"up to {self.most} by {self.drafter}, {ends[self.stop]}"
 
 
-class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
+class AdaptiveLength(StoppedChains[AdaptiveLengthOptions]):
     """Pays where some tokens are much easier than others and drafting takes long."""
 
     name: ClassVar[str] = "adaptive_length"
@@ -74,9 +73,6 @@ class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
         "Huang et al. 2024, arXiv 2405.19715; Mamou et al. 2024, arXiv 2405.04304; "
         "Agrawal et al. 2024, arXiv 2410.18351"
     )
-    by_name: ClassVar[bool] = True
-    needs_draft_model: ClassVar[bool] = True
-    parts: ClassVar[bool] = True
     family: ClassVar[str] = "chains that end by confidence"
     domains: ClassVar[Mapping[str, str]] = {
         "drafter": "who drafts",
@@ -85,11 +81,10 @@ class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
         "most": "drafted tokens at most",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[AdaptiveLengthOptions]:
+    def settings_of(self, drafter: Stopped) -> Iterator[AdaptiveLengthOptions]:
         """Every rule and bar by every draft model; two bars by parts of models."""
-        for role in drafters:
-            for stop, bars in (PART_BARS if Proposer.read(role).is_part else BARS).items():
-                yield from (AdaptiveLengthOptions(role, stop, bar) for bar in bars)
+        for stop, bars in (BARS if isinstance(drafter, Model) else PART_BARS).items():
+            yield from (AdaptiveLengthOptions(drafter, stop, bar) for bar in bars)
 
     def plan(self, facts: ProblemFacts, options: AdaptiveLengthOptions) -> Plan:
         """Draft until it is not worth going on, verify, accept."""
@@ -98,11 +93,6 @@ class AdaptiveLength(Rehearsed[AdaptiveLengthOptions]):
         else:
             stop = StopRule(f"m < {options.bar}", product=options.stop == "path")
         return stopped_plan(facts, self.name, options.drafter, options.most, stop)
-
-    def proposer(self, options: AdaptiveLengthOptions) -> str | None:
-        """The drafter with its rule and bar."""
-        way = f"{options.stop}{round(100 * options.bar)}_{options.most}"
-        return Proposer.read(options.drafter).in_way(way).name
 
 
 METHOD = AdaptiveLength()

@@ -8,12 +8,12 @@ at a temperature above 0 one is accepted with the target's probability of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.looked_up import ChainOptions, chains, source_plan
 from specplan.planner.method import Family, Method, Refusal
@@ -31,7 +31,7 @@ class AdaptiveNgram(Method[ChainOptions]):
     acceptance: ClassVar[str] = "length of the draft that the text goes on with"
     memory: ClassVar[str] = "65,536 runs of tokens of each request, 900 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("ngram",)
-    source_proposers: ClassVar[Mapping[str, How]] = {NGRAMS.word: "given"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (Source(NGRAMS.word),)
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[ChainOptions] | Refusal]:
         """Chains of 2 to 16 tokens."""
@@ -42,9 +42,9 @@ class AdaptiveNgram(Method[ChainOptions]):
         wanted = f"length={options.length}"
         return source_plan(facts, self.name, NGRAMS, wanted, options.length)
 
-    def proposer(self, options: ChainOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: ChainOptions) -> Drafter | None:
         """The n-grams."""
-        return NGRAMS.word
+        return Source(NGRAMS.word)
 
 
 METHOD = AdaptiveNgram()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Options, Refusal
@@ -26,7 +27,7 @@ class Autoregressive(Method[AutoregressiveOptions]):
     """The target alone; accepting an empty tree gives the bonus token and nothing else."""
 
     name: ClassVar[str] = "autoregressive"
-    drafter: ClassVar[str] = "none"
+    engine_drafter: ClassVar[str] = "none"
     summary: ClassVar[str] = "one token per forward of the target; drafts nothing"
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[AutoregressiveOptions] | Refusal]:
@@ -37,7 +38,7 @@ class Autoregressive(Method[AutoregressiveOptions]):
         """`root, forward, accept, emit, commit`."""
         return plain_plan(facts, self.name)
 
-    def proposer(self, options: AutoregressiveOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: AutoregressiveOptions) -> Drafter | None:
         """None: nothing is drafted."""
         return None
 

@@ -19,8 +19,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 FALLBACKS = (0.4, 0.6, 0.8)
 ROLLBACKS = (2.0, 5.0)
@@ -50,7 +49,7 @@ class BildOptions(Options):
         return f"{self.draft} down to {self.fallback}, rolled back above {self.rollback}"
 
 
-class Bild(Rehearsed[BildOptions]):
+class Bild(ProfiledByRunning[BildOptions]):
     """Faster than any lossless draft by the same model, at the price of the target's law."""
 
     name: ClassVar[str] = "bild"
@@ -67,11 +66,11 @@ class Bild(Rehearsed[BildOptions]):
         "most": "drafted tokens at most",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[BildOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[BildOptions]:
         """Every pair of thresholds with every draft model."""
         return (
             BildOptions(draft, fallback, rollback)
-            for draft, fallback, rollback in product(drafters, FALLBACKS, ROLLBACKS)
+            for draft, fallback, rollback in product(models, FALLBACKS, ROLLBACKS)
         )
 
     def plan(self, facts: ProblemFacts, options: BildOptions) -> Plan:
@@ -96,11 +95,6 @@ class Bild(Rehearsed[BildOptions]):
 {verified}
 commit {cache} %e"""
         return single_round_plan(facts, self.name, (draft,), body, lossless=False)
-
-    def proposer(self, options: BildOptions) -> str | None:
-        """The draft model with these thresholds."""
-        ends = f"{round(100 * options.fallback)}_{round(100 * options.rollback)}_{options.most}"
-        return Proposer(options.draft, way=f"bild{ends}").name
 
 
 METHOD = Bild()

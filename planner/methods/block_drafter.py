@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
@@ -43,7 +44,7 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
 
     name: ClassVar[str] = "block_drafter"
-    drafter: ClassVar[str] = "block"
+    engine_drafter: ClassVar[str] = "block"
     summary: ClassVar[str] = "one pass over the target's hidden states fills a block of tokens"
     paper: ClassVar[str] = "DFlash, arXiv 2602.06036; z-lab/dflash"
     acceptance: ClassVar[str] = "given"
@@ -78,15 +79,15 @@ commit {cache} %e"""
         states = (f"@states = track target layer={print_atom(drafter.feature_layers)}",)
         return single_round_plan(facts, self.name, (name,), body, states=states)
 
-    def proposer(self, options: BlockDrafterOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: BlockDrafterOptions) -> Drafter | None:
         """The drafter."""
-        return options.draft
+        return Model(options.draft)
 
 
 def _family(facts: ProblemFacts, name: str, block: int) -> Family[BlockDrafterOptions] | Refusal:
     family = f"block by {name}"
-    if name not in facts.profiles:
-        return Refusal(family, facts.missing_profile(name))
+    if Model(name) not in facts.profiles:
+        return Refusal(family, facts.missing_profile(Model(name)))
     lengths = tuple(range(1, block + 1))
     settings = tuple(BlockDrafterOptions(name, length, block) for length in lengths)
     return Family(family, {"length": Domain(lengths, "drafted tokens that are verified")}, settings)

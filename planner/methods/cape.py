@@ -21,8 +21,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((2, 3, 4), (3, 4, 6), (4, 4, 8), (5, 7, 12), (7, 7, 16))
 """Tokens of the chain, candidates at each of its places, and verified tokens."""
@@ -53,7 +52,7 @@ class CapeOptions(Options):
         )
 
 
-class Cape(Rehearsed[CapeOptions]):
+class Cape(ProfiledByRunning[CapeOptions]):
     """Second chances where they count, for passes over one token each."""
 
     name: ClassVar[str] = "cape"
@@ -70,9 +69,9 @@ class Cape(Rehearsed[CapeOptions]):
         "nodes": "verified tokens, the likeliest ones",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[CapeOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[CapeOptions]:
         """A few shapes for every draft model."""
-        return (CapeOptions(draft, *shape) for draft, shape in product(drafters, SHAPES))
+        return (CapeOptions(draft, *shape) for draft, shape in product(models, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: CapeOptions) -> Plan:
         """Draft, rank at every place, keep the likeliest, verify, accept."""
@@ -91,11 +90,6 @@ class Cape(Rehearsed[CapeOptions]):
 {judge("%c", options.nodes, rule=None if facts.greedy else "recursive")}
 commit {cache} %e"""
         return single_round_plan(facts, self.name, (draft,), body)
-
-    def proposer(self, options: CapeOptions) -> str:
-        """The draft model with its candidates."""
-        way = f"cape{options.length}_{options.width}_{options.nodes}"
-        return Proposer(options.draft, way=way).name
 
 
 METHOD = Cape()

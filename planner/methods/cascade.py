@@ -9,24 +9,23 @@ The source knows the text as it was when the round began, not the round's own dr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, Interleaved
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, Interleaved
+from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, InterleavedTrace
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.looked_up import STATE
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import Proposer
 from specplan.planner.taking_turns import (
     drafted_in_stages,
     evidence_of_turns,
-    turn_proposers,
+    interleaved_drafters,
 )
 
 NGRAMS = DRAFT_SOURCES["ngram"]
@@ -99,9 +98,9 @@ class Cascade(Method[CascadeOptions]):
             return [Refusal("any", f'the problem\'s sources leave out "{NGRAMS.word}"')]
         return [family for draft in facts.drafts for family in _families(facts, draft)]
 
-    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """Every draft model in turns with the n-grams."""
-        return turn_proposers(shapes, NGRAMS.word)
+        return interleaved_drafters(facts, NGRAMS.word)
 
     def plan(self, facts: ProblemFacts, options: CascadeOptions) -> Plan:
         """Count, draft with the model, go on with the n-grams, verify, accept."""
@@ -124,9 +123,9 @@ commit {cache_of(draft)} %e"""
         states = (NGRAMS.declaration(STATE),)
         return single_round_plan(facts, self.name, (draft,), body, states=states)
 
-    def proposer(self, options: CascadeOptions) -> str:
+    def drafter(self, facts: ProblemFacts, options: CascadeOptions) -> Drafter | None:
         """The draft model in turns with the n-grams."""
-        return Proposer(options.draft, source=NGRAMS.word).name
+        return Interleaved(options.draft, NGRAMS.word)
 
 
 def _families(facts: ProblemFacts, draft: str) -> Iterator[Family[CascadeOptions] | Refusal]:
@@ -140,7 +139,7 @@ def _families(facts: ProblemFacts, draft: str) -> Iterator[Family[CascadeOptions
 
 
 def _settings(
-    turns: Interleaved, draft: str, passes: Sequence[int], proposed: Sequence[int]
+    turns: InterleavedTrace, draft: str, passes: Sequence[int], proposed: Sequence[int]
 ) -> tuple[CascadeOptions, ...]:
     every = (
         CascadeOptions(draft, number, judged, tail)

@@ -9,24 +9,23 @@ Above temperature 0 chains may be judged as a whole (block verification, Sun et 
 2403.10444), which never keeps fewer tokens on average than judging them one by one. How many more
 hangs on ratios of the two models' laws along the whole chain, which no table of accepted ranks
 holds: their own rounds are run, where the problem names the method, for the length that suits
-chains judged token by token and for a longer one, as each is a proposer of its own.
+chains judged token by token and for a longer one, as each is a plan of its own.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import ChainDrafter, chain_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.growing import TREE_DOMAINS, TreeOptions, tree_text
-from specplan.planner.method import Domain, Family, Method, Refusal
+from specplan.planner.method import Domain, Family, Method, Refusal, own_rounds
 from specplan.planner.plan_text import cache_of
-from specplan.planner.proposer import Proposer
 from specplan.planner.trees import StaticTree, TreeSearch, chain
 from specplan.planner.worthwhile_trees import (
     tree_objective,
@@ -62,7 +61,7 @@ class DraftModel(Method[DraftModelOptions]):
     """Speculative decoding with a separate draft model that shares the target's tokenizer."""
 
     name: ClassVar[str] = "draft_model"
-    drafter: ClassVar[str] = "model"
+    engine_drafter: ClassVar[str] = "model"
     summary: ClassVar[str] = "a smaller model drafts a chain or a static tree of tokens"
     paper: ClassVar[str] = (
         "Leviathan et al. 2022, arXiv 2211.17192; trees: Chen et al. 2024, arXiv 2402.12374; "
@@ -82,7 +81,7 @@ class DraftModel(Method[DraftModelOptions]):
 
     def plan(self, facts: ProblemFacts, options: DraftModelOptions) -> Plan:
         """The draft model grows the shape, the target judges it."""
-        drafter, tree = Proposer(options.draft), options.tree
+        drafter, tree = Model(options.draft), options.tree
         if tree.is_chain:
             rule = options.rule if isinstance(options, BlockChainOptions) else "token"
             return chain_plan(facts, self.name, drafter, len(tree), rule=rule)
@@ -90,62 +89,45 @@ class DraftModel(Method[DraftModelOptions]):
         said = ChainDrafter.of(drafter)
         return said.plan(facts, self.name, drafted, len(tree), rule="recursive")
 
-    def proposer(self, options: DraftModelOptions) -> str | None:
-        """The draft model; where it is judged as a block, with its length."""
+    def drafter(self, facts: ProblemFacts, options: DraftModelOptions) -> Drafter | None:
+        """The draft model; where it is judged as a block, the plan's own rounds."""
         if isinstance(options, BlockChainOptions):
-            return _block(options.draft, len(options.tree)).name
-        return options.draft
+            return own_rounds(facts, self, options)
+        return Model(options.draft)
 
-    def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
+    def later_settings(self, facts: ProblemFacts) -> Iterator[DraftModelOptions]:
         """Chains judged as a block, above temperature 0, where the problem names the method."""
-        if facts.greedy or self.name not in (facts.problem.methods or ()):
-            return ()
-        return tuple(
-            _block(draft, length).name
-            for draft in facts.drafts
-            for length in _block_lengths(facts, draft)
-        )
-
-    def rehearsal(self, facts: ProblemFacts, proposer: str) -> Plan | None:
-        """The plan of a chain that is judged as a block."""
-        options = _read_block(proposer)
-        return None if options is None else self.plan(facts, options)
+        if not facts.greedy and self.name in (facts.problem.methods or ()):
+            for draft in facts.drafts:
+                yield from (_block(draft, length) for length in _block_lengths(facts, draft))
 
 
 def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOptions] | Refusal]:
     chains, trees = f"chain by {draft}", f"static tree by {draft}"
     blocks = _block_families(facts, draft)
-    if draft not in facts.profiles:
-        reason = facts.missing_profile(draft)
+    drafter = Model(draft)
+    if drafter not in facts.profiles:
+        reason = facts.missing_profile(drafter)
         return [Refusal(chains, reason), *blocks, Refusal(trees, reason)]
-    lengths = worthwhile_chains(facts, draft, CHAIN_LENGTHS)
+    lengths = worthwhile_chains(facts, drafter, CHAIN_LENGTHS)
     chain_settings = tuple(_options(draft, chain(length)) for length in lengths)
     found: list[Family[DraftModelOptions] | Refusal] = [
         Family(chains, {"length": Domain(lengths, "drafted tokens")}, chain_settings),
         *blocks,
     ]
-    if facts.profiles[draft].key.how == "draw":
+    if facts.profiles[drafter].key.how == "draw":
         reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
         return [*found, Refusal(trees, reason)]
-    tree_settings = tuple(_options(draft, tree) for tree in worthwhile_trees(facts, draft))
+    tree_settings = tuple(_options(draft, tree) for tree in worthwhile_trees(facts, drafter))
     if not tree_settings:
         reason = "no second choice of the draft model is ever accepted"
         return [*found, Refusal(trees, reason)]
     return [*found, Family(trees, TREE_DOMAINS, tree_settings, _Trees(facts, draft))]
 
 
-def _block(draft: str, length: int) -> Proposer:
-    return Proposer(draft, way=f"block{length}")
-
-
-def _read_block(proposer: str) -> BlockChainOptions | None:
-    """The chain of a proposer that `_block` named."""
-    found = Proposer.read(proposer)
-    length = re.fullmatch(r"block([1-9][0-9]*)", found.way)
-    if length is None:
-        return None
-    tree = chain(int(length[1]))
-    return BlockChainOptions(found.role, tree.parents, tree.ranks)
+def _block(draft: str, length: int) -> BlockChainOptions:
+    tree = chain(length)
+    return BlockChainOptions(draft, tree.parents, tree.ranks)
 
 
 def _block_lengths(facts: ProblemFacts, draft: str) -> tuple[int, ...]:
@@ -153,9 +135,10 @@ def _block_lengths(facts: ProblemFacts, draft: str) -> tuple[int, ...]:
 
     The shortest and the longest of all where acceptance is not known yet.
     """
-    if draft not in facts.profiles:
+    drafter = Model(draft)
+    if drafter not in facts.profiles:
         return 2, CHAIN_LENGTHS[-1]  # a device is measured from the shortest to the longest
-    near = worthwhile_chains(facts, draft, CHAIN_LENGTHS)
+    near = worthwhile_chains(facts, drafter, CHAIN_LENGTHS)
     return tuple(dict.fromkeys(max(2, n) for n in (near[len(near) // 2], near[-1])))
 
 
@@ -166,8 +149,8 @@ def _block_families(
     if facts.greedy:
         return []
     name = f"chain by {draft}, judged as a block"
-    found = filter(None, map(_read_block, facts.profiles))
-    own = sorted((o for o in found if o.draft == draft), key=lambda o: len(o.parents))
+    every = (_block(draft, length) for length in CHAIN_LENGTHS[1:])
+    own = [one for one in every if own_rounds(facts, METHOD, one) in facts.profiles]
     if not own:
         return [Refusal(name, _NOT_RUN)]
     lengths = tuple(len(options.parents) for options in own)
@@ -177,7 +160,7 @@ def _block_families(
 
 _NOT_RUN = (
     "their own rounds price them, and were not run: name draft_model in methods, with prompts and "
-    "device: measured, or give a ready profile as acceptance.<draft>+block<length>"
+    "device: measured, or give ready profiles of them"
 )
 
 
@@ -198,7 +181,7 @@ class _Trees:
 
     @cached_property
     def _search(self) -> TreeSearch:
-        return tree_objective(self.facts, self.draft).exact
+        return tree_objective(self.facts, Model(self.draft)).exact
 
 
 def _options(draft: str, tree: StaticTree) -> DraftModelOptions:

@@ -24,8 +24,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((8, 3), (16, 4))
 """Verified nodes, and nodes of a layer that get children."""
@@ -58,7 +57,7 @@ class DynamicDepthOptions(Options):
         return f"{size}, by {self.draft}, until the beam is below {self.least_mass}"
 
 
-class DynamicDepth(Rehearsed[DynamicDepthOptions]):
+class DynamicDepth(ProfiledByRunning[DynamicDepthOptions]):
     """Pays where how far drafts hold varies, and layers take long."""
 
     name: ClassVar[str] = "dynamic_depth"
@@ -78,11 +77,11 @@ class DynamicDepth(Rehearsed[DynamicDepthOptions]):
         "layers": "layers at most, one pass of the draft model each",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[DynamicDepthOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[DynamicDepthOptions]:
         """Every size with every threshold by every draft model."""
         return (
             DynamicDepthOptions(draft, *shape, mass)
-            for draft, shape, mass in product(drafters, SHAPES, MASSES)
+            for draft, shape, mass in product(models, SHAPES, MASSES)
         )
 
     def plan(self, facts: ProblemFacts, options: DynamicDepthOptions) -> Plan:
@@ -104,12 +103,6 @@ class DynamicDepth(Rehearsed[DynamicDepthOptions]):
 {judge("%c", best, rule=None if facts.greedy else "recursive")}
 commit {cache} %e"""
         return single_round_plan(facts, self.name, (draft,), body)
-
-    def proposer(self, options: DynamicDepthOptions) -> str | None:
-        """The draft model with this tree."""
-        size = f"{options.nodes}_{options.beam}_{options.layers}"
-        way = f"mass{size}_{round(100 * options.least_mass)}"
-        return Proposer(options.draft, way=way).name
 
 
 METHOD = DynamicDepth()

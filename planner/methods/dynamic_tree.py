@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from specplan.cost_models.acceptance.drafters import Beam, Drafter
 from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
+from specplan.planner.drafters import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer, models_alone
 
 BEAMS = (2, 4)
+FOLLOWING = "trees that follow the context"
 DEPTHS = tuple(range(2, 7))
 NODES = (4, 6, 8, 12, 16, 24, 32, 48)
 DOMAINS = {
@@ -60,7 +61,7 @@ class DynamicTree(Method[DynamicTreeOptions]):
     """Trees whose shape is decided by the draft model's own probabilities."""
 
     name: ClassVar[str] = "dynamic_tree"
-    drafter: ClassVar[str] = "model"
+    engine_drafter: ClassVar[str] = "model"
     shape: ClassVar[str] = "dynamic tree"
     summary: ClassVar[str] = (
         "a draft model grows a tree by a beam, its most probable nodes are verified"
@@ -75,13 +76,13 @@ class DynamicTree(Method[DynamicTreeOptions]):
             return [Refusal("any", "models.drafts names no draft model")]
         return [_family(facts, draft) for draft in facts.drafts]
 
-    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """Every draft model with every beam."""
         return tuple(
-            Proposer(role, beam=beam).name
-            for role in models_alone(shapes)
+            Beam(role, beam)
+            for role in models_alone(facts.shapes)
             for beam in BEAMS
-            if beam <= shapes[role].vocab_size
+            if beam <= facts.shapes[role].vocab_size
         )
 
     def plan(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Plan:
@@ -102,27 +103,21 @@ class DynamicTree(Method[DynamicTreeOptions]):
 commit {cache} %e"""
         return single_round_plan(facts, self.name, (draft,), body)
 
-    def proposer(self, options: DynamicTreeOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Drafter | None:
         """The draft model with this beam."""
-        return Proposer(options.draft, beam=options.beam).name
+        return Beam(options.draft, options.beam)
 
 
 def _family(facts: ProblemFacts, draft: str) -> Family[DynamicTreeOptions] | Refusal:
     name = f"dynamic tree by {draft}"
-    known = {beam: facts.profiles.get(Proposer(draft, beam=beam).name) for beam in BEAMS}
+    known = {beam: facts.profiles.get(Beam(draft, beam)) for beam in BEAMS}
     given = {beam: profile for beam, profile in known.items() if profile is not None}
     if not given:
-        return Refusal(name, facts.missing_profile(Proposer(draft, beam=BEAMS[-1]).name))
+        return Refusal(name, facts.missing_profile(Beam(draft, BEAMS[-1])))
     settings: list[DynamicTreeOptions] = []
     for beam, profile in given.items():
         if not isinstance(profile.evidence, Pools):
-            proposer = Proposer(draft, beam=beam).name
-            return Refusal(
-                name,
-                f'the acceptance profile of "{proposer}" holds {profile.evidence.kind}, which say '
-                "nothing of trees that follow the context: measure it with `specplan profile "
-                "acceptance`",
-            )
+            return Refusal(name, facts.other_evidence(Beam(draft, beam), FOLLOWING))
         settings += _worthwhile(draft, beam, profile.evidence)
     return Family(name, DOMAINS, tuple(settings), partial(_at, draft, given))
 

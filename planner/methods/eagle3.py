@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
@@ -34,7 +35,7 @@ class Eagle3(Method[Eagle3Options]):
     """Speculative decoding with a head over the target's hidden states."""
 
     name: ClassVar[str] = "eagle3"
-    drafter: ClassVar[str] = "head"
+    engine_drafter: ClassVar[str] = "head"
     summary: ClassVar[str] = "a head over the target's hidden states drafts a chain or static tree"
     paper: ClassVar[str] = "Li et al. 2025, arXiv 2503.01840"
     acceptance: ClassVar[str] = "given"
@@ -75,15 +76,15 @@ class Eagle3(Method[Eagle3Options]):
         )
         return single_round_plan(facts, self.name, (head,), body, states=states)
 
-    def proposer(self, options: Eagle3Options) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: Eagle3Options) -> Drafter | None:
         """The head."""
-        return options.draft
+        return Model(options.draft)
 
 
 def _families(facts: ProblemFacts, head: str) -> Sequence[Family[Eagle3Options] | Refusal]:
     chains, trees = f"chain by {head}", f"static tree by {head}"
-    if head not in facts.profiles:
-        reason = facts.missing_profile(head)
+    if Model(head) not in facts.profiles:
+        reason = facts.missing_profile(Model(head))
         return [Refusal(chains, reason), Refusal(trees, reason)]
     found: list[Family[Eagle3Options] | Refusal] = [
         Family(
@@ -92,7 +93,7 @@ def _families(facts: ProblemFacts, head: str) -> Sequence[Family[Eagle3Options] 
             tuple(_options(head, chain(length)) for length in CHAIN_LENGTHS),
         )
     ]
-    settings = tuple(_options(head, tree) for tree in worthwhile_trees(facts, head))
+    settings = tuple(_options(head, tree) for tree in worthwhile_trees(facts, Model(head)))
     if not settings:
         reason = "its acceptance profile knows no second choice that is ever accepted"
         return [*found, Refusal(trees, reason)]

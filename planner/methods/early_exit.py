@@ -9,16 +9,16 @@ one, and pays where a model's lower layers have learnt to speak.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.acceptance.drafters import Drafter, FirstLayers
 from specplan.ir.plan import Plan
+from specplan.planner.drafters import exit_layers
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import Proposer, exit_layers
 
 LENGTHS = tuple(range(1, 9))
 
@@ -45,7 +45,7 @@ class EarlyExit(Method[EarlyExitOptions]):
     """The target drafts for itself."""
 
     name: ClassVar[str] = "early_exit"
-    drafter: ClassVar[str] = "first_layers"
+    engine_drafter: ClassVar[str] = "first_layers"
     summary: ClassVar[str] = "the target's first layers draft a chain, the others verify it"
     paper: ClassVar[str] = "Elhoushi et al. 2024, arXiv 2404.16710"
     acceptance: ClassVar[str] = "rank of the accepted child among its choices"
@@ -58,11 +58,9 @@ class EarlyExit(Method[EarlyExitOptions]):
             return [Refusal("any", "the target has one layer, and nothing to leave out")]
         return [_family(facts, layer) for layer in exits]
 
-    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """The target up to each exit layer."""
-        return tuple(
-            Proposer("target", layers=layer).name for layer in exit_layers(shapes["target"])
-        )
+        return tuple(FirstLayers("target", layer) for layer in exit_layers(facts.target))
 
     def plan(self, facts: ProblemFacts, options: EarlyExitOptions) -> Plan:
         """Lower layers one token at a time, then all of them; what both run is shared."""
@@ -72,15 +70,15 @@ class EarlyExit(Method[EarlyExitOptions]):
         body = f"{drafted}\n{judge('%c', options.length, rule=rule, forward=stack)}"
         return single_round_plan(facts, self.name, (), body)
 
-    def proposer(self, options: EarlyExitOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: EarlyExitOptions) -> Drafter | None:
         """The layers below the exit."""
-        return Proposer("target", layers=options.exit_layer).name
+        return FirstLayers("target", options.exit_layer)
 
 
 def _family(facts: ProblemFacts, layer: int) -> Family[EarlyExitOptions] | Refusal:
-    name, proposer = f"chain after layer {layer}", Proposer("target", layers=layer).name
-    if proposer not in facts.profiles:
-        return Refusal(name, facts.missing_profile(proposer))
+    name, drafter = f"chain after layer {layer}", FirstLayers("target", layer)
+    if drafter not in facts.profiles:
+        return Refusal(name, facts.missing_profile(drafter))
     domains = {
         "exit_layer": Domain((layer,), "layers that run before a token is drafted"),
         "length": Domain(LENGTHS, "drafted tokens"),

@@ -10,16 +10,15 @@ its `heuristic_transient`, and `most` bounds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
-from specplan.planner.stopped_chains import StopRule, stopped_plan
+from specplan.planner.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
 
 FIRST = 5
 """Tokens of the first round."""
@@ -32,13 +31,13 @@ class HeuristicLengthOptions(Options):
     """Who drafts, and how much.
 
     Attributes:
-        drafter: a draft model, or a part of a model: the target's first layers (`target@2`), a
-            model without some blocks, or one with few cached tokens.
+        drafter: a draft model, or a part of a model: the target's first layers, the target without
+            some blocks, or a model with few cached tokens.
         most: drafted tokens at most.
         first: drafted tokens of the first round.
     """
 
-    drafter: str
+    drafter: Stopped
     most: int
     first: int = FIRST
 
@@ -48,16 +47,13 @@ class HeuristicLengthOptions(Options):
         return f"{self.first} by {self.drafter}, then two more or one less, up to {self.most}"
 
 
-class HeuristicLength(Rehearsed[HeuristicLengthOptions]):
+class HeuristicLength(StoppedChains[HeuristicLengthOptions]):
     """Follows texts whose difficulty changes, by counting alone."""
 
     name: ClassVar[str] = "heuristic_length"
     summary: ClassVar[str] = "a chain that gets longer after success and shorter after failure"
     paper: ClassVar[str] = "Gante 2023, huggingface.co/blog/assisted-generation"
     memory: ClassVar[str] = "one number of each request"
-    by_name: ClassVar[bool] = True
-    needs_draft_model: ClassVar[bool] = True
-    parts: ClassVar[bool] = True
     family: ClassVar[str] = "chains that follow success"
     domains: ClassVar[Mapping[str, str]] = {
         "drafter": "who drafts",
@@ -65,11 +61,10 @@ class HeuristicLength(Rehearsed[HeuristicLengthOptions]):
         "first": "drafted tokens of the first round",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[HeuristicLengthOptions]:
+    def settings_of(self, drafter: Stopped) -> Iterator[HeuristicLengthOptions]:
         """Short and long chains by every draft model, one length by parts of models."""
-        for role in drafters:
-            lengths = PART_MOST if Proposer.read(role).is_part else MOST
-            yield from (HeuristicLengthOptions(role, most) for most in lengths)
+        lengths = MOST if isinstance(drafter, Model) else PART_MOST
+        return (HeuristicLengthOptions(drafter, most) for most in lengths)
 
     def plan(self, facts: ProblemFacts, options: HeuristicLengthOptions) -> Plan:
         """Draft so many tokens, verify, accept, draft more or fewer the next time."""
@@ -85,11 +80,6 @@ store @length %k2""",
             states=(f"@length = value number(init={float(options.first)})",),
         )
         return stopped_plan(facts, self.name, options.drafter, options.most, stop)
-
-    def proposer(self, options: HeuristicLengthOptions) -> str | None:
-        """The drafter with its schedule."""
-        way = f"steps{options.first}_{options.most}"
-        return Proposer.read(options.drafter).in_way(way).name
 
 
 METHOD = HeuristicLength()

@@ -21,16 +21,16 @@ the request that has emitted most ends the blocks for all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.merging import first_then
-from specplan.planner.method import Options
+from specplan.planner.method import Options, own_rounds
 from specplan.planner.plan_text import judge, plain_plan, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 BLOCKS = (2, 3, 4, 6, 8, 16, 32)
 FIRST = (16, 32, 64)
@@ -59,7 +59,7 @@ class JacobiOptions(Options):
         return f"blocks of {self.block}{until}"
 
 
-class Jacobi(Rehearsed[JacobiOptions]):
+class Jacobi(ProfiledByRunning[JacobiOptions]):
     """Needs nothing beside the target; pays where later tokens hang little on earlier ones."""
 
     name: ClassVar[str] = "jacobi"
@@ -73,7 +73,7 @@ class Jacobi(Rehearsed[JacobiOptions]):
         "first": "tokens after which plain decoding goes on, or none",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[JacobiOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[JacobiOptions]:
         """Blocks of 2 to 32 tokens; some of these for the first 16 to 64 tokens."""
         yield from map(JacobiOptions, BLOCKS)
         for block in FIRST_BLOCKS:
@@ -105,9 +105,9 @@ store @guess %w"""
         guess = f"@guess = value tree(nodes={block}, depth={block}, init={FIRST_GUESS})"
         return single_round_plan(facts, self.name, (), body, states=[guess])
 
-    def proposer(self, options: JacobiOptions) -> str | None:
-        """The target with its guesses."""
-        return Proposer("target", way=f"jacobi{options.block}").name
+    def drafter(self, facts: ProblemFacts, options: JacobiOptions) -> Drafter | None:
+        """The rounds of blocks throughout: those for the first tokens are the first of them."""
+        return own_rounds(facts, self, replace(options, first=None))
 
 
 METHOD = Jacobi()

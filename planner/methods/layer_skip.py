@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Drafter, SkipBlocks
 from specplan.ir.blocks import Skips
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import chain_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.proposer import Proposer
 from specplan.planner.who_drafts import MOST_SKIPPED_DRAFT, leaves_blocks_out
 
 LENGTHS = tuple(range(1, MOST_SKIPPED_DRAFT + 1))
@@ -62,20 +62,19 @@ class LayerSkip(Method[LayerSkipOptions]):
         """Draft one token at a time into scratch, then run the whole stack over all of them."""
         return chain_plan(facts, self.name, _drafter(options), options.length)
 
-    def proposer(self, options: LayerSkipOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: LayerSkipOptions) -> Drafter | None:
         """The target without these blocks."""
-        return _drafter(options).name
+        return _drafter(options)
 
 
-def _drafter(options: LayerSkipOptions) -> Proposer:
-    return Proposer("target", skips=Skips.read(options.skip))
+def _drafter(options: LayerSkipOptions) -> SkipBlocks:
+    return SkipBlocks("target", Skips.read(options.skip))
 
 
 def _known_sets(facts: ProblemFacts) -> Iterator[Skips]:
-    for name in facts.profiles:
-        proposer = Proposer.read(name)
-        if proposer.role == "target" and proposer.skips:
-            yield proposer.skips
+    for drafter in facts.profiles:
+        if isinstance(drafter, SkipBlocks) and drafter.model == "target":
+            yield drafter.skips
 
 
 def _family(skips: Skips) -> Family[LayerSkipOptions]:
@@ -91,8 +90,8 @@ def _reason(facts: ProblemFacts) -> str:
     if facts.target.num_layers < 3:
         return "the target has no layer between its first and its last, which are both kept"
     ready = (
-        "a ready profile as acceptance.target-a1m1 (the target without the attention and the MLP "
-        "of layer 1)"
+        "a ready profile as acceptance.skip_blocks(target, [attn.1, mlp.1]) (the target without "
+        "the attention and the MLP of layer 1)"
     )
     if not leaves_blocks_out(facts.problem):
         return (

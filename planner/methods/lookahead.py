@@ -27,8 +27,7 @@ from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 SETTINGS = ((2, 3, 3), (3, 3, 4), (5, 3, 6), (5, 4, 8), (8, 4, 12), (10, 5, 16), (15, 5, 24))
 """Columns, tokens of an N-gram, and verified tokens: as many as half of as many N-grams."""
@@ -55,7 +54,7 @@ class LookaheadOptions(Options):
         return f"{self.window} columns, {self.ngram}-grams, {self.nodes} verified"
 
 
-class Lookahead(Rehearsed[LookaheadOptions]):
+class Lookahead(ProfiledByRunning[LookaheadOptions]):
     """Needs nothing beside the target but compute to spare."""
 
     name: ClassVar[str] = "lookahead"
@@ -73,7 +72,7 @@ class Lookahead(Rehearsed[LookaheadOptions]):
         "nodes": "tokens of the pool that are verified",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[LookaheadOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[LookaheadOptions]:
         """From two columns to the paper's fifteen."""
         return starmap(LookaheadOptions, SETTINGS)
 
@@ -102,11 +101,6 @@ store @window %n"""
             "init=0)",
         )
         return single_round_plan(facts, self.name, (), body, states=states)
-
-    def proposer(self, options: LookaheadOptions) -> str | None:
-        """The target with its window."""
-        way = f"lookahead{options.window}_{options.ngram}_{options.nodes}"
-        return Proposer("target", way=way).name
 
 
 def _window(columns: int, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

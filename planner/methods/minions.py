@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import TEXT
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.joined_drafts import commits, joined_chains, models_of
 from specplan.planner.method import Options
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.problem import TEXT_PROPOSER
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((2, 3), (3, 4), (4, 6), (6, 9))
 """Tokens that each drafts, and verified nodes."""
@@ -49,7 +48,7 @@ class MinionsOptions(Options):
         return f"{self.length} tokens by {' and '.join(self.drafters)}, the best {self.nodes}"
 
 
-class Minions(Rehearsed[MinionsOptions]):
+class Minions(ProfiledByRunning[MinionsOptions]):
     """Few verified tokens for many drafters."""
 
     name: ClassVar[str] = "minions"
@@ -66,10 +65,10 @@ class Minions(Rehearsed[MinionsOptions]):
         "nodes": "verified tokens, the heaviest ones",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[MinionsOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[MinionsOptions]:
         """All draft models and the text, a few sizes."""
-        if drafters:
-            voters = (*drafters, TEXT_PROPOSER)
+        if models:
+            voters = (*models, TEXT.name)
             yield from (MinionsOptions(voters, *shape) for shape in SHAPES)
 
     def plan(self, facts: ProblemFacts, options: MinionsOptions) -> Plan:
@@ -81,10 +80,6 @@ class Minions(Rehearsed[MinionsOptions]):
 {judge("%c", options.nodes, rule=None if facts.greedy else "recursive")}
 {commits(drafters)}"""
         return single_round_plan(facts, self.name, models_of(drafters), body)
-
-    def proposer(self, options: MinionsOptions) -> str:
-        """The first draft model, with the votes of all."""
-        return Proposer(options.drafters[0], way=f"votes{options.length}_{options.nodes}").name
 
 
 METHOD = Minions()

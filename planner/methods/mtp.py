@@ -8,11 +8,11 @@ turn, as vLLM, SGLang and TensorRT-LLM do. Children are the modules' best ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.growing import chain_text, tree_text
@@ -21,7 +21,7 @@ from specplan.planner.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.trees import chain
 
 LENGTHS = tuple(range(1, 9))
-PROPOSER = "mtp"
+MODULES = Model("mtp")
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Mtp(Method[MtpOptions]):
     """Needs no other checkpoint: the modules come with the target."""
 
     name: ClassVar[str] = "mtp"
-    drafter: ClassVar[str] = "modules"
+    engine_drafter: ClassVar[str] = "modules"
     summary: ClassVar[str] = "the target's own multi-token-prediction modules draft a chain"
     paper: ClassVar[str] = "DeepSeek-AI 2024, arXiv 2412.19437 section 2.2"
     acceptance: ClassVar[str] = "given"
     sources: ClassVar[tuple[str, ...]] = ("mtp",)
-    source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "best"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (MODULES,)
     runnable: ClassVar[bool] = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MtpOptions] | Refusal]:
@@ -60,8 +60,8 @@ class Mtp(Method[MtpOptions]):
         if not facts.modules:
             reason = "the target has no multi-token-prediction modules (num_nextn_predict_layers)"
             return [Refusal(name, reason)]
-        if PROPOSER not in facts.profiles:
-            return [Refusal(name, facts.missing_profile(PROPOSER))]
+        if MODULES not in facts.profiles:
+            return [Refusal(name, facts.missing_profile(MODULES))]
         domains = {"length": Domain(LENGTHS, "drafted tokens")}
         return [Family(name, domains, tuple(MtpOptions(length) for length in LENGTHS))]
 
@@ -93,9 +93,9 @@ class Mtp(Method[MtpOptions]):
         states.insert(0, "@states = track target layer=last")
         return single_round_plan(facts, self.name, modules, body, states=states)
 
-    def proposer(self, options: MtpOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: MtpOptions) -> Drafter | None:
         """The modules, whatever their number."""
-        return PROPOSER
+        return MODULES
 
 
 METHOD = Mtp()

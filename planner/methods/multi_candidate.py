@@ -19,8 +19,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.growing import tree_text
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 from specplan.planner.trees.families import expansion_tree
 
 SHAPES = ((3,), (2, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (4, 2, 1), (4, 2, 2, 1))
@@ -50,7 +49,7 @@ class MultiCandidateOptions(Options):
         return f"{'-'.join(map(str, self.branching))} independent draws by {self.draft}"
 
 
-class MultiCandidate(Rehearsed[MultiCandidateOptions]):
+class MultiCandidate(ProfiledByRunning[MultiCandidateOptions]):
     """Several chances at every level, none of which depends on the others."""
 
     name: ClassVar[str] = "multi_candidate"
@@ -65,9 +64,9 @@ class MultiCandidate(Rehearsed[MultiCandidateOptions]):
         "branching": "draws below every node, level by level",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[MultiCandidateOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[MultiCandidateOptions]:
         """A few shapes for every draft model."""
-        return (MultiCandidateOptions(draft, shape) for draft, shape in product(drafters, SHAPES))
+        return (MultiCandidateOptions(draft, shape) for draft, shape in product(models, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: MultiCandidateOptions) -> Plan:
         """Draw level by level, merge, verify, accept."""
@@ -84,11 +83,6 @@ class MultiCandidate(Rehearsed[MultiCandidateOptions]):
         lines.append(judge(tree, options.nodes, rule=None if facts.greedy else "recursive"))
         lines.append(f"commit {cache} %e")
         return single_round_plan(facts, self.name, (draft,), "\n".join(lines))
-
-    def proposer(self, options: MultiCandidateOptions) -> str:
-        """The draft model with so many draws."""
-        way = "_".join(["draws", *map(str, options.branching)])
-        return Proposer(options.draft, way=way).name
 
 
 METHOD = MultiCandidate()

@@ -19,27 +19,25 @@ grows one layer more before it stops.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.timing.device import UnpricedError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 from specplan.planner.worthwhile_trees import layer_threshold
 
 SHAPES = ((6, 3), (12, 4), (24, 6))
 """Verified nodes, and nodes of a layer that get children."""
 THRESHOLDS = (0.05, 0.2, 0.4, 0.6)
-"""Beside the derived one; names of proposers tell hundredths."""
+"""Beside the derived one, which is rounded to hundredths."""
 LAYERS = 8
-_WAY = re.compile(r"opt([1-9][0-9]*)_([1-9][0-9]*)_([1-9][0-9]*)_([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class OptTreeOptions(Options):
         return f"{size}, by {self.draft}, layers above {self.threshold}"
 
 
-class OptTree(Rehearsed[OptTreeOptions]):
+class OptTree(ProfiledByRunning[OptTreeOptions]):
     """Pays where how far drafts hold varies, and layers take long."""
 
     name: ClassVar[str] = "opt_tree"
@@ -87,24 +85,18 @@ class OptTree(Rehearsed[OptTreeOptions]):
         "layers": "layers at most, one pass of the draft model each",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[OptTreeOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[OptTreeOptions]:
         """Every size with every threshold by every draft model."""
         return (
             OptTreeOptions(draft, *shape, threshold)
-            for draft, shape, threshold in product(drafters, SHAPES, THRESHOLDS)
+            for draft, shape, threshold in product(models, SHAPES, THRESHOLDS)
         )
 
-    def settings_of(self, facts: ProblemFacts, known: Iterable[str]) -> Iterator[OptTreeOptions]:
-        """These, and the ones with other thresholds that proposers are named for."""
-        grid = tuple(super().settings_of(facts, known))
-        named = filter(None, map(_read, known))
-        return iter(dict.fromkeys((*grid, *(one for one in named if one.draft in facts.drafts))))
-
-    def further_proposers(self, facts: ProblemFacts) -> tuple[str, ...]:
-        """Every size with the threshold that costs and acceptance call for."""
-        known = super().further_proposers(facts)
+    def later_settings(self, facts: ProblemFacts) -> Iterator[OptTreeOptions]:
+        """These, and every size with the threshold that costs and acceptance call for."""
         derived = (_derived(facts, draft, shape) for draft, shape in product(facts.drafts, SHAPES))
-        return (*known, *(self._name(options) for options in derived if options is not None))
+        every = (*self.run_settings(facts), *(one for one in derived if one is not None))
+        return iter(dict.fromkeys(every))
 
     def plan(self, facts: ProblemFacts, options: OptTreeOptions) -> Plan:
         """Grow layers until one adds too little, keep the best nodes, verify, accept."""
@@ -126,33 +118,18 @@ class OptTree(Rehearsed[OptTreeOptions]):
 commit {cache} %e"""
         return single_round_plan(facts, self.name, (draft,), body)
 
-    def proposer(self, options: OptTreeOptions) -> str | None:
-        """The draft model with this tree."""
-        size = f"{options.nodes}_{options.beam}_{options.layers}"
-        way = f"opt{size}_{round(100 * options.threshold)}"
-        return Proposer(options.draft, way=way).name
-
 
 def _derived(facts: ProblemFacts, draft: str, shape: tuple[int, int]) -> OptTreeOptions | None:
     """The setting with the derived threshold; None where nothing tells it."""
-    if draft not in facts.profiles:
+    drafter = Model(draft)
+    if drafter not in facts.profiles:
         return None
     nodes, beam = shape
     try:
-        threshold = layer_threshold(facts, draft, beam)
+        threshold = layer_threshold(facts, drafter, beam)
     except UnpricedError:
         return None
     return OptTreeOptions(draft, nodes, beam, min(max(round(threshold, 2), 0.01), 1.0))
-
-
-def _read(proposer: str) -> OptTreeOptions | None:
-    """The setting that a proposer was named for; None for other proposers."""
-    found = Proposer.read(proposer)
-    way = _WAY.fullmatch(found.way)
-    if way is None:
-        return None
-    nodes, beam, layers, hundredths = map(int, way.groups())
-    return OptTreeOptions(found.role, nodes, beam, hundredths / 100, layers)
 
 
 METHOD = OptTree()

@@ -23,8 +23,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((2, 1, 2), (2, 2, 3), (3, 3, 3), (4, 3, 4))
 """Tokens that are drafted, phrases that are hung on them, and tokens of each."""
@@ -60,7 +59,7 @@ class OuroborosOptions(Options):
         )
 
 
-class Ouroboros(Rehearsed[OuroborosOptions]):
+class Ouroboros(ProfiledByRunning[OuroborosOptions]):
     """Pays where outputs repeat phrases, and the target verifies many tokens as fast as a few."""
 
     name: ClassVar[str] = "ouroboros"
@@ -78,9 +77,9 @@ class Ouroboros(Rehearsed[OuroborosOptions]):
         "tokens": "of a phrase",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[OuroborosOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[OuroborosOptions]:
         """A few shapes for every draft model."""
-        return (OuroborosOptions(draft, *shape) for draft, shape in product(drafters, SHAPES))
+        return (OuroborosOptions(draft, *shape) for draft, shape in product(models, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: OuroborosOptions) -> Plan:
         """Draft, hang phrases on the end, verify, accept, learn what the target would have said."""
@@ -97,11 +96,6 @@ update @phrases %said last={options.length + 1}"""
         kind = f"phrases(order={order}, width={2 * options.phrases}, capacity={CAPACITY})"
         states = [f"@phrases = source {kind}"]
         return single_round_plan(facts, self.name, (draft,), body, states=states)
-
-    def proposer(self, options: OuroborosOptions) -> str:
-        """The draft model with its phrases."""
-        way = f"phrases{options.length}_{options.phrases}_{options.tokens}"
-        return Proposer(options.draft, way=way).name
 
 
 METHOD = Ouroboros()

@@ -24,8 +24,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 LENGTHS = (2, 3, 4, 6, 8)
 
@@ -53,7 +52,7 @@ class PearlOptions(Options):
         return f"windows of {self.length} by {self.draft}"
 
 
-class Pearl(Rehearsed[PearlOptions]):
+class Pearl(ProfiledByRunning[PearlOptions]):
     """Pays where draft model and target do not slow each other, and most drafts are accepted."""
 
     name: ClassVar[str] = "pearl"
@@ -71,9 +70,9 @@ class Pearl(Rehearsed[PearlOptions]):
         "length": "tokens that are drafted while as many are verified",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[PearlOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[PearlOptions]:
         """A few lengths for every draft model."""
-        return (PearlOptions(draft, length) for draft, length in product(drafters, LENGTHS))
+        return (PearlOptions(draft, length) for draft, length in product(models, LENGTHS))
 
     def plan(self, facts: ProblemFacts, options: PearlOptions) -> Plan:
         """Verify the window and draft on from its end; judge both, keep what is left."""
@@ -106,10 +105,6 @@ commit {cache} %e
 store @window %r"""
         window = f"@window = value tree(nodes={kept}, depth={kept}{law})"
         return single_round_plan(facts, self.name, (draft,), body, states=[window])
-
-    def proposer(self, options: PearlOptions) -> str:
-        """The draft model with its windows."""
-        return Proposer(options.draft, way=f"windows{options.length}").name
 
 
 def _uniform(name: str, offset: int) -> str:

@@ -7,16 +7,15 @@ accepted with the target's probability of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.drafters import TEXT, Drafter, Model, Source
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.problem import TEXT_PROPOSER
 from specplan.planner.profiles import LOOKUP_MATCH
 
 LENGTHS = tuple(range(2, 17))
@@ -47,21 +46,21 @@ class PromptLookup(Method[PromptLookupOptions]):
     """Costs no draft model; pays where outputs repeat their prompt or themselves."""
 
     name: ClassVar[str] = "prompt_lookup"
-    drafter: ClassVar[str] = "text"
+    engine_drafter: ClassVar[str] = "text"
     summary: ClassVar[str] = "drafts copied from the request's own text after a matching suffix"
     paper: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
     acceptance: ClassVar[str] = "length of the copy that the text goes on with"
     sources: ClassVar[tuple[str, ...]] = ("prompt_lookup",)
-    source_proposers: ClassVar[Mapping[str, How]] = {TEXT_PROPOSER: "given"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (TEXT,)
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[PromptLookupOptions] | Refusal]:
         """Chains of 2 to 16 tokens, with the matches that acceptance was measured for."""
         name = "chain from the text"
         if self.name not in facts.problem.sources:
             return [Refusal(name, 'the problem\'s sources leave out "prompt_lookup"')]
-        if TEXT_PROPOSER not in facts.profiles:
-            return [Refusal(name, facts.missing_profile(TEXT_PROPOSER))]
-        shortest, longest = facts.profiles[TEXT_PROPOSER].match or LOOKUP_MATCH
+        if TEXT not in facts.profiles:
+            return [Refusal(name, facts.missing_profile(TEXT))]
+        shortest, longest = facts.profiles[TEXT].match or LOOKUP_MATCH
         domains = {
             "shortest_match": Domain((shortest,), "shortest suffix looked for, tokens"),
             "longest_match": Domain((longest,), "longest suffix looked for, tokens"),
@@ -80,9 +79,9 @@ class PromptLookup(Method[PromptLookupOptions]):
         )
         return single_round_plan(facts, self.name, (), body)
 
-    def proposer(self, options: PromptLookupOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: PromptLookupOptions) -> Drafter | None:
         """The text itself."""
-        return TEXT_PROPOSER
+        return TEXT
 
 
 METHOD = PromptLookup()

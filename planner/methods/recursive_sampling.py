@@ -16,6 +16,7 @@ from itertools import product
 from math import prod
 from typing import Any, ClassVar
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
@@ -64,7 +65,7 @@ class RecursiveSampling(Method[RecursiveSamplingOptions]):
     """Few passes of the draft model, and several chances at every level."""
 
     name: ClassVar[str] = "recursive_sampling"
-    drafter: ClassVar[str] = "model"
+    engine_drafter: ClassVar[str] = "model"
     shape: ClassVar[str] = "static tree"
     summary: ClassVar[str] = "a draft model grows a tree of constant branching, drawn apart"
     paper: ClassVar[str] = "Jeon et al. 2024, arXiv 2402.14160"
@@ -93,9 +94,9 @@ class RecursiveSampling(Method[RecursiveSamplingOptions]):
         body = f"{drafted}\n{judged}\ncommit {cache} %e"
         return single_round_plan(facts, self.name, (draft,), body)
 
-    def proposer(self, options: RecursiveSamplingOptions) -> str:
+    def drafter(self, facts: ProblemFacts, options: RecursiveSamplingOptions) -> Drafter | None:
         """The draft model."""
-        return options.draft
+        return Model(options.draft)
 
 
 def nodes_of(branching: Sequence[int]) -> int:
@@ -118,9 +119,9 @@ def branchings() -> tuple[tuple[int, ...], ...]:
 
 def _family(facts: ProblemFacts, draft: str) -> Family[RecursiveSamplingOptions] | Refusal:
     name = f"constant branching by {draft}"
-    profile = facts.profiles.get(draft)
+    profile = facts.profiles.get(Model(draft))
     if profile is None:
-        return Refusal(name, facts.missing_profile(draft))
+        return Refusal(name, facts.missing_profile(Model(draft)))
     if profile.key.how == "draw":
         reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
         return Refusal(name, reason)

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import ChainDrafter
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 LENGTHS = (2, 4, 6, 8)
 TOP, DELTA = 10, 0.6
@@ -43,7 +43,7 @@ class RelaxedOptions(Options):
         return f"{self.length} by {self.draft}"
 
 
-class RelaxedAcceptance(Rehearsed[RelaxedOptions]):
+class RelaxedAcceptance(ProfiledByRunning[RelaxedOptions]):
     """Longer accepted runs than of any lossless rule, at the price of the target's law."""
 
     name: ClassVar[str] = "relaxed_acceptance"
@@ -58,21 +58,17 @@ class RelaxedAcceptance(Rehearsed[RelaxedOptions]):
         "length": "drafted tokens",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[RelaxedOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[RelaxedOptions]:
         """Every length with every draft model."""
-        return (RelaxedOptions(draft, length) for draft in drafters for length in LENGTHS)
+        return (RelaxedOptions(draft, length) for draft in models for length in LENGTHS)
 
     def plan(self, facts: ProblemFacts, options: RelaxedOptions) -> Plan:
         """Draft the best tokens, verify, keep what is probable enough."""
-        said = ChainDrafter.of(Proposer(options.draft))
+        said = ChainDrafter.of(Model(options.draft))
         drafted = drafted_chain(options.length, said.forward, drawn=False)
         judged = judge("%c", options.length, rule=f"relaxed(top={TOP}, delta={DELTA})")
         body = f"{drafted}\n{judged}\n{said.end}"
         return single_round_plan(facts, self.name, said.models, body, lossless=False)
-
-    def proposer(self, options: RelaxedOptions) -> str | None:
-        """The draft model with this length."""
-        return Proposer(options.draft, way=f"relaxed{options.length}").name
 
 
 METHOD = RelaxedAcceptance()

@@ -8,12 +8,12 @@ the published sampler draws anew after a mismatch, which is biased.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.looked_up import MergedOptions, merged_plan, merged_trees
 from specplan.planner.method import Family, Method, Refusal
@@ -33,7 +33,7 @@ class Rest(Method[MergedOptions]):
     acceptance: ClassVar[str] = "places of the text in the merged trees"
     memory: ClassVar[str] = "the corpus on disk, 14 to 16 bytes a token, mapped; 1 MB of its own"
     sources: ClassVar[tuple[str, ...]] = ("datastore",)
-    source_proposers: ClassVar[Mapping[str, How]] = {CORPUS.word: "given"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (Source(CORPUS.word),)
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MergedOptions] | Refusal]:
         """Trees by nodes and depth."""
@@ -43,9 +43,9 @@ class Rest(Method[MergedOptions]):
         """Look up, verify, accept."""
         return merged_plan(facts, self.name, CORPUS, options, facts.problem.datastore)
 
-    def proposer(self, options: MergedOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: MergedOptions) -> Drafter | None:
         """The corpus."""
-        return CORPUS.word
+        return Source(CORPUS.word)
 
 
 METHOD = Rest()

@@ -6,8 +6,8 @@ the text (MagicDec, arXiv 2408.11049; TriForce, arXiv 2404.11912). The target it
 a view of its own cache, which keeps the first tokens and the latest ones, or the chunks that its
 latest query asks for (TriForce's retrieval); a draft model's own cache keeps the first and the
 latest. Who drafts, its budget and what is accepted under it are named by an acceptance profile,
-`target~512`, `draft~512`, and `target~512r` for retrieved chunks, which is measured where a
-problem's `methods` name this one.
+`small_cache(target, 512)`, and `small_cache(target, 512, retrieved)` for retrieved chunks, which is
+measured where a problem's `methods` name this one.
 
 Keys of a view stay turned by the positions that they have in the text; MagicDec's and TriForce's
 copies are as much. A view is made anew after every round, which is priced; TriForce retrieves once
@@ -16,16 +16,16 @@ for a text. Its hierarchy, in which a draft model drafts for the view, is the me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.acceptance.drafters import Drafter, SmallCache
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import chain_plan
+from specplan.planner.drafters import models_alone, retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.proposer import Proposer, models_alone, retrieves
 
 LENGTHS = tuple(range(1, 9))
 BUDGETS = (64, 128, 256, 512)
@@ -72,41 +72,40 @@ class SparseCache(Method[SparseCacheOptions]):
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[SparseCacheOptions] | Refusal]:
         """Per drafter and budget whose acceptance is known, chains of 1 to 8 tokens."""
-        named = (Proposer.read(name) for name in facts.profiles)
-        families = [_family(found) for found in named if found.budget is not None]
+        families = [_family(one) for one in facts.profiles if isinstance(one, SmallCache)]
         return families or [Refusal("any", _UNKNOWN)]
 
-    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """The target and every draft model that runs by itself, with every budget."""
-        roles = ("target", *models_alone(shapes))
-        found = [Proposer(role, budget=b) for role in roles for b in BUDGETS]
-        if retrieves(shapes["target"]):
-            found += [Proposer("target", budget=b, retrieved=True) for b in RETRIEVED_BUDGETS]
-        return tuple(one.name for one in found)
+        roles = ("target", *models_alone(facts.shapes))
+        every = [SmallCache(role, budget) for role in roles for budget in BUDGETS]
+        if retrieves(facts.target):
+            every += [SmallCache("target", budget, True) for budget in RETRIEVED_BUDGETS]
+        return tuple(every)
 
     def plan(self, facts: ProblemFacts, options: SparseCacheOptions) -> Plan:
         """Draft one token at a time on the small cache, then verify on the whole one."""
         return chain_plan(facts, self.name, _drafter(options), options.length)
 
-    def proposer(self, options: SparseCacheOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: SparseCacheOptions) -> Drafter | None:
         """The drafter with this budget."""
-        return _drafter(options).name
+        return _drafter(options)
 
 
-def _drafter(options: SparseCacheOptions) -> Proposer:
-    return Proposer(options.drafter, budget=options.budget, retrieved=options.retrieved)
+def _drafter(options: SparseCacheOptions) -> SmallCache:
+    return SmallCache(options.drafter, options.budget, options.retrieved)
 
 
 _UNKNOWN = (
-    "no drafter with few cached tokens is known: give a ready profile as acceptance.target~512 "
-    "(the target that reads 512 tokens of its cache; target~512r for retrieved ones) or of a draft "
-    "model; where methods name sparse_cache, they are measured"
+    "no drafter with few cached tokens is known: give a ready profile as "
+    "acceptance.small_cache(target, 512) (the target that reads 512 tokens of its cache; "
+    "small_cache(target, 512, retrieved) for retrieved ones) or of a draft model; "
+    "where methods name sparse_cache, they are measured"
 )
 
 
-def _family(proposer: Proposer) -> Family[SparseCacheOptions]:
-    assert proposer.budget is not None
-    role, budget, retrieved = proposer.role, proposer.budget, proposer.retrieved
+def _family(drafter: SmallCache) -> Family[SparseCacheOptions]:
+    role, budget, retrieved = drafter.model, drafter.budget, drafter.retrieved
     domains = {
         "drafter": Domain((role,), "who drafts"),
         "budget": Domain((budget,), "tokens that its cache keeps"),
@@ -114,7 +113,7 @@ def _family(proposer: Proposer) -> Family[SparseCacheOptions]:
         "retrieved": Domain((retrieved,), "it keeps the chunks that the latest query asks for"),
     }
     settings = tuple(SparseCacheOptions(role, budget, length, retrieved) for length in LENGTHS)
-    return Family(f"chain by {proposer.name}", domains, settings)
+    return Family(f"chain by {drafter}", domains, settings)
 
 
 METHOD = SparseCache()

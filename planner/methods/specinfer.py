@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import TEXT
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.joined_drafts import commits, joined_chains, models_of
 from specplan.planner.method import Options
 from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.problem import TEXT_PROPOSER
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 LENGTHS = (2, 3, 4, 6)
 
@@ -52,7 +51,7 @@ class SpecInferOptions(Options):
         return f"chains of {self.length} by {' and '.join(self.drafters)}, merged"
 
 
-class SpecInfer(Rehearsed[SpecInferOptions]):
+class SpecInfer(ProfiledByRunning[SpecInferOptions]):
     """Pays where drafters err at different places."""
 
     name: ClassVar[str] = "specinfer"
@@ -68,9 +67,9 @@ class SpecInfer(Rehearsed[SpecInferOptions]):
         "length": "tokens of each chain",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[SpecInferOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[SpecInferOptions]:
         """Every two draft models, and every one with the text, by length."""
-        for pair in combinations([*drafters, TEXT_PROPOSER], 2):
+        for pair in combinations([*models, TEXT.name], 2):
             yield from (SpecInferOptions(pair, length) for length in LENGTHS)
 
     def plan(self, facts: ProblemFacts, options: SpecInferOptions) -> Plan:
@@ -80,11 +79,6 @@ class SpecInfer(Rehearsed[SpecInferOptions]):
 {judge("%c", options.nodes, rule=None if facts.greedy else "recursive")}
 {commits(drafters)}"""
         return single_round_plan(facts, self.name, models_of(drafters), body)
-
-    def proposer(self, options: SpecInferOptions) -> str:
-        """The first drafter, merged with the other."""
-        first, *others = options.drafters
-        return Proposer(first, way="_".join([f"merged{options.length}", *others])).name
 
 
 METHOD = SpecInfer()

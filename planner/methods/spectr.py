@@ -16,8 +16,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 CHAINS = (2, 4, 8)
 LENGTHS = (1, 2, 3, 4, 6)
@@ -48,7 +47,7 @@ class SpecTrOptions(Options):
         return f"{self.chains} chains of {self.length} by {self.draft}"
 
 
-class SpecTr(Rehearsed[SpecTrOptions]):
+class SpecTr(ProfiledByRunning[SpecTrOptions]):
     """Several chances at the first token for one pass of the draft model each further level."""
 
     name: ClassVar[str] = "spectr"
@@ -64,11 +63,11 @@ class SpecTr(Rehearsed[SpecTrOptions]):
         "length": "tokens of each chain",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[SpecTrOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[SpecTrOptions]:
         """2 to 8 chains of 1 to 6 tokens by every draft model."""
         return (
             SpecTrOptions(draft, chains, length)
-            for draft in drafters
+            for draft in models
             for chains in CHAINS
             for length in LENGTHS
         )
@@ -101,11 +100,6 @@ class SpecTr(Rehearsed[SpecTrOptions]):
             tree = "%k"
         body += judge(tree, options.nodes, rule=None if facts.greedy else "k_seq")
         return single_round_plan(facts, self.name, (draft,), f"{body}\ncommit {cache} %e")
-
-    def proposer(self, options: SpecTrOptions) -> str:
-        """The draft model with so many chains."""
-        way = f"spectr{options.chains}x{options.length}"
-        return Proposer(options.draft, way=way).name
 
 
 METHOD = SpecTr()

@@ -9,24 +9,22 @@ on the text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import TEXT, Drafter, Interleaved
 from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment
-from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.problem import TEXT_PROPOSER
 from specplan.planner.profiles import LOOKUP_MATCH
-from specplan.planner.proposer import Proposer
 from specplan.planner.taking_turns import (
     drafted_in_stages,
     evidence_of_turns,
-    turn_proposers,
+    interleaved_drafters,
 )
 
 STAGES = (1, 2, 3, 4)
@@ -81,13 +79,14 @@ class Staged(Method[StagedOptions]):
             return [Refusal("any", 'the problem\'s sources leave out "prompt_lookup"')]
         return [_family(facts, draft) for draft in facts.drafts]
 
-    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """Every draft model in turns with the text."""
-        return turn_proposers(shapes, TEXT_PROPOSER)
+        return interleaved_drafters(facts, TEXT.name)
 
     def plan(self, facts: ProblemFacts, options: StagedOptions) -> Plan:
         """The draft model judges what the text proposes; the target judges what it keeps."""
-        draft, match = options.draft, facts.profiles[self.proposer(options)].match or LOOKUP_MATCH
+        draft = options.draft
+        match = facts.profiles[self.drafter(facts, options)].match or LOOKUP_MATCH
         stages = drafted_in_stages(
             draft, "@text", print_atom(match), options.stages, options.length,
             result="c", drawn=not facts.greedy,
@@ -96,14 +95,14 @@ class Staged(Method[StagedOptions]):
         body = f"{stages}\n{judged}\ncommit {cache_of(draft)} %e"
         return single_round_plan(facts, self.name, (draft,), body)
 
-    def proposer(self, options: StagedOptions) -> str:
+    def drafter(self, facts: ProblemFacts, options: StagedOptions) -> Drafter:
         """The draft model in turns with the text."""
-        return Proposer(options.draft, source=TEXT_PROPOSER).name
+        return Interleaved(options.draft, TEXT.name)
 
 
 def _family(facts: ProblemFacts, draft: str) -> Family[StagedOptions] | Refusal:
     name = f"stages by {draft}"
-    turns = evidence_of_turns(facts, draft, TEXT_PROPOSER)
+    turns = evidence_of_turns(facts, draft, TEXT.name)
     if isinstance(turns, str):
         return Refusal(name, turns)
     settings = tuple(

@@ -9,13 +9,13 @@ probability of it; what one request draws then depends on what others have writt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import judge, single_round_plan
@@ -23,8 +23,7 @@ from specplan.planner.plan_text import judge, single_round_plan
 LENGTHS = (2, 3, 4, 6, 8, 12, 16, 24)
 BRANCHED_LENGTHS = (2, 4, 8)
 CONTINUATIONS = (2, 3, 4)
-PROPOSER = "suffix"
-PAST = DRAFT_SOURCES[PROPOSER]
+PAST = DRAFT_SOURCES["suffix"]
 """Its longest match is vLLM's suffix_decoding_max_tree_depth, the tokens kept are its
 suffix_decoding_corpus_tokens."""
 
@@ -53,7 +52,7 @@ class Suffix(Method[SuffixOptions]):
     """Costs no draft model; pays where outputs repeat what was written before."""
 
     name: ClassVar[str] = "suffix"
-    drafter: ClassVar[str] = "past"
+    engine_drafter: ClassVar[str] = "past"
     summary: ClassVar[str] = "drafts copied from outputs of the past after a matching suffix"
     paper: ClassVar[str] = "Oliaro et al. 2024, arXiv 2411.04975"
     acceptance: ClassVar[str] = (
@@ -61,7 +60,7 @@ class Suffix(Method[SuffixOptions]):
     )
     memory: ClassVar[str] = "1,000,000 tokens of all requests, 12 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("suffix",)
-    source_proposers: ClassVar[Mapping[str, How]] = {PROPOSER: "given"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (Source(PAST.word),)
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[SuffixOptions] | Refusal]:
         """Chains of 2 to 24 tokens, and up to four continuations where their acceptance is told."""
@@ -69,12 +68,12 @@ class Suffix(Method[SuffixOptions]):
         reason = None
         if not set(self.sources) <= set(facts.problem.sources):
             reason = f'the problem\'s sources leave out "{self.sources[0]}"'
-        elif PROPOSER not in facts.profiles:
-            reason = facts.missing_profile(PROPOSER)
+        elif Source(PAST.word) not in facts.profiles:
+            reason = facts.missing_profile(Source(PAST.word))
         if reason is not None:
             return [Refusal(chains, reason), Refusal(trees, reason)]
         found: list[Family[SuffixOptions] | Refusal] = [_family(chains, (1,), LENGTHS)]
-        profile = facts.profiles[PROPOSER]
+        profile = facts.profiles[Source(PAST.word)]
         if not profile.evidence.ranked or not profile.hazard(1, 1):
             told = "its acceptance profile tells of one continuation only"
             return [*found, Refusal(trees, told)]
@@ -96,9 +95,9 @@ class Suffix(Method[SuffixOptions]):
             facts, self.name, (), body, states=states, reproducible=facts.greedy
         )
 
-    def proposer(self, options: SuffixOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: SuffixOptions) -> Drafter | None:
         """Past outputs."""
-        return PROPOSER
+        return Source(PAST.word)
 
 
 def _family(

@@ -7,12 +7,12 @@ certain proposals: at a temperature above 0 one is accepted with the target's pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.looked_up import ChainOptions, chains, source_plan
 from specplan.planner.method import Family, Method, Refusal
@@ -30,7 +30,7 @@ class SuffixAutomaton(Method[ChainOptions]):
     acceptance: ClassVar[str] = "length of the copy that the text goes on with"
     memory: ClassVar[str] = "65,536 tokens of each request, 900 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("automaton",)
-    source_proposers: ClassVar[Mapping[str, How]] = {OWN_TEXT.word: "given"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (Source(OWN_TEXT.word),)
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[ChainOptions] | Refusal]:
         """Chains of 2 to 32 tokens."""
@@ -41,9 +41,9 @@ class SuffixAutomaton(Method[ChainOptions]):
         wanted = f"length={options.length}"
         return source_plan(facts, self.name, OWN_TEXT, wanted, options.length)
 
-    def proposer(self, options: ChainOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: ChainOptions) -> Drafter | None:
         """The automaton."""
-        return OWN_TEXT.word
+        return Source(OWN_TEXT.word)
 
 
 METHOD = SuffixAutomaton()

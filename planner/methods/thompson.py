@@ -12,16 +12,15 @@ parts of models without any training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
-from specplan.planner.stopped_chains import StopRule, stopped_plan
+from specplan.planner.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
 
 MOST = (4, 10)
 PART_MOST = (6,)
@@ -32,12 +31,12 @@ class ThompsonOptions(Options):
     """Who drafts, and how much.
 
     Attributes:
-        drafter: a draft model, or a part of a model: the target's first layers (`target@2`), a
-            model without some blocks, or one with few cached tokens.
+        drafter: a draft model, or a part of a model: the target's first layers, the target without
+            some blocks, or a model with few cached tokens.
         most: drafted tokens at most.
     """
 
-    drafter: str
+    drafter: Stopped
     most: int
 
     @property
@@ -46,27 +45,23 @@ class ThompsonOptions(Options):
         return f"up to {self.most} by {self.drafter}, by chance"
 
 
-class Thompson(Rehearsed[ThompsonOptions]):
+class Thompson(StoppedChains[ThompsonOptions]):
     """Needs no threshold: what was accepted of a request tells how far to draft."""
 
     name: ClassVar[str] = "thompson"
     summary: ClassVar[str] = "a chain that goes on as likely as its tokens were accepted so far"
     paper: ClassVar[str] = "Liu et al. 2024, arXiv 2406.03853"
     memory: ClassVar[str] = "two numbers of each request"
-    by_name: ClassVar[bool] = True
-    needs_draft_model: ClassVar[bool] = True
-    parts: ClassVar[bool] = True
     family: ClassVar[str] = "chains that go on by chance"
     domains: ClassVar[Mapping[str, str]] = {
         "drafter": "who drafts",
         "most": "drafted tokens at most",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[ThompsonOptions]:
+    def settings_of(self, drafter: Stopped) -> Iterator[ThompsonOptions]:
         """Short and long chains by every draft model, one length by parts of models."""
-        for role in drafters:
-            lengths = PART_MOST if Proposer.read(role).is_part else MOST
-            yield from (ThompsonOptions(role, most) for most in lengths)
+        lengths = MOST if isinstance(drafter, Model) else PART_MOST
+        return (ThompsonOptions(drafter, most) for most in lengths)
 
     def plan(self, facts: ProblemFacts, options: ThompsonOptions) -> Plan:
         """Draft until the coin says no, verify, accept, note what stood."""
@@ -84,10 +79,6 @@ store @lost %o2""",
             states=("@kept = value number(init=1.0)", "@lost = value number(init=1.0)"),
         )
         return stopped_plan(facts, self.name, options.drafter, options.most, stop)
-
-    def proposer(self, options: ThompsonOptions) -> str | None:
-        """The drafter with its coin."""
-        return Proposer.read(options.drafter).in_way(f"coin{options.most}").name
 
 
 METHOD = Thompson()

@@ -24,8 +24,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((1, 3, 2), (2, 3, 2), (2, 4, 3), (3, 4, 3))
 """Hypotheses, tokens that are drafted of each, and tokens that a link adds."""
@@ -61,7 +60,7 @@ class GraphOptions(Options):
         )
 
 
-class TokenGraph(Rehearsed[GraphOptions]):
+class TokenGraph(ProfiledByRunning[GraphOptions]):
     """Lengthens what a draft model drafts at no pass of its own."""
 
     name: ClassVar[str] = "token_graph"
@@ -79,9 +78,9 @@ class TokenGraph(Rehearsed[GraphOptions]):
         "link": "tokens that each goes on with",
     }
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[GraphOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[GraphOptions]:
         """A few shapes for every draft model."""
-        return (GraphOptions(draft, *shape) for draft, shape in product(drafters, SHAPES))
+        return (GraphOptions(draft, *shape) for draft, shape in product(models, SHAPES))
 
     def plan(self, facts: ProblemFacts, options: GraphOptions) -> Plan:
         """Draft all chains side by side, learn them, link their ends, verify, accept."""
@@ -103,11 +102,6 @@ update @graph %d last={options.length + 1}
 commit {cache} %e"""
         graph = f"@graph = source phrases(order={options.link + 1}, width=4, capacity={CAPACITY})"
         return single_round_plan(facts, self.name, (draft,), body, states=[graph])
-
-    def proposer(self, options: GraphOptions) -> str | None:
-        """The draft model with its graph."""
-        way = f"graph{options.hypotheses}_{options.length}_{options.link}"
-        return Proposer(options.draft, way=way).name
 
 
 METHOD = TokenGraph()

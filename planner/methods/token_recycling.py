@@ -9,14 +9,14 @@ and never emptied (the paper's hot start), so that draws then depend on other re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.growing import TREE_DOMAINS, TreeOptions
 from specplan.planner.looked_up import STATE, why_not
@@ -47,7 +47,7 @@ class TokenRecycling(Method[RecyclingOptions]):
     )
     memory: ClassVar[str] = "8 tokens of 4 bytes for each of the vocabulary, for all requests"
     sources: ClassVar[tuple[str, ...]] = ("adjacency",)
-    source_proposers: ClassVar[Mapping[str, How]] = {SUCCESSORS.word: "given"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (Source(SUCCESSORS.word),)
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[RecyclingOptions] | Refusal]:
         """Chains of 1 to 8 tokens, and trees by nodes and depth."""
@@ -62,11 +62,13 @@ class TokenRecycling(Method[RecyclingOptions]):
                 tuple(_options(chain(length)) for length in LENGTHS),
             )
         ]
-        if not facts.profiles[SUCCESSORS.word].evidence.ranked:
+        if not facts.profiles[Source(SUCCESSORS.word)].evidence.ranked:
             return [*found, Refusal(trees, "its acceptance profile knows no second choices")]
         width = SUCCESSORS.integer("width")
         shapes = [
-            tree for tree in worthwhile_trees(facts, SUCCESSORS.word) if max(tree.ranks) < width
+            tree
+            for tree in worthwhile_trees(facts, Source(SUCCESSORS.word))
+            if max(tree.ranks) < width
         ]
         if not shapes:
             return [*found, Refusal(trees, "no second choice is ever accepted")]
@@ -87,9 +89,9 @@ class TokenRecycling(Method[RecyclingOptions]):
             reproducible=facts.greedy,
         )
 
-    def proposer(self, options: RecyclingOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: RecyclingOptions) -> Drafter | None:
         """The matrix of successors."""
-        return options.draft
+        return Source(SUCCESSORS.word)
 
 
 def _options(tree: StaticTree) -> RecyclingOptions:

@@ -9,12 +9,12 @@ temperature above 0; what one request draws then depends on what others have wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.profile import How
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
-from specplan.planner.draft_sources import DRAFT_SOURCES
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.looked_up import MergedOptions, merged_plan, merged_trees
 from specplan.planner.method import Family, Method, Refusal
@@ -32,7 +32,7 @@ class TrieLookahead(Method[MergedOptions]):
     acceptance: ClassVar[str] = "places of the text in the merged trees, prompts in their order"
     memory: ClassVar[str] = "262,144 nodes of all requests, 420 bytes each"
     sources: ClassVar[tuple[str, ...]] = ("trie",)
-    source_proposers: ClassVar[Mapping[str, How]] = {TRIE.word: "given"}
+    source_drafters: ClassVar[tuple[Model | Source, ...]] = (Source(TRIE.word),)
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MergedOptions] | Refusal]:
         """Trees by nodes and depth."""
@@ -42,9 +42,9 @@ class TrieLookahead(Method[MergedOptions]):
         """Insert, look up, verify, accept."""
         return merged_plan(facts, self.name, TRIE, options)
 
-    def proposer(self, options: MergedOptions) -> str | None:
+    def drafter(self, facts: ProblemFacts, options: MergedOptions) -> Drafter | None:
         """The trie."""
-        return TRIE.word
+        return Source(TRIE.word)
 
 
 METHOD = TrieLookahead()

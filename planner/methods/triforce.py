@@ -16,19 +16,19 @@ go on from what was kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import kept_by
+from specplan.planner.drafters import retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer, retrieves
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 BUDGETS = (128, 512)
 DRAFT_BUDGET = 256
@@ -65,12 +65,12 @@ class TriForceOptions(Options):
         return f"{self.trips} times {self.length} by {self.draft} and one by the target with {by}"
 
     @property
-    def view(self) -> Proposer:
+    def view(self) -> SmallCache:
         """The target with few cached tokens."""
-        return Proposer("target", budget=self.budget, retrieved=True)
+        return SmallCache("target", self.budget, True)
 
 
-class TriForce(Rehearsed[TriForceOptions]):
+class TriForce(ProfiledByRunning[TriForceOptions]):
     """Pays where texts are so long that reading their cache takes longer than reading weights."""
 
     name: ClassVar[str] = "triforce"
@@ -89,25 +89,22 @@ class TriForce(Rehearsed[TriForceOptions]):
         "trips": "passes of the target with few cached tokens",
         "budget": "tokens that its view keeps",
     }
-    nobody: ClassVar[str] = (
-        "models.drafts has no model that drafts by itself, or layers of the target have windows: "
-        "chunks are retrieved where every layer reads the whole text"
-    )
 
-    def settings(self, drafters: Sequence[str]) -> Iterator[TriForceOptions]:
+    def settings(self, models: Sequence[str]) -> Iterator[TriForceOptions]:
         """Short and long trips with every draft model and budget."""
         return (
             TriForceOptions(draft, length, trips, budget)
-            for draft, (length, trips), budget in product(drafters, TRIPS, BUDGETS)
+            for draft, (length, trips), budget in product(models, TRIPS, BUDGETS)
         )
 
-    def settings_of(self, facts: ProblemFacts, known: Iterable[str]) -> Iterator[TriForceOptions]:
-        """Those, where chunks of the target's cache can be retrieved."""
-        return super().settings_of(facts, known) if retrieves(facts.target) else iter(())
-
-    def proposers(self, shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
-        """One for each setting, where chunks of the target's cache can be retrieved."""
-        return super().proposers(shapes) if retrieves(shapes["target"]) else ()
+    def unavailable(self, facts: ProblemFacts) -> str | None:
+        """Chunks of the target's cache can be retrieved where no layer has a window."""
+        if retrieves(facts.target):
+            return None
+        return (
+            "layers of the target have windows: chunks are retrieved where every layer reads the "
+            "whole text"
+        )
 
     def plan(self, facts: ProblemFacts, options: TriForceOptions) -> Plan:
         """Draft and judge a few times on small caches, then verify on the whole one."""
@@ -139,13 +136,8 @@ class TriForce(Rehearsed[TriForceOptions]):
 commit {cache} %e
 refresh @part"""
         view = f"@part = cache target view=@kv {kept_by(options.view)}"
-        kept = {draft: kept_by(Proposer(draft, budget=DRAFT_BUDGET))}
+        kept = {draft: kept_by(SmallCache(draft, DRAFT_BUDGET))}
         return single_round_plan(facts, self.name, (draft,), body, states=(view,), kept=kept)
-
-    def proposer(self, options: TriForceOptions) -> str | None:
-        """The draft model in this hierarchy."""
-        way = f"triforce{options.budget}_{options.length}_{options.trips}"
-        return Proposer(options.draft, way=way).name
 
 
 METHOD = TriForce()

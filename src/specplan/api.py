@@ -14,6 +14,7 @@ from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
+    from specplan.cost_models.acceptance.drafters import Drafter
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.cost_models.timing.device import Device
     from specplan.cost_models.timing.measured import MeasuredDevice
@@ -115,8 +116,8 @@ def profile_acceptance(
     limit: int | None = None,
     precision: float | None = None,
     progress: Progress = silent,
-) -> dict[str, AcceptanceProfile]:
-    """Measure what the target accepts from every proposer that the problem names no file for.
+) -> dict[Drafter, AcceptanceProfile]:
+    """Measure what the target accepts from every drafter that the problem names no file for.
 
     Args:
         problem: with `workload.prompts`.

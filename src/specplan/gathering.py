@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from specplan.progress import Progress
 
 if TYPE_CHECKING:
+    from specplan.cost_models.acceptance.drafters import Drafter
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.cost_models.timing.device import Device
     from specplan.ir.errors import SpecplanError
@@ -77,7 +78,7 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
     from specplan.problems import capabilities_of
 
     device: Device | None = None
-    profiles: Mapping[str, AcceptanceProfile] = {}
+    profiles: Mapping[Drafter, AcceptanceProfile] = {}
     if needs_running(problem):
         device, profiles = _measured(problem, progress)
     facts = gather_facts(
@@ -88,7 +89,7 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
 
 def _measured(
     problem: Problem, progress: Progress
-) -> tuple[Device | None, Mapping[str, AcceptanceProfile]]:
+) -> tuple[Device | None, Mapping[Drafter, AcceptanceProfile]]:
     """What running the models tells: the device where it is to be measured, and acceptance."""
     from specplan.problems import capabilities_of, compilers_of
 
@@ -96,7 +97,7 @@ def _measured(
     from specplan.cost_models.timing.compiled import compiled_by
     from specplan.cost_models.timing.device import load_device
     from specplan.measure.device import measure_device
-    from specplan.measure.proposers import measure_proposers
+    from specplan.measure.drafters import measure_drafters
 
     device: Device | None = None
     if problem.device == "measured":
@@ -106,7 +107,7 @@ def _measured(
         return device, {}
     known = replace(known, capabilities=capabilities_of(problem))
     priced = compiled_by(device or load_device(problem.device), problem.backend)
-    return device, measure_proposers(bench, known, priced, progress)
+    return device, measure_drafters(bench, known, priced, progress)
 
 
 def open_bench(problem: Problem) -> tuple[Workbench, ProblemFacts]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def import_acceptance(
     path: Path | str,
-    proposer: str,
+    drafter: str,
     *,
     format: str | None = None,
     task: str = "",
@@ -32,7 +32,7 @@ def import_acceptance(
 
     Args:
         path: the log.
-        proposer: what drafted: a draft model's name, or "text" for prompt lookup.
+        drafter: who drafted, as problem files name it: a draft model, or "text" for prompt lookup.
         format: what wrote it; found by itself when None and clear.
         task: the word of the problem's workload.
         temperature: of the requests, and so `top_k` and `top_p`.
@@ -43,21 +43,28 @@ def import_acceptance(
         select: a part of it: a label, a subset or a mode.
 
     Raises:
-        UsageError: the file is broken, or its format is not clear.
+        UsageError: nothing drafts by that name; the file is broken, or its format is not clear.
     """
+    from specplan.cost_models.acceptance.drafters import Source, read_drafter
     from specplan.cost_models.acceptance.importers.base import ImportRequest
     from specplan.cost_models.acceptance.importers.registry import read_profile
     from specplan.cost_models.acceptance.profile import AcceptanceKey
-    from specplan.planner.draft_sources import DRAFT_SOURCES
+    from specplan.ir.errors import UsageError
 
-    looked_up = proposer in ("text", *DRAFT_SOURCES)
+    try:
+        who = read_drafter(drafter)
+    except ValueError as error:
+        what, _, remedy = str(error).partition("; ")
+        raise UsageError(
+            what, where="drafter", remedy=f"{remedy[:1].upper()}{remedy[1:]}."
+        ) from error
     key = AcceptanceKey(
-        proposer,
+        who,
         task=task,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
-        how="given" if looked_up else "draw" if temperature > 0 else "best",
+        how="given" if isinstance(who, Source) else "draw" if temperature > 0 else "best",
     )
     return read_profile(path, ImportRequest(key, draft_tokens, rounds, select), format)
 

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.stopping import stopping_loops
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.kinds import kinds, nodes_of
 from specplan.planner.method import Family, Method, discover_methods
-from specplan.planner.proposer import Proposer
-from specplan.planner.who_drafts import proposers
+from specplan.planner.who_drafts import drafters
 from specplan.runtime.sources.datastore_build import build_datastore
 from tests.planner.example_facts import (
     SEVEN_BILLION,
@@ -66,10 +66,10 @@ def all_facts(
         sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
         datastore=str(folder / "corpus"),
     )
-    offered = map(Proposer.read, proposers(facts.problem, facts.shapes))
+    offered = (one for one in drafters(facts) if isinstance(one, SmallCache))
     small = {
-        name: AcceptanceProfile.from_alpha(0.6, proposer=name)
-        for name in (replace(one, budget=SMALL_BUDGET).name for one in offered if one.budget)
+        one: AcceptanceProfile.from_alpha(0.6, drafter=one)
+        for one in (replace(drafter, budget=SMALL_BUDGET) for drafter in offered)
     }
     more = {**source_profiles(temperature), **small}
     return with_blocks(replace(facts, profiles={**facts.profiles, **more}))
@@ -84,7 +84,7 @@ def kinds_of(method: Method[Any], facts: ProblemFacts, most: int = 8) -> Iterato
         for kind in kinds(small, partial(method.plan, facts)):
             options, plan = kind[len(kind) // 2]
             words = f"{method.name}, {family.name}: {options.words}"
-            yield Kind(words, plan, method.proposer(options) is not None)
+            yield Kind(words, plan, method.drafter(facts, options) is not None)
 
 
 def every_kind(

@@ -9,7 +9,7 @@ import torch
 
 from specplan.backends.reference.backend import ReferenceBackend
 from specplan.ir.plan import Plan
-from specplan.planner.who_drafts import rehearsal_of
+from specplan.planner.who_drafts import profiling_plan
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair
@@ -31,7 +31,7 @@ def plans(folder: Path, temperature: float) -> dict[str, Plan]:
     for method, names in PLANS.items():
         facts = example_facts(folder, temperature=temperature, target=target, methods=[method])
         for name in names:
-            plan = rehearsal_of(facts, name)
+            plan = profiling_plan(facts, name)
             assert plan is not None and plan.name == method, name
             found[name] = plan
     return found

@@ -9,7 +9,7 @@ import pytest
 from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.who_drafts import proposers, rehearsal_of
+from specplan.planner.who_drafts import drafters, profiling_plan
 from specplan.runtime.models import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter
@@ -51,10 +51,13 @@ def test_plans_of_several_models_decode_as_the_target(
     (family,) = method.choices(facts)
     assert isinstance(family, Family)
     assert {setting.drafters for setting in family.settings} == DRAFTERS[name]
-    assert len({method.proposer(setting) for setting in family.settings}) == len(family.settings)
-    known = proposers(facts.problem, facts.shapes)
+    assert len({method.drafter(facts, setting) for setting in family.settings}) == len(
+        family.settings
+    )
+    known = drafters(facts)
     for setting in family.settings[::3]:
         plan = method.plan(facts, setting)
-        assert rehearsal_of(facts, method.proposer(setting) or "") == plan
-        assert method.proposer(setting) in known and not verify_plan(plan)
+        drafter = method.drafter(facts, setting)
+        assert drafter is not None and profiling_plan(facts, drafter) == plan
+        assert drafter in known and not verify_plan(plan)
         assert in_batches(plan, models, requests, 3) == expected, setting

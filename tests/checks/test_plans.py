@@ -15,6 +15,7 @@ from specplan.checks.plans import ANSWER, PROBLEM, check_plans, difference, reco
 from specplan.checks.recording import record
 from specplan.checks.side import Side
 from specplan.checks.worker import answer_of
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
 from specplan.planner.facts import gather_facts
@@ -50,8 +51,8 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "problem.yaml"
     path.write_text(yaml.safe_dump(data))
     checked = load_problem(path)
-    key = acceptance_key(checked, gather_facts(checked).shapes, "draft")
-    assert len(key.target_digest) == len(key.proposer_digest) == 64
+    key = acceptance_key(checked, gather_facts(checked).shapes, Model("draft"))
+    assert len(key.target_digest) == len(key.drafter_digest) == 64
     profile = AcceptanceProfile.from_hazards([[0.95, 0.02], [0.9, 0.02]], key=key, trials=900)
     profile.save(folder / "draft.json")
     data["acceptance"] = {"draft": "draft.json"}
@@ -101,7 +102,7 @@ def test_what_changed_is_told_and_can_be_recorded(recorded: Path, tmp_path: Path
     folder = shutil.copytree(recorded, tmp_path / "records")
     path = folder / "pair/acceptance/draft.json"
     profile = json.loads(path.read_text())
-    profile["hazards"] = [[0.05, 0.02], [0.05, 0.02]]
+    profile["evidence"]["rows"] = [[0.05, 0.02], [0.05, 0.02]]
     path.write_text(json.dumps(profile))
     (item,) = check_plans(folder).items
     assert item.status == "regressed" and item.summary.startswith("another plan and ")

@@ -18,6 +18,7 @@ pytest.importorskip("transformers")
 
 from specplan import api
 from specplan.bundling import write_result
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner import problem_from_dict
 from specplan.result import Result
@@ -38,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = write_problem(folder, prompts=8, output_tokens=12)
     data = json.loads(path.read_text()) | {"device": "cpu-generic", "sources": []}
     del data["workload"]["prompts"]
-    AcceptanceProfile.from_hazards([[0.999]], key=AcceptanceKey("draft"), trials=9).save(
+    AcceptanceProfile.from_hazards([[0.999]], key=AcceptanceKey(Model("draft")), trials=9).save(
         folder / "draft.json"
     )
     data |= {"methods": ["draft_model"], "acceptance": {"draft": "draft.json"}}
@@ -173,7 +174,7 @@ def test_plans_need_no_torch_and_end_in_every_form(no_torch: str, tmp_path: Path
 def test_acceptance_of_two_profiles(tmp_path: Path) -> None:
     names = {"high": 0.8, "low": 0.6, "other": 0.8}
     for name, rate in names.items():
-        key = AcceptanceKey("draft", task="prose" if name == "other" else "code")
+        key = AcceptanceKey(Model("draft"), task="prose" if name == "other" else "code")
         profile = AcceptanceProfile.from_hazards([[rate]], key=key, trials=3000)
         profile.save(tmp_path / f"{name}.json")
     paths = {name: str(tmp_path / f"{name}.json") for name in names}
@@ -194,7 +195,7 @@ def test_acceptance_measured_now(folder: Path, tmp_path: Path) -> None:
     path = folder / "now.yaml"
     path.write_text(yaml.safe_dump(data))
     base = AcceptanceProfile.from_hazards(
-        [[0.999]], key=AcceptanceKey("draft", task="code"), trials=4000
+        [[0.999]], key=AcceptanceKey(Model("draft"), task="code"), trials=4000
     )
     base.save(tmp_path / "base.json")
     arguments = (str(tmp_path / "base.json"), "--problem", str(path), "--limit", "4")

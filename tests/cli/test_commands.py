@@ -287,7 +287,13 @@ def test_profile_acceptance(folder: Path) -> None:
     done = specplan_here("profile", "acceptance", str(folder / "problem.yaml"), "--json")
     assert done.returncode == 0, done.stderr
     profiles = json.loads(done.stdout)["profiles"]
-    assert set(profiles) == {"draft", "draft&text", "draft^2", "draft^4", "text"}
+    assert set(profiles) == {
+        "draft",
+        "interleaved(draft, text)",
+        "beam(draft, 2)",
+        "beam(draft, 4)",
+        "text",
+    }
     table = specplan_here("profile", "acceptance", str(folder / "problem.yaml"))
     assert "rank 0" in table.stdout
 

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_log_becomes_a_plan(folder: Path, no_torch: str) -> None:
     profile = folder / "draft.json"
     done = specplan(
-        *("import", "acceptance", str(folder / "metrics.txt"), "--proposer", "draft"),
+        *("import", "acceptance", str(folder / "metrics.txt"), "--drafter", "draft"),
         *("--task", "code", "--out", str(profile), "--json"),
         PYTHONPATH=no_torch,
     )
@@ -75,7 +75,7 @@ def test_a_log_becomes_a_plan(folder: Path, no_torch: str) -> None:
 def test_what_people_see(folder: Path) -> None:
     golden = folder / "golden.yaml"
     golden.write_text(GOLDEN_YAML)
-    command = ("import", "acceptance", str(golden), "--proposer", "mtp")
+    command = ("import", "acceptance", str(golden), "--drafter", "mtp")
     done = specplan_here(*command, "--out", str(folder / "mtp.json"))
     assert done.returncode == 0, done.stderr
     assert "mtp was imported from golden.yaml (inferencex" in done.stdout
@@ -91,7 +91,7 @@ def test_what_people_see(folder: Path) -> None:
 
 def test_another_temperature_is_another_profile(folder: Path) -> None:
     done = specplan_here(
-        *("import", "acceptance", str(folder / "metrics.txt"), "--proposer", "draft"),
+        *("import", "acceptance", str(folder / "metrics.txt"), "--drafter", "draft"),
         *("--temperature", "0.6", "--out", str(folder / "draft.json")),
     )
     assert done.returncode == 0, done.stderr

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Beam
 from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, read_drafting
 from specplan.cost_models.acceptance.evidence.hazards import Hazards
-from specplan.cost_models.acceptance.evidence.pools import BeamPool, Pools, read_pool
+from specplan.cost_models.acceptance.evidence.pool_rounds import BeamPool, read_pool
+from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.estimate import Estimate, price_plan
@@ -42,7 +44,7 @@ BODY = """round decode {
 """
 DEEP, SHORT, NONE = (0, 0, 1, 1, 2, 2, 3), (1, 0, 0, 3), (1,)
 PROFILE = AcceptanceProfile(
-    AcceptanceKey("draft^2", beam=2),
+    AcceptanceKey(Beam("draft", 2)),
     Pools(3, ((DEEP, SHORT, SHORT, NONE, NONE, SHORT, NONE),), beam=2),
 )
 

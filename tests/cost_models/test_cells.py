@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.cells import each, grid, split
@@ -21,7 +22,7 @@ PLANS = {"chain": greedy_chain(4), "tree": read("static_tree")}
 PROFILES = {
     "hazards": AcceptanceProfile.from_hazards([[0.6, 0.2, 0.1, 0.02]], trials=500.0),
     "traces": AcceptanceProfile(
-        AcceptanceKey("draft"), Ranks(((0, 0, -1, 1, 0) * 8, (-1, 0, 0, 0, -1, 2) * 8))
+        AcceptanceKey(Model("draft")), Ranks(((0, 0, -1, 1, 0) * 8, (-1, 0, 0, 0, -1, 2) * 8))
     ),
 }
 NUMBERS = st.lists(st.integers(1, 300), min_size=1, max_size=3, unique=True)

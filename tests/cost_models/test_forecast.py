@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.forecast import Forecast
@@ -73,7 +74,7 @@ def test_a_forecast_of_few_requests_covers_them() -> None:
 
 
 def profile(traces: list[list[int]]) -> AcceptanceProfile:
-    return AcceptanceProfile(AcceptanceKey("draft"), Ranks(tuple(map(tuple, traces))))
+    return AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(tuple(map(tuple, traces))))
 
 
 def test_a_forecast_survives_json() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.memory import (
     Runtime,
     cache_bytes,
@@ -37,7 +38,6 @@ transformers = pytest.importorskip("transformers")
 from specplan.backends.reference.backend import ReferenceBackend  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.measure.probes import budget_probes, plain_plan, probe_of_width, probes  # noqa: E402
-from specplan.planner.proposer import Proposer  # noqa: E402
 from specplan.runtime.models import CausalModel, load_model  # noqa: E402
 from tests.cost_models.allocations import (  # noqa: E402
     peak_of_rounds,
@@ -52,7 +52,7 @@ Models = tuple[dict[str, CausalModel], dict[str, ModelShape]]
 
 
 def probe(name: str, greedy: bool = True) -> Plan:
-    parts = [Proposer("target", budget=64, retrieved=True)]
+    parts = [SmallCache("target", 64, True)]
     every = (*probes(("draft",), greedy, 1000), *budget_probes(parts, greedy))
     return {one.name: one.plan for one in every}[name]
 

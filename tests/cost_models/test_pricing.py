@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import TEXT, Model
 from specplan.cost_models.acceptance.evidence.base import lag_probabilities
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
@@ -224,7 +225,7 @@ def test_lookup_and_batches_that_end_together() -> None:
         "  %l = forward target %c cache=@kv pending=1\n  %a = accept %c target=%l\n"
         "  %e = emit %a\n  commit @kv %e\n}\n"
     )
-    acceptance = AcceptanceProfile(AcceptanceKey("text"), Lengths(((3, 2, 1, 0) * 8, (0,) * 32)))
+    acceptance = AcceptanceProfile(AcceptanceKey(TEXT), Lengths(((3, 2, 1, 0) * 8, (0,) * 32)))
     device = load_device("h200")
     one, two = (
         price_plan(
@@ -334,7 +335,7 @@ def test_memory_parts() -> None:
 
 def test_chain_shape_of_the_plan_reaches_the_profile() -> None:
     ranks = ((0, 0, 0, 0, -1) * 10, (0, -1) * 20)
-    acceptance = AcceptanceProfile(AcceptanceKey("draft"), Ranks(ranks))
+    acceptance = AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(ranks))
     for length in (1, 2, 4):
         found = price_plan(
             greedy_chain(length),

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from specplan.backends.reference.backend import ReferenceBackend
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
@@ -145,7 +146,7 @@ def test_replayed_chain_predicts_the_rounds_that_run(
     while not all(session.done):
         session.step("decode")
         rounds += 1
-    profile = AcceptanceProfile(AcceptanceKey("draft"), Ranks(((0,) * 40,)))
+    profile = AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(((0,) * 40,)))
     found = price_plan(
         plan,
         load_device("cpu-generic"),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
@@ -70,7 +71,7 @@ def rounds_of(plan: Plan, profile: AcceptanceProfile, output: int, batch: int = 
 
 
 def lengths(*rows: Sequence[int]) -> AcceptanceProfile:
-    return AcceptanceProfile(AcceptanceKey("draft"), Lengths(tuple(map(tuple, rows))))
+    return AcceptanceProfile(AcceptanceKey(Model("draft")), Lengths(tuple(map(tuple, rows))))
 
 
 def test_an_output_is_cut_where_the_round_changes() -> None:

@@ -12,6 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.drafters import (  # noqa: E402
+    TEXT,
+    Drafter,
+    Model,
+)
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
@@ -35,7 +40,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
     return Workbench(load_problem(write_problem(tmp_path_factory.mktemp("problem"))))
 
 
-def _profiles(bench: Workbench, **options: object) -> dict[str, AcceptanceProfile]:
+def _profiles(bench: Workbench, **options: object) -> dict[Drafter, AcceptanceProfile]:
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
     return measure_acceptance(bench, facts, **options)  # type: ignore[arg-type]
 
@@ -50,10 +55,10 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
                 continue
             for options in family.settings[::5]:
                 plan = method.plan(facts, options)
-                proposer = method.proposer(options)
-                if proposer is None:
+                drafter = method.drafter(facts, options)
+                if drafter is None:
                     continue
-                drafting = read_drafting(plan, plan.rounds[0], profiles[proposer].evidence)
+                drafting = read_drafting(plan, plan.rounds[0], profiles[drafter].evidence)
                 assert isinstance(drafting, Drafting)
                 executable = bench.compile(plan)
                 rounds = 0
@@ -74,7 +79,7 @@ def test_profiles_grow_and_are_read_back(bench: Workbench) -> None:
         assert rows[:3] == earlier[:3] and len(rows) == 8
         assert profile.provenance["versions"]["torch"] == torch.__version__
     stored = sorted((bench.problem.profiles / "acceptance").glob("*.json"))
-    assert len(stored) == 6, "one file per proposer"
+    assert len(stored) == 6, "one file per drafter"
     assert {AcceptanceProfile.load(path).key for path in stored} == {
         profile.key for profile in every.values()
     }
@@ -113,15 +118,18 @@ def test_no_more_prompts_than_the_precision_needs(
     coarse = _profiles(bench, precision=10.0)
     assert {len(_rows(profile)) for profile in coarse.values()} == {2}
     assert all(profile.provenance["prompts_left"] == 6 for profile in coarse.values())
-    hopeless = _profiles(bench, precision=1e-6, wanted=["draft"], hopeful=lambda _: ())
-    assert len(_rows(hopeless["draft"])) == 2
+    hopeless = _profiles(bench, precision=1e-6, wanted=[Model("draft")], hopeful=lambda _: ())
+    assert len(_rows(hopeless[Model("draft")])) == 2
     fine = _profiles(bench, precision=1e-6)
-    assert len(_rows(fine["draft"])) == 8 and fine["draft"].provenance["prompts_left"] == 0
-    assert fine["draft"].provenance["half_width"] > 0.0
+    assert (
+        len(_rows(fine[Model("draft")])) == 8
+        and fine[Model("draft")].provenance["prompts_left"] == 0
+    )
+    assert fine[Model("draft")].provenance["half_width"] > 0.0
     every = _profiles(bench, precision=0.0)
     for name, profile in every.items():
         assert len(_rows(profile)) == 8 and _rows(profile)[:2] == _rows(coarse[name])
-    assert _rows(every["draft"]) == _rows(fine["draft"])
+    assert _rows(every[Model("draft")]) == _rows(fine[Model("draft")])
     again = _profiles(bench, precision=10.0)  # what is known is kept
     assert {len(_rows(profile)) for profile in again.values()} == {8}
 
@@ -141,7 +149,7 @@ def _rows(profile: AcceptanceProfile) -> list[tuple[Any, ...]]:
 def test_the_half_width_is_that_of_the_least_sure_candidate(bench: Workbench) -> None:
     profiles = _profiles(bench)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    text = profiles["text"]
+    text = profiles[TEXT]
     chains = [text.tokens_per_round(tuple(range(-1, n - 1)), (0,) * n) for n in range(2, 17)]
     widest = max((value.high - value.low) / 2 / value.mean for value in chains)
     found = relative_half_width(facts, text)
@@ -157,7 +165,7 @@ def test_rows_of_sampling_are_of_the_requested_settings(tmp_path: Path) -> None:
         folder = tmp_path / str(temperature)
         folder.mkdir()
         path = write_problem(folder, prompts=2, temperature=temperature, output_tokens=12)
-        profile = _profiles(Workbench(load_problem(path)))["draft"]
+        profile = _profiles(Workbench(load_problem(path)))[Model("draft")]
         assert profile.key.temperature == temperature
         assert profile.key.how == ("best" if temperature == 0.0 else "draw_distinct")
         found[temperature] = profile.evidence.rows
@@ -182,4 +190,4 @@ def test_traces_of_other_texts_are_not_taken_for_these(change: str, tmp_path: Pa
         named = zip(profile.provenance["prompts"], _rows(profile), strict=True)
         fresh = zip(anew[name].provenance["prompts"], _rows(anew[name]), strict=True)
         assert dict(named) == dict(fresh), name
-    assert _rows(before["draft"]) != _rows(anew["draft"])
+    assert _rows(before[Model("draft")]) != _rows(anew[Model("draft")])

@@ -10,14 +10,15 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.drafters import Model, OwnRounds  # noqa: E402
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun  # noqa: E402
 from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.measure.continuations import request_of  # noqa: E402
+from specplan.measure.drafters import measure_drafters  # noqa: E402
 from specplan.measure.probes import rehearsal_probes  # noqa: E402
-from specplan.measure.proposers import measure_proposers  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
-from specplan.planner import gather_facts, load_problem, rehearsal_of, search  # noqa: E402
+from specplan.planner import gather_facts, load_problem, profiling_plan, search  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
@@ -32,13 +33,13 @@ def test_their_rounds_are_run_and_priced(tmp_path: Path) -> None:
     probes = [probe.plan for probe in rehearsal_probes(facts)]
     steps = [step for plan in probes for step in round_demands(plan, plan.rounds[0]).steps]
     assert "accept:block" in {step.name for step in steps if isinstance(step, OpDemand)}
-    found = measure_proposers(bench, facts, device)
-    blocks = [name for name in found if "+block" in name]
-    assert blocks and "draft" in found
+    found = measure_drafters(bench, facts, device)
+    blocks = [one for one in found if isinstance(one, OwnRounds)]
+    assert blocks and Model("draft") in found
     known = gather_facts(bench.problem, device=device, profiles=found)
-    offered = {one.proposer: one for one in search(known).candidates}
+    offered = {one.drafter: one for one in search(known).candidates}
     for name in blocks:
-        profile, plan = found[name], rehearsal_of(known, name)
+        profile, plan = found[name], profiling_plan(known, name)
         assert (
             profile.key.how == "run"
             and plan is not None

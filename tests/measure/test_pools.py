@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 
 from torch import Tensor  # noqa: E402
 
+from specplan.cost_models.acceptance.drafters import Beam  # noqa: E402
 from specplan.cost_models.acceptance.evidence.pools import Pools  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile  # noqa: E402
 from specplan.measure import pools as pools_module  # noqa: E402
@@ -131,7 +132,7 @@ def test_rounds_that_the_rule_judges_accept_what_teacher_forcing_says(
             text += [*drafter.tokens(path), bonus]
             accepted.append(len(path))
         rows = (tuple(pool_places(pair["draft"], text, len(PROMPT), beam, LAYERS)),)
-        key = AcceptanceKey("draft^3", beam=beam, temperature=temperature)
+        key = AcceptanceKey(Beam("draft", beam), temperature=temperature)
         profile = AcceptanceProfile(key, Pools(LAYERS, rows, beam))
         cut = profile.evidence.cut(layers, nodes)
         starts = [0]

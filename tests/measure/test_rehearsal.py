@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.drafters import Model, OwnRounds, SmallCache  # noqa: E402
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
 from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
@@ -28,10 +29,13 @@ from specplan.planner import (  # noqa: E402
     discover_methods,
     gather_facts,
     load_problem,
-    proposers,
-    rehearsal_of,
+    profiling_plan,
 )
-from specplan.planner.rehearsed import Rehearsed  # noqa: E402
+from specplan.planner.method import own_rounds  # noqa: E402
+from specplan.planner.methods.jacobi import METHOD as JACOBI  # noqa: E402
+from specplan.planner.methods.jacobi import JacobiOptions  # noqa: E402  # noqa: E402
+from specplan.planner.profiled_by_running import ProfiledByRunning  # noqa: E402
+from specplan.planner.who_drafts import drafters  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from tests.backends.pairs import save_pair  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
@@ -40,14 +44,14 @@ torch.set_num_threads(1)
 METHODS = [
     method
     for method in discover_methods().values()
-    if isinstance(method, Rehearsed) and not method.by_name
+    if isinstance(method, ProfiledByRunning) and not method.by_name
 ]
 
 
 NAMED = [
     method
     for method in discover_methods().values()
-    if isinstance(method, Rehearsed) and method.by_name
+    if isinstance(method, ProfiledByRunning) and method.by_name
 ]
 
 
@@ -73,15 +77,15 @@ def _count_passes(seen: Counter[str | None], op: str, model: str | None, *sizes:
 
 @pytest.mark.parametrize("methods", [METHODS, NAMED], ids=["offered", "named"])
 def test_replayed_rounds_are_the_rounds_that_ran(
-    methods: list[Rehearsed[Any]], tmp_path: Path
+    methods: list[ProfiledByRunning[Any]], tmp_path: Path
 ) -> None:
     bench = _bench(tmp_path, 0.0, named=methods is NAMED)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    names = [name for name in proposers(bench.problem, facts.shapes) if rehearsal_of(facts, name)]
+    names = [name for name in drafters(facts) if profiling_plan(facts, name)]
     wanted = names[::3]
     if methods is NAMED:
         wanted = [
-            *{plan.name: name for name in names if (plan := rehearsal_of(facts, name))}.values()
+            *{plan.name: name for name in names if (plan := profiling_plan(facts, name))}.values()
         ]
     profiles = measure_acceptance(bench, facts, wanted=wanted)
     assert measure_acceptance(bench, facts, wanted=wanted) == profiles  # what is stored reads back
@@ -93,7 +97,7 @@ def test_replayed_rounds_are_the_rounds_that_ran(
             for options in family.settings if isinstance(family, Family) else ():
                 plan, profile = (
                     method.plan(facts, options),
-                    profiles[method.proposer(options) or ""],
+                    profiles[method.drafter(facts, options)],
                 )
                 found = Pricer(facts.device, facts.shapes, 1, 40, 16).estimate(plan, profile)
                 assert isinstance(found, Estimate)
@@ -103,15 +107,13 @@ def test_replayed_rounds_are_the_rounds_that_ran(
                     generate(executable, [request_of(bench, prompt, index)], observer=watch).rounds
                     for index, prompt in enumerate(bench.prompts(PROFILE))
                 ]
-                if (
-                    profile.evidence.trips
-                ):  # a loop that ends by request: priced by the trips it took
+                if profile.evidence.trips:  # a loop that ends by request: its trips are priced
                     for model in plan.models_run:
                         priced = sum(p.times for p in found.breakdown if p.model == model)
                         assert passes[model] / sum(ran) == pytest.approx(priced), options
                     ended += len(set(profile.evidence.stopped)) > 2
                 assert sum(ran) / len(ran) == pytest.approx(found.rounds.mean), options
-                seen.add(profile.key.proposer)
+                seen.add(profile.key.drafter)
     assert seen == set(wanted) and len(seen) >= len(methods)
     assert methods is METHODS or ended > 3
 
@@ -120,8 +122,8 @@ def test_replayed_rounds_are_the_rounds_that_ran(
 def test_a_place_tells_what_was_left_of_its_round(temperature: float, tmp_path: Path) -> None:
     bench = _bench(tmp_path, temperature)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    plan = rehearsal_of(facts, "target+jacobi4")
-    assert plan is not None and rehearsal_of(facts, "target+unknown9") is None
+    plan = profiling_plan(facts, own_rounds(facts, JACOBI, JacobiOptions(4)))
+    assert plan is not None and profiling_plan(facts, OwnRounds("jacobi", "p0")) is None
     request = request_of(bench, bench.prompts(PROFILE)[0], 0)
     executable = bench.compile(plan)
     (told,) = rehearse(executable, [request])
@@ -141,7 +143,7 @@ def test_requests_rehearsed_together_tell_what_each_tells_alone(
 ) -> None:
     bench = _bench(tmp_path, temperature, named=named)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    plans = (rehearsal_of(facts, name) for name in proposers(bench.problem, facts.shapes))
+    plans = (profiling_plan(facts, name) for name in drafters(facts))
     one_each = {plan.name: plan for plan in plans if plan is not None}
     prompts = bench.prompts(PROFILE)
     requests = [request_of(bench, prompt, index) for index, prompt in enumerate(prompts)]
@@ -163,8 +165,8 @@ def test_probes_tell_of_every_op_of_every_setting(tmp_path: Path) -> None:
         for kind, what, _ in visit(bench, bench.compile(probe.plan), 1, 40, 0).samples
         if kind == "op"
     }
-    for name in proposers(bench.problem, facts.shapes):
-        plan = rehearsal_of(facts, name)
+    for name in drafters(facts):
+        plan = profiling_plan(facts, name)
         for step in () if plan is None else round_demands(plan, plan.rounds[0]).steps:
             assert not isinstance(step, OpDemand) or step.name in seen, (name, step.name)
 
@@ -173,18 +175,28 @@ def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
     """The target's own drafts exactly; a draft model's where its budget holds the whole text."""
     bench = Workbench(load_problem(write_problem(tmp_path, prompts=2, output_tokens=16)))
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    wanted = ["target~20", "draft", "draft~500", "draft~20", "target~500", "target~500r"]
+    wanted = [
+        SmallCache("target", 20),
+        Model("draft"),
+        SmallCache("draft", 500),
+        SmallCache("draft", 20),
+        SmallCache("target", 500),
+        SmallCache("target", 500, True),
+    ]
     profiles = measure_acceptance(bench, facts, wanted=wanted)
-    assert profiles["draft~500"].evidence == profiles["draft"].evidence
-    assert profiles["draft~20"].evidence != profiles["draft"].evidence
-    assert profiles["target~500r"].evidence == profiles["target~500"].evidence
+    assert profiles[SmallCache("draft", 500)].evidence == profiles[Model("draft")].evidence
+    assert profiles[SmallCache("draft", 20)].evidence != profiles[Model("draft")].evidence
+    assert (
+        profiles[SmallCache("target", 500, True)].evidence
+        == profiles[SmallCache("target", 500)].evidence
+    )
     method = discover_methods()["sparse_cache"]
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
     (family, *_) = method.choices(facts)
-    assert isinstance(family, Family) and family.name == "chain by target~20"
+    assert isinstance(family, Family) and family.name == "chain by small_cache(target, 20)"
     for options in family.settings[1::3]:
         plan = method.plan(facts, options)
-        drafting = read_drafting(plan, plan.rounds[0], profiles["target~20"].evidence)
+        drafting = read_drafting(plan, plan.rounds[0], profiles[SmallCache("target", 20)].evidence)
         assert isinstance(drafting, Drafting)
         ran = [
             generate(bench.compile(plan), [request_of(bench, prompt, index)]).rounds

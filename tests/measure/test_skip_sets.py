@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("optuna")
 
 from specplan import api  # noqa: E402
+from specplan.cost_models.acceptance.drafters import OwnRounds, SkipBlocks  # noqa: E402
 from specplan.cost_models.acceptance.evidence.lengths import Lengths  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
@@ -22,15 +23,14 @@ from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.measure import skip_sets as module  # noqa: E402
 from specplan.measure import visits  # noqa: E402
 from specplan.measure.acceptance import measure_acceptance  # noqa: E402
+from specplan.measure.drafters import measure_drafters  # noqa: E402
 from specplan.measure.own_drafts import TeacherText  # noqa: E402
-from specplan.measure.proposers import measure_proposers  # noqa: E402
 from specplan.measure.skip_sets import search_blocks  # noqa: E402
 from specplan.measure.teacher import text_logits  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
     Family,
     ProblemFacts,
-    Proposer,
     discover_methods,
     gather_facts,
     load_problem,
@@ -44,7 +44,7 @@ from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
 SKIPS = Skips.of([1], [1])
-NAME = Proposer("target", skips=SKIPS).name
+NAME = SkipBlocks("target", SKIPS)
 
 
 def write_skipping(folder: Path, **more: Any) -> Path:
@@ -132,7 +132,11 @@ def test_sampled_lengths_have_the_known_acceptance(bench: Workbench) -> None:
 
 def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
     facts = facts_of(bench)
-    found = measure_acceptance(bench, facts, wanted=["target-a1m1", "target-a1"])
+    found = measure_acceptance(
+        bench,
+        facts,
+        wanted=[SkipBlocks("target", Skips.of([1], [1])), SkipBlocks("target", Skips.of([1], []))],
+    )
     known = replace(facts, profiles=found)
     method = discover_methods()["layer_skip"]
     prompts = bench.prompts(PROFILE)
@@ -148,7 +152,7 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
                 for prompt in prompts
             )
             length = options.length
-            profile = found[method.proposer(options) or ""]
+            profile = found[method.drafter(facts, options)]
             expected = profile.rounds(range(-1, length - 1), (0,) * length, bench.output_tokens)
             assert rounds / len(prompts) == pytest.approx(expected.mean), options.words
 
@@ -162,10 +166,11 @@ def test_the_search_finds_sets_and_goes_on_where_it_was(
     found = search_blocks(bench, facts, progress=lambda what, *_: told.append(what))
     assert 1 <= len(found) <= module.KEPT and "sets of blocks to leave out" in told
     for name, profile in found.items():
-        skips = Proposer.read(name).skips
-        assert Proposer.read(name).role == "target" and {*skips.attentions, *skips.mlps} == {1}
+        assert isinstance(name, SkipBlocks) and name.model == "target"
+        skips = name.skips
+        assert {*skips.attentions, *skips.mlps} == {1}
         assert isinstance(profile.evidence, Lengths) and max(map(max, profile.evidence.rows)) <= 8
-        assert profile.key.skip == skips.words
+        assert profile.key.drafter == name
     (path,) = (bench.problem.profiles / "blocks").glob("*.json")
     stored = json.loads(path.read_text())["lengths"]
     assert set(stored["alone"]) == {"a1", "m1"}
@@ -201,7 +206,7 @@ def test_hopeless_sets_are_not_searched_on(
     monkeypatch.setattr(module, "NEAR", 0.0)
     monkeypatch.setattr(module, "refine", None)
     found = search_blocks(bench, facts_of(bench))
-    assert found and all(len(p.lengths or ()) == module.PROMPTS for p in found.values())
+    assert found and all(len(p.evidence.traces) == module.PROMPTS for p in found.values())
 
 
 def test_near_sets_are_measured_on_more_prompts(
@@ -210,16 +215,16 @@ def test_near_sets_are_measured_on_more_prompts(
     monkeypatch.setattr(module, "NEAR", 1e9)
     monkeypatch.setattr(module, "HOPELESS", 0.0)
     found = search_blocks(bench, facts_of(bench))
-    assert found and all(len(p.lengths or ()) == 8 for p in found.values())
+    assert found and all(len(p.evidence.traces) == 8 for p in found.values())
 
 
 def test_nothing_is_searched_for_unasked(tmp_path: Path) -> None:
     """Beside a draft model, where a set is named, or where the method is left out."""
-    AcceptanceProfile.from_hazards([[0.9]], key=AcceptanceKey("target-a1"), trials=9).save(
-        tmp_path / "given.json"
-    )
+    AcceptanceProfile.from_hazards(
+        [[0.9]], key=AcceptanceKey(SkipBlocks("target", Skips.of([1], []))), trials=9
+    ).save(tmp_path / "given.json")
     for more in (
-        {"acceptance": {"target-a1": "given.json"}},
+        {"acceptance": {"skip_blocks(target, [attn.1])": "given.json"}},
         {"methods": ["prompt_lookup"]},
         {"methods": None},
     ):
@@ -245,15 +250,17 @@ def test_optimising_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_sets_that_are_known_draft_in_further_ways(tmp_path: Path) -> None:
     """A given set is drafted with under a stop rule: rehearsed, told of its trips, and priced."""
-    path = write_skipping(tmp_path, methods=["thompson"], acceptance={NAME: "given.json"})
-    AcceptanceProfile.from_alpha(0.6, proposer=NAME).save(tmp_path / "given.json")
+    path = write_skipping(tmp_path, methods=["thompson"], acceptance={str(NAME): "given.json"})
+    AcceptanceProfile.from_alpha(0.6, drafter=NAME).save(tmp_path / "given.json")
     bench = Workbench(load_problem(path))
     facts, device = facts_of(bench), load_device("cpu-generic")
-    found = measure_proposers(bench, facts, device)
-    way = f"{NAME.replace('-', '+without_')}_coin6"
-    assert {name for name in found if Proposer.read(name).drafter.skips} == {way}
-    assert found[way].key.how == "run" and found[way].prompts == 8
+    found = measure_drafters(bench, facts, device)
+    known = replace(facts, profiles={NAME: AcceptanceProfile.from_alpha(0.6, drafter=NAME)})
+    method = discover_methods()["thompson"]
+    (options,) = (one for one in method.later_settings(known) if one.drafter == NAME)
+    way = method.drafter(known, options)
+    assert isinstance(way, OwnRounds) and found[way].prompts == 8
     assert len(set(found[way].evidence.stopped)) > 2
     known = gather_facts(bench.problem, device=device, profiles=found)
-    (candidate,) = (one for one in search(known).candidates if one.proposer == way)
+    (candidate,) = (one for one in search(known).candidates if one.drafter == way)
     assert candidate.method == "thompson" and candidate.estimate is not None

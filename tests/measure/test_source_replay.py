@@ -10,6 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES  # noqa: E402
+from specplan.cost_models.acceptance.drafters import Source  # noqa: E402
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.estimate import Estimate, price_plan  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
@@ -19,7 +21,6 @@ from specplan.measure.acceptance import measure_acceptance  # noqa: E402
 from specplan.measure.device import measure_device  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
-    DRAFT_SOURCES,
     Family,
     ProblemFacts,
     discover_methods,
@@ -46,7 +47,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
 
 def measured(bench: Workbench, **options: object) -> ProblemFacts:
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    wanted = [*DRAFT_SOURCES]
+    wanted = [Source(word) for word in DRAFT_SOURCES]
     found = measure_acceptance(bench, facts, wanted=wanted, **options)  # type: ignore[arg-type]
     return gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=found)
 
@@ -60,9 +61,9 @@ def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple
             continue
         for options in family.settings[-1:] + family.settings[:1]:
             plan = chosen.plan(facts, options)
-            proposer = chosen.proposer(options)
-            assert proposer is not None
-            drafting = read_drafting(plan, plan.rounds[0], facts.profiles[proposer].evidence)
+            drafter = chosen.drafter(facts, options)
+            assert drafter is not None
+            drafting = read_drafting(plan, plan.rounds[0], facts.profiles[drafter].evidence)
             assert isinstance(drafting, Drafting)
             executable, rounds = bench.compile(plan), 0
             for prompt in bench.prompts(PROFILE):
@@ -98,12 +99,12 @@ def test_a_measured_device_prices_what_drafts_from_sources(bench: Workbench) -> 
         for family in method.choices(facts):
             if isinstance(family, Family):
                 plan = method.plan(facts, family.settings[0])
-                proposer = method.proposer(family.settings[0])
+                drafter = method.drafter(facts, family.settings[0])
                 price = price_plan(
                     plan,
                     device,
                     facts.shapes,
-                    facts.profiles[proposer or ""],
+                    facts.profiles[drafter],
                     batch=1,
                     prompt_tokens=40,
                     output_tokens=40,
@@ -117,6 +118,6 @@ def test_profiles_go_on_where_they_were(bench: Workbench, tmp_path: Path) -> Non
     again = Workbench(first)
     some = measured(again, limit=2).profiles
     every, whole = measured(again).profiles, measured(bench).profiles
-    for word in DRAFT_SOURCES:
+    for word in map(Source, DRAFT_SOURCES):
         assert len(some[word].evidence.traces) == 2 < len(every[word].evidence.traces) == PROMPTS
         assert every[word].evidence.traces == whole[word].evidence.traces

@@ -270,7 +270,7 @@ case(
 )
 case("unknown objective", "objective", 'Did you mean "latency"?', put("objective", "latncy"))
 case(
-    "unknown proposer",
+    "unknown drafter",
     "acceptance.drft",
     'Did you mean "draft"?',
     put("acceptance", {"drft": "draft-acceptance.json"}),

@@ -7,20 +7,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.acceptance.evidence.interleaved import Interleaved
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import (
+    TEXT,
+    Beam,
+    Drafter,
+    FirstLayers,
+    Interleaved,
+    Model,
+    OwnRounds,
+    SkipBlocks,
+    Source,
+)
+from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
 from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.planner.draft_sources import DRAFT_SOURCES
+from specplan.ir.blocks import Skips
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.loading import problem_from_dict
-from specplan.planner.method import discover_methods
-from specplan.planner.problem import Problem
+from specplan.planner.method import discover_methods, own_rounds
+from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
+from specplan.planner.methods.draft_model import BlockChainOptions
+from specplan.planner.profiled_by_running import ProfiledByRunning
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
-from specplan.planner.who_drafts import proposers
+from specplan.planner.trees import chain
+from specplan.planner.who_drafts import drafters
 from tests.planner.checkpoints import write_checkpoint
 
 HAZARDS = ((0.6, 0.2, 0.1), (0.65, 0.15, 0.05), (0.5, 0.2, 0.1))
@@ -52,14 +64,14 @@ def profiles(
     hazards: Sequence[Sequence[float]] = HAZARDS,
     lookup: Sequence[Sequence[float]] = LOOKUP_HAZARDS,
     temperature: float = 0.0,
-) -> dict[str, AcceptanceProfile]:
+) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of the draft model and of prompt lookup, from hazards of 1000 trials."""
     how = "best" if greedy else "draw_distinct"
-    draft = AcceptanceKey("draft", temperature=temperature, how=how)  # type: ignore[arg-type]
-    text = AcceptanceKey("text", temperature=temperature, how="given")
+    draft = AcceptanceKey(Model("draft"), temperature=temperature, how=how)  # type: ignore[arg-type]
+    text = AcceptanceKey(TEXT, temperature=temperature, how="given")
     return {
-        "draft": AcceptanceProfile.from_hazards(hazards, key=draft, trials=1000),
-        "text": AcceptanceProfile.from_hazards(lookup, key=text, trials=1000),
+        Model("draft"): AcceptanceProfile.from_hazards(hazards, key=draft, trials=1000),
+        TEXT: AcceptanceProfile.from_hazards(lookup, key=text, trials=1000),
     }
 
 
@@ -80,25 +92,27 @@ SIXTY_EIGHT_MILLION = {
 SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embeddings": False}
 
 
-def measured_profiles(
-    problem: Problem, shapes: Mapping[str, ModelShape]
-) -> dict[str, AcceptanceProfile]:
+def measured_profiles(facts: ProblemFacts) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of what methods draft with beside models and the text: parts of it, and beams."""
-    found = {}
-    for name in proposers(problem, shapes):
-        key = acceptance_key(problem, shapes, name)
-        if Proposer.read(name).layers:
-            found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
-        elif Proposer.read(name).beam:
-            found[name] = AcceptanceProfile(key, made_up_pools(beam=key.beam))
-        elif Proposer.read(name).way:
-            found[name] = AcceptanceProfile(key, RoundsRun(made_up_lengths()))
-        elif Proposer.read(name).source:
-            found[name] = AcceptanceProfile(key, made_up_turns())
-    if shapes["target"].num_layers > 2:
-        for name in ("target-a1", "target-a1m1"):
-            key = acceptance_key(problem, shapes, name)
-            found[name] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
+    found: dict[Drafter, AcceptanceProfile] = {}
+    for drafter in drafters(facts):
+        key = acceptance_key(facts.problem, facts.shapes, drafter)
+        match drafter:
+            case FirstLayers():
+                found[drafter] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
+            case Beam(_, width):
+                found[drafter] = AcceptanceProfile(key, made_up_pools(beam=width))
+            case OwnRounds():
+                found[drafter] = AcceptanceProfile(key, RoundsRun(made_up_lengths()))
+            case Interleaved():
+                found[drafter] = AcceptanceProfile(key, made_up_turns())
+    if facts.target.num_layers > 2:
+        for part in (
+            SkipBlocks("target", Skips.of([1], [])),
+            SkipBlocks("target", Skips.of([1], [1])),
+        ):
+            key = acceptance_key(facts.problem, facts.shapes, part)
+            found[part] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
     return found
 
 
@@ -106,23 +120,23 @@ SOURCES = tuple(DRAFT_SOURCES)
 REHEARSED = tuple(
     word
     for method in discover_methods().values()
-    if isinstance(method, Rehearsed)
+    if isinstance(method, ProfiledByRunning)
     for word in method.sources
     if word != "prompt_lookup"
 )
 """Sources of methods whose own rounds are run to see what is accepted."""
 
 
-def source_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
+def source_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of the sources that plans declare, from hazards or pools."""
-    found = {}
+    found: dict[Drafter, AcceptanceProfile] = {}
     for word, source in DRAFT_SOURCES.items():
-        key = AcceptanceKey(word, temperature=temperature, how="given", match=source.match)
+        key = AcceptanceKey(Source(word), temperature=temperature, how="given", match=source.match)
         if source.evidence == "pools":
-            found[word] = AcceptanceProfile(key, made_up_pools(source.longest))
+            found[Source(word)] = AcceptanceProfile(key, made_up_pools(source.longest))
         else:
             rates = [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]
-            found[word] = AcceptanceProfile.from_hazards(rates, key=key, trials=1000)
+            found[Source(word)] = AcceptanceProfile.from_hazards(rates, key=key, trials=1000)
     return found
 
 
@@ -135,9 +149,11 @@ def made_up_lengths(prompts: int = 6, positions: int = 48) -> tuple[tuple[int, .
 
 def with_blocks(facts: ProblemFacts) -> ProblemFacts:
     """With rounds, made up, of chains of four that are judged as a block, above temperature 0."""
-    names = () if facts.greedy else [f"{draft}+block4" for draft in facts.drafts]
-    keys = (acceptance_key(facts.problem, facts.shapes, name) for name in names)
-    found = {key.proposer: AcceptanceProfile(key, RoundsRun(made_up_lengths())) for key in keys}
+    tree = chain(4)
+    options = (BlockChainOptions(draft, tree.parents, tree.ranks) for draft in facts.drafts)
+    ran = [] if facts.greedy else [own_rounds(facts, DRAFT_MODEL, one) for one in options]
+    keys = (acceptance_key(facts.problem, facts.shapes, rounds) for rounds in ran)
+    found = {key.drafter: AcceptanceProfile(key, RoundsRun(made_up_lengths())) for key in keys}
     return replace(facts, profiles={**facts.profiles, **found})
 
 
@@ -160,7 +176,7 @@ def made_up_pools(
     return Pools(layers, rows, beam)
 
 
-def made_up_turns(prompts: int = 6, positions: int = 48) -> Interleaved:
+def made_up_turns(prompts: int = 6, positions: int = 48) -> InterleavedTrace:
     """Turns in which the model is right two times of three, and the source now and then."""
 
     def position(prompt: int, place: int) -> tuple[int, int]:
@@ -168,14 +184,14 @@ def made_up_turns(prompts: int = 6, positions: int = 48) -> Interleaved:
         return int((place + prompt) % 3 > 0), max(0, min(copied, positions - place))
 
     rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
-    return Interleaved(16, rows)
+    return InterleavedTrace(16, rows)
 
 
 def example_facts(
     folder: Path,
     *,
     temperature: float = 0.0,
-    given: Mapping[str, AcceptanceProfile] | None = None,
+    given: Mapping[Drafter, AcceptanceProfile] | None = None,
     target: Mapping[str, Any] = SEVEN_BILLION,
     draft: Mapping[str, Any] = SIXTY_EIGHT_MILLION,
     **changes: Any,
@@ -191,4 +207,4 @@ def example_facts(
         return gather_facts(problem, profiles=given)
     given = profiles(problem.workload.greedy, temperature=problem.workload.temperature)
     facts = gather_facts(problem, profiles=given)
-    return replace(facts, profiles={**given, **measured_profiles(problem, facts.shapes)})
+    return replace(facts, profiles={**given, **measured_profiles(facts)})

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model, SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import discover_methods
@@ -66,11 +67,16 @@ def write_drafter(folder: Path, config: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def drafter_profiles(temperature: float = 0.0) -> dict[str, AcceptanceProfile]:
+HEADS = (Model("head"), Model("flash"), Model("mtp"))
+
+
+def drafter_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of what cannot be measured here, from hazards of 1000 trials."""
     given: dict[str, Any] = {"temperature": temperature}
-    keys = {name: AcceptanceKey(name, how="best", **given) for name in ("head", "flash", "mtp")}
-    for name in ("target~512", "draft~256"):
+    keys: dict[Drafter, AcceptanceKey] = {
+        name: AcceptanceKey(name, how="best", **given) for name in HEADS
+    }
+    for name in (SmallCache("target", 512), SmallCache("draft", 256)):
         keys[name] = AcceptanceKey(name, how="draw" if temperature else "best", **given)
     found = {
         name: AcceptanceProfile.from_hazards(HAZARDS, key=key, trials=1000)
@@ -115,5 +121,5 @@ def rich_facts(
     )
     if "given" in changes:
         return facts
-    measured = measured_profiles(facts.problem, facts.shapes)
+    measured = measured_profiles(facts)
     return with_blocks(replace(facts, profiles={**facts.profiles, **measured}))

@@ -76,8 +76,8 @@ def test_it_names_the_profile_that_it_needs(method: Method[Any], facts: ProblemF
     for family in method.choices(facts):
         assert isinstance(family, Family)
         for options in family.settings:
-            proposer = method.proposer(options)
-            assert proposer is None or proposer in facts.profiles
+            drafter = method.drafter(facts, options)
+            assert drafter is None or drafter in facts.profiles
 
 
 def test_without_what_it_needs_it_refuses(method: Method[Any], tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_without_what_it_needs_it_refuses(method: Method[Any], tmp_path: Path) -
         if isinstance(choice, Refusal):
             assert choice.reason
         else:
-            assert all(method.proposer(options) is None for options in choice.settings)
+            assert all(method.drafter(facts, options) is None for options in choice.settings)
 
 
 def test_without_a_profile_it_refuses_and_says_what_would_help(
@@ -96,19 +96,19 @@ def test_without_a_profile_it_refuses_and_says_what_would_help(
         if isinstance(choice, Refusal):
             assert "a ready profile as acceptance." in choice.reason
         else:
-            assert all(method.proposer(options) is None for options in choice.settings)
+            assert all(method.drafter(facts, options) is None for options in choice.settings)
 
 
 def test_every_choice_is_priced(method: Method[Any], facts: ProblemFacts) -> None:
     for family in method.choices(facts):
         assert isinstance(family, Family)
         for options in family.settings:
-            proposer = method.proposer(options)
+            drafter = method.drafter(facts, options)
             estimate = price_plan(
                 method.plan(facts, options),
                 facts.device,
                 facts.shapes,
-                None if proposer is None else facts.profiles[proposer],
+                None if drafter is None else facts.profiles[drafter],
                 batch=2,
                 prompt_tokens=40,
                 output_tokens=32,
@@ -137,15 +137,15 @@ def test_its_status_is_what_its_plans_are(method: Method[Any], facts: ProblemFac
 
 
 def test_its_drafter_is_what_its_plans_draft_with(method: Method[Any], facts: ProblemFacts) -> None:
-    assert not method.drafter or method.drafter in DRAFTERS
+    assert not method.engine_drafter or method.engine_drafter in DRAFTERS
     shapes = set()
     for family in method.choices(facts):
         assert isinstance(family, Family)
         for options in family.settings:
             found = read_structure(method.plan(facts, options)).longest
-            assert found.drafter == (method.drafter or found.drafter)
+            assert found.drafter == (method.engine_drafter or found.drafter)
             unusual = [words for words in found.unusual if "the rule block" not in words]
-            assert not (method.drafter and unusual)  # an engine has its drafter
+            assert not (method.engine_drafter and unusual)  # an engine has its drafter
             shapes.add(found.shape)
     assert method.shape in shapes or shapes == {"empty"}
 
@@ -205,7 +205,7 @@ def test_results_stand_on_the_page(tmp_path: Path) -> None:
 
 
 def test_methods_as_data(method: Method[Any]) -> None:
-    told = method_as_dict(method, {(method.drafter, method.shape): ["one"]})
+    told = method_as_dict(method, {(method.engine_drafter, method.shape): ["one"]})
     assert told["engines"] == ["one"]
     assert json.loads(json.dumps(told)) == told
     assert {word for word in ("priced", "emitted", "runnable") if told[word]} == set(method.status)

@@ -34,7 +34,7 @@ def test_the_best_of_a_load_is_what_is_chosen_for_it_alone(
         pricer, alone = pricer_of(facts), []
         for candidate in found.candidates:
             if candidate.plan is not None and not candidate.by_cell:
-                profile = facts.profiles.get(candidate.proposer or "")
+                profile = facts.profiles.get(candidate.drafter or "")
                 price = pricer.estimate(candidate.plan, profile)
                 assert isinstance(price, Estimate)
                 alone.append(with_price(facts, replace(candidate, refusal=None), price))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.cost_models.acceptance.drafters import Model, OwnRounds
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
@@ -15,10 +16,11 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.printer import print_plan
 from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, Refusal
-from specplan.planner.methods.draft_model import METHOD
+from specplan.planner.method import Family, Refusal, own_rounds
+from specplan.planner.methods.draft_model import METHOD, BlockChainOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import further_proposers, proposers, rehearsal_of
+from specplan.planner.trees import chain
+from specplan.planner.who_drafts import drafters, later_drafters, profiling_plan
 from specplan.planner.worthwhile_trees import worthwhile_chains
 from tests.planner.example_facts import example_facts, made_up_lengths
 
@@ -31,23 +33,29 @@ def known(facts: ProblemFacts) -> ProblemFacts:
         name: AcceptanceProfile(
             acceptance_key(facts.problem, facts.shapes, name), RoundsRun(made_up_lengths())
         )
-        for name in further_proposers(facts)
+        for name in later_drafters(facts)
     }
     return replace(facts, profiles={**facts.profiles, **ran})
 
 
+def block(facts: ProblemFacts, length: int) -> OwnRounds:
+    """The rounds of a chain that is judged as a block."""
+    tree = chain(length)
+    return own_rounds(facts, METHOD, BlockChainOptions("draft", tree.parents, tree.ranks))
+
+
 def test_they_are_measured_where_the_method_is_named_and_chance_decides(tmp_path: Path) -> None:
     facts = example_facts(tmp_path, temperature=0.8, methods=NAMED)
-    near = worthwhile_chains(facts, "draft", tuple(range(1, 17)))
+    near = worthwhile_chains(facts, Model("draft"), tuple(range(1, 17)))
     wanted = dict.fromkeys((near[len(near) // 2], near[-1]))
-    assert further_proposers(facts) == tuple(f"draft+block{length}" for length in wanted)
-    assert not set(further_proposers(facts)) & set(proposers(facts.problem, facts.shapes))
-    assert further_proposers(example_facts(tmp_path, temperature=0.8)) == ()
-    assert further_proposers(example_facts(tmp_path, methods=NAMED)) == ()
+    assert later_drafters(facts) == tuple(block(facts, length) for length in wanted)
+    assert not set(later_drafters(facts)) & set(drafters(facts))
+    assert later_drafters(example_facts(tmp_path, temperature=0.8)) == ()
+    assert later_drafters(example_facts(tmp_path, methods=NAMED)) == ()
     _, blocks, _ = METHOD.choices(facts)
     assert isinstance(blocks, Refusal) and "name draft_model in methods" in blocks.reason
     unknown = replace(facts, profiles={})  # a device is measured for the shortest and the longest
-    assert further_proposers(unknown) == ("draft+block2", "draft+block16")
+    assert later_drafters(unknown) == (block(facts, 2), block(facts, 16))
 
 
 def test_their_plans_are_those_of_chains_but_for_the_rule(tmp_path: Path) -> None:
@@ -64,8 +72,9 @@ def test_their_plans_are_those_of_chains_but_for_the_rule(tmp_path: Path) -> Non
         assert verify_plan(plan) == () == tuple(refusals(plan, CAPABILITIES))
         assert options.words.endswith("by draft, judged as a block")
         assert options.as_dict()["rule"] == "block"
-        assert rehearsal_of(facts, METHOD.proposer(options) or "") == plan
-    alone = replace(facts, profiles={"draft+block4": facts.profiles["draft"]})
+        drafter = METHOD.drafter(facts, options)
+        assert drafter is not None and profiling_plan(facts, drafter) == plan
+    alone = replace(facts, profiles={block(facts, 4): facts.profiles[Model("draft")]})
     assert [f.name for f in METHOD.choices(alone) if isinstance(f, Family)] == [blocks.name]
 
 
@@ -75,13 +84,14 @@ def test_their_price_is_that_of_their_own_rounds(tmp_path: Path) -> None:
     _, blocks, _ = METHOD.choices(facts)
     assert isinstance(blocks, Family)
     options = blocks.settings[0]
-    plan, proposer = METHOD.plan(facts, options), METHOD.proposer(options) or ""
+    plan, drafter = METHOD.plan(facts, options), METHOD.drafter(facts, options)
+    assert drafter is not None
     tokens = []
-    for profile in (facts.profiles[proposer], facts.profiles["draft"]):
+    for profile in (facts.profiles[drafter], facts.profiles[Model("draft")]):
         found = price_plan(
             plan, facts.device, facts.shapes, profile, batch=1, prompt_tokens=40, output_tokens=32
         )
         assert isinstance(found, Estimate)
         tokens.append(found.tokens_per_round.mean)
-    lengths = facts.profiles[proposer].tokens_per_round(options.parents, options.ranks)
+    lengths = facts.profiles[drafter].tokens_per_round(options.parents, options.ranks)
     assert tokens[0] == pytest.approx(lengths.mean, rel=0.05) and tokens[0] != tokens[1]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
@@ -42,9 +43,9 @@ def candidate(found: SearchResult, method: str, words: str) -> Candidate:
 
 
 def drafting_of(facts: ProblemFacts, chosen: Candidate) -> Drafting:
-    assert chosen.plan is not None and chosen.proposer is not None
+    assert chosen.plan is not None and chosen.drafter is not None
     read = read_drafting(
-        chosen.plan, chosen.plan.rounds[0], facts.profiles[chosen.proposer].evidence
+        chosen.plan, chosen.plan.rounds[0], facts.profiles[chosen.drafter].evidence
     )
     assert isinstance(read, Drafting)
     return read
@@ -84,7 +85,7 @@ def test_at_its_break_even_acceptance_a_plan_is_as_fast_as_plain_decoding(
         ((start, end),) = entry["pays"]
         assert end is None and (start["low"] or 0.0) < start["mean"] < start["high"] < 1.0
         profile = AcceptanceProfile(
-            profiles(True)["draft"].key, scaled_hazards(drafting, start["mean"])
+            profiles(True)[Model("draft")].key, scaled_hazards(drafting, start["mean"])
         )
         assert ratio(found, chosen, profile, entry["batch"]) == pytest.approx(1.0, abs=0.01)
         (tokens,) = entry["tokens"]
@@ -97,7 +98,7 @@ def test_the_batch_at_which_a_plan_stops_paying(found: SearchResult) -> None:
     (entry,) = entries(found, chosen, "batch")
     ((start, end),) = entry["pays"]
     assert start is None and end["mean"] == int(end["mean"])
-    profile = found.facts.profiles["draft"]
+    profile = found.facts.profiles[Model("draft")]
     assert ratio(found, chosen, profile, int(end["mean"] * 0.8)) > 1.0
     assert ratio(found, chosen, profile, int(end["mean"] * 1.25) + 1) < 1.0
 
@@ -110,7 +111,7 @@ def test_the_prompt_at_which_a_plan_starts_paying(tmp_path: Path) -> None:
     )  # fmt: skip
     chosen = candidate(found, "draft_model", "chain of 3")
     (entry,) = entries(found, chosen, "prompt_tokens")
-    profile = found.facts.profiles["draft"]
+    profile = found.facts.profiles[Model("draft")]
     for stretch in entry["pays"]:
         for edge in stretch:
             if edge is not None:

@@ -41,7 +41,7 @@ def named(folder: Path, *backends: str) -> SearchResult:
     for name, profile in profiles(greedy=True).items():
         given[name] = folder / f"{name}.json"
         profile.save(given[name])
-    asked: dict[str, Any] = {"acceptance": {n: str(p) for n, p in given.items()}}
+    asked: dict[str, Any] = {"acceptance": {str(n): str(p) for n, p in given.items()}}
     problem = problem_from_dict(example_problem(backends=backends, **asked), folder)
     return find(problem, silent)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model, SkipBlocks, SmallCache, Source
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -16,10 +18,10 @@ from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.loading import problem_from_dict
-from specplan.planner.method import Family, Refusal, discover_methods
+from specplan.planner.method import Family, Refusal, discover_methods, own_rounds
+from specplan.planner.methods.draft_model import BlockChainOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import Proposer
-from specplan.planner.who_drafts import measured_here, proposers
+from specplan.planner.who_drafts import drafters, measured_here, named_drafters
 from tests.planner.example_facts import REHEARSED, SOURCES
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
 
@@ -86,9 +88,9 @@ def body(plan: Plan) -> str:
     return "\n".join(line.removeprefix("  ") for line in inside.rstrip().split("\n"))
 
 
-def price(facts: ProblemFacts, plan: Plan, proposer: str) -> Estimate:
+def price(facts: ProblemFacts, plan: Plan, drafter: Drafter) -> Estimate:
     found = price_plan(
-        plan, facts.device, facts.shapes, facts.profiles[proposer],
+        plan, facts.device, facts.shapes, facts.profiles[drafter],
         batch=1, prompt_tokens=40, output_tokens=32,
     )  # fmt: skip
     assert isinstance(found, Estimate), found
@@ -134,7 +136,7 @@ def test_several_modules_take_turns(tmp_path: Path) -> None:
 def test_the_joining_matrix_is_paid_for_once_a_round(tmp_path: Path) -> None:
     facts = rich_facts(tmp_path)
     plan = plan_of(facts, "eagle3", "chain of 3 by head")
-    passes = {p.width: p for p in price(facts, plan, "head").breakdown if p.model == "head"}
+    passes = {p.width: p for p in price(facts, plan, Model("head")).breakdown if p.model == "head"}
     first, later = passes[4].seconds.median, passes[1].seconds.median / passes[1].times
     head = facts.drafters["head"].shape
     matrix = 2 * 3 * head.hidden_size**2
@@ -145,12 +147,12 @@ def test_the_joining_matrix_is_paid_for_once_a_round(tmp_path: Path) -> None:
 def test_what_was_accepted_is_computed_anew(tmp_path: Path) -> None:
     """A cache that keeps text only catches up whenever anything was accepted."""
     given = drafter_profiles()
-    none = AcceptanceProfile.from_hazards([[0.0]], key=given["head"].key)
-    sure = AcceptanceProfile.from_hazards([[1.0]], key=given["head"].key)
+    none = AcceptanceProfile.from_hazards([[0.0]], key=given[Model("head")].key)
+    sure = AcceptanceProfile.from_hazards([[1.0]], key=given[Model("head")].key)
     seconds = []
     for profile in (none, sure):
-        facts = rich_facts(tmp_path, given=given | {"head": profile})
-        found = price(facts, plan_of(facts, "eagle3", "chain of 8 by head"), "head")
+        facts = rich_facts(tmp_path, given=given | {Model("head"): profile})
+        found = price(facts, plan_of(facts, "eagle3", "chain of 8 by head"), Model("head"))
         parts = [p for p in found.breakdown if p.model == "head" and p.width == 9]
         seconds.append(parts[0].seconds.median)
     assert seconds[1] > seconds[0]
@@ -166,7 +168,7 @@ def test_acceptance_must_be_given(method: str, tmp_path: Path) -> None:
 
 def test_trees_need_second_choices(tmp_path: Path) -> None:
     given = drafter_profiles()
-    for name, method in (("head", "eagle3"), ("suffix", "suffix")):
+    for name, method in ((Model("head"), "eagle3"), (Source("suffix"), "suffix")):
         one = AcceptanceProfile.from_hazards([[0.6]], key=given[name].key)
         facts = rich_facts(tmp_path, given={name: one})
         chains, trees = discover_methods()[method].choices(facts)
@@ -175,23 +177,25 @@ def test_trees_need_second_choices(tmp_path: Path) -> None:
 
 def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path) -> None:
     facts = rich_facts(tmp_path, temperature=0.8)
-    names = proposers(facts.problem)
-    hows = {name: acceptance_key(facts.problem, facts.shapes, name).how for name in names}
+    named = named_drafters(facts.problem)
+    hows = {str(one): acceptance_key(facts.problem, facts.shapes, one).how for one in named}
     assert hows == {
         "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
         **dict.fromkeys(SOURCES, "given"),
     }  # fmt: skip
-    offered = set(proposers(facts.problem, facts.shapes))
-    for names in (offered, found := set(facts.profiles)):
-        named = {name: Proposer.read(name) for name in names}
-        names -= {name for name, proposer in named.items() if proposer.skips or proposer.budget}
-        names -= {"draft+block4"}  # which is told last
-    assert offered == found
+    offered = set(drafters(facts))
+    block = BlockChainOptions("draft", (-1, 0, 1, 2), (0,) * 4)
+    later = own_rounds(facts, discover_methods()["draft_model"], block)  # which is told last
+
+    def whole(some: Iterable[Drafter]) -> set[Drafter]:
+        return {one for one in some if not isinstance(one, SkipBlocks | SmallCache)} - {later}
+
+    assert whole(offered) == whole(facts.profiles)
 
 
 def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:
     left = measured_here(rich_facts(tmp_path).problem)
-    assert set(proposers(left)) == {"draft", "text", *SOURCES}
+    assert {str(one) for one in named_drafters(left)} == {"draft", "text", *SOURCES}
     assert [draft.name for draft in left.models.drafts] == ["draft"]
     assert left.sources == ("prompt_lookup", *SOURCES, *REHEARSED)
 

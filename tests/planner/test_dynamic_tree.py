@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Beam
 from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
@@ -19,9 +20,8 @@ from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.dynamic_tree import METHOD, DynamicTreeOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import Proposer
 from specplan.planner.search import search
-from specplan.planner.who_drafts import proposers
+from specplan.planner.who_drafts import drafters
 from tests.planner.example_facts import example_facts, example_problem, made_up_pools, profiles
 from tests.planner.rich_facts import rich_facts
 
@@ -80,27 +80,28 @@ def test_the_plans(tmp_path: Path) -> None:
     assert body(example_facts(tmp_path), DynamicTreeOptions("draft", 2, 2, 6)) == WHOLE
 
 
-def test_words_and_proposer() -> None:
+def test_words_and_drafter(tmp_path: Path) -> None:
     options = DynamicTreeOptions("draft", 4, 5, 16)
     assert options.words == "dynamic tree of 16, beam 4, depth 5, by draft"
-    assert METHOD.proposer(options) == "draft^4"
+    assert METHOD.drafter(example_facts(tmp_path), options) == Beam("draft", 4)
 
 
-def test_every_draft_model_is_a_proposer_with_every_beam(tmp_path: Path) -> None:
+def test_every_draft_model_is_a_drafter_with_every_beam(tmp_path: Path) -> None:
     facts = rich_facts(tmp_path)  # with a head, a block drafter and a module of the target's
-    assert METHOD.proposers(facts.shapes) == ("draft^2", "draft^4")
-    assert set(METHOD.proposers(facts.shapes)) <= set(proposers(facts.problem, facts.shapes))
-    three = replace(facts.shapes["draft"], vocab_size=3)
-    assert METHOD.proposers({"draft": three}) == ("draft^2",)
+    assert METHOD.drafters(facts) == (Beam("draft", 2), Beam("draft", 4))
+    assert set(METHOD.drafters(facts)) <= set(drafters(facts))
+    three = replace(facts.drafts["draft"], vocab_size=3)
+    small = replace(facts, drafts={"draft": three})
+    assert METHOD.drafters(small) == (Beam("draft", 2),)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_profile_is_of_best_ranks_and_of_its_beam(temperature: float, tmp_path: Path) -> None:
     facts = rich_facts(tmp_path, temperature=temperature)
-    key = acceptance_key(facts.problem, facts.shapes, "draft^4")
-    assert (key.beam, key.how, key.temperature) == (4, "best", temperature)
-    assert key.proposer_digest == facts.shapes["draft"].digest
-    for wrong in ("target^4", "head^4", "module_0^2", "other^2"):
+    key = acceptance_key(facts.problem, facts.shapes, Beam("draft", 4))
+    assert (key.drafter, key.how, key.temperature) == (Beam("draft", 4), "best", temperature)
+    assert key.drafter_digest == facts.shapes["draft"].digest
+    for wrong in (Beam("target", 4), Beam("head", 4), Beam("module_0", 2), Beam("other", 2)):
         with pytest.raises(UsageError, match="no draft model grows trees") as caught:
             acceptance_key(facts.problem, facts.shapes, wrong)
         assert caught.value.where == f"acceptance.{wrong}" and caught.value.remedy
@@ -112,15 +113,15 @@ def test_settings_that_emit_no_more_are_left_out(tmp_path: Path) -> None:
     assert {option.beam for option in settings} == {2, 4}
     for option in settings:
         assert option.nodes <= pool_size(option.beam, option.depth)
-        profile = facts.profiles[Proposer("draft", beam=option.beam).name]
+        profile = facts.profiles[Beam("draft", option.beam)]
         mine = tokens(profile, option.depth, option.nodes)
         for other in settings:
             fewer = other.depth <= option.depth and other.nodes <= option.nodes
             if other.beam == option.beam and other != option and fewer:
                 assert tokens(profile, other.depth, other.nodes) < mine
-    flat = Pools(6, (((1,),) * 20,) * 4)  # nothing is ever accepted
-    key = acceptance_key(facts.problem, facts.shapes, "draft^2")
-    nothing = replace(facts, profiles={"draft^2": AcceptanceProfile(key, flat)})
+    flat = Pools(6, (((1,),) * 20,) * 4, 2)  # nothing is ever accepted
+    key = acceptance_key(facts.problem, facts.shapes, Beam("draft", 2))
+    nothing = replace(facts, profiles={Beam("draft", 2): AcceptanceProfile(key, flat)})
     assert [(o.depth, o.nodes) for o in family(nothing).settings] == [(2, 4)]
 
 
@@ -131,9 +132,9 @@ def tokens(profile: AcceptanceProfile, depth: int, nodes: int) -> float:
 
 def test_shallow_pools_give_shallow_trees(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
-    key = acceptance_key(facts.problem, facts.shapes, "draft^4")
-    three = AcceptanceProfile(key, made_up_pools(layers=3))
-    settings = family(replace(facts, profiles={"draft^4": three})).settings
+    key = acceptance_key(facts.problem, facts.shapes, Beam("draft", 4))
+    three = AcceptanceProfile(key, made_up_pools(layers=3, beam=4))
+    settings = family(replace(facts, profiles={Beam("draft", 4): three})).settings
     assert {option.depth for option in settings} == {2, 3}
 
 
@@ -141,11 +142,11 @@ def test_refusals_say_why(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     (unknown,) = METHOD.choices(replace(facts, profiles={}))
     assert isinstance(unknown, Refusal) and unknown.name == "dynamic tree by draft"
-    assert "workload.prompts" in unknown.reason and "acceptance.draft^4" in unknown.reason
-    key = acceptance_key(facts.problem, facts.shapes, "draft^4")
-    rates = {"draft^4": AcceptanceProfile.from_hazards([[0.6]], key=key)}
+    assert "workload.prompts" in unknown.reason and "acceptance.beam(draft, 4)" in unknown.reason
+    key = acceptance_key(facts.problem, facts.shapes, Beam("draft", 4))
+    rates = {Beam("draft", 4): AcceptanceProfile.from_hazards([[0.6]], key=key)}
     (other,) = METHOD.choices(replace(facts, profiles=rates))
-    assert isinstance(other, Refusal) and '"draft^4" holds hazards' in other.reason
+    assert isinstance(other, Refusal) and '"beam(draft, 4)" holds hazards' in other.reason
     alone = example_facts(tmp_path, models={"target": {"path": "target"}}, given={})
     (none,) = METHOD.choices(alone)
     assert isinstance(none, Refusal) and "models.drafts" in none.reason
@@ -153,12 +154,12 @@ def test_refusals_say_why(tmp_path: Path) -> None:
 
 def test_a_problem_may_name_the_profile_of_a_beam(tmp_path: Path) -> None:
     example_facts(tmp_path)
-    key = AcceptanceKey("draft^4", beam=4)
-    AcceptanceProfile(key, made_up_pools()).save(tmp_path / "beam.json")
-    given = {"draft^4": "beam.json"}
+    key = AcceptanceKey(Beam("draft", 4))
+    AcceptanceProfile(key, made_up_pools(beam=4)).save(tmp_path / "beam.json")
+    given = {"beam(draft, 4)": "beam.json"}
     problem = problem_from_dict(example_problem(acceptance=given), tmp_path)
-    assert list(problem.acceptance) == ["draft^4"]
-    with pytest.raises(UsageError, match="nothing that drafts"):
+    assert list(problem.ready_profiles) == [Beam("draft", 4)]
+    with pytest.raises(UsageError, match="names no drafter"):
         problem_from_dict(example_problem(acceptance={"draft^": "beam.json"}), tmp_path)
 
 
@@ -172,14 +173,14 @@ def test_it_is_chosen_where_it_is_best_and_explained(tmp_path: Path) -> None:
     assert found.speedup.low > 1.0
     data = explain(found)
     (accepted,) = data["acceptance"]
-    assert accepted["proposer"] == found.chosen.proposer
+    assert accepted["drafter"] == str(found.chosen.drafter)
     shares = [entry["accepted_at_least"]["mean"] for entry in accepted["by_depth"]]
     assert shares == sorted(shares, reverse=True) and 0 < shares[0] < 1
     assert data["laws"][0]["law"] == "sequoia"
     unknowns = {point["unknown"] for point in data["break_even"][0]["points"]}
     assert {"acceptance", "draft_seconds", "batch", "prompt_tokens"} == unknowns
     text = "\n".join(explain_words(data))
-    assert found.chosen.words in text and f'"{found.chosen.proposer}" drafts' in text
-    assert ("acceptance", found.chosen.proposer) in {
+    assert found.chosen.words in text and f'"{found.chosen.drafter}" drafts' in text
+    assert ("acceptance", str(found.chosen.drafter)) in {
         (item.kind, item.name) for item in found.confidence.measurements
     }

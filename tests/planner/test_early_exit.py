@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import TEXT, Beam, FirstLayers, Interleaved, Model
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import round_demands
 from specplan.cost_models.estimate import Estimate, price_plan
@@ -14,13 +15,11 @@ from specplan.cost_models.shapes.forward import forward_cost
 from specplan.ir.errors import UsageError
 from specplan.ir.printer import print_plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.early_exit import METHOD, EarlyExitOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import Proposer
-from specplan.planner.who_drafts import proposers
-from tests.planner.example_facts import SEVEN_BILLION, example_facts, example_problem
+from specplan.planner.who_drafts import drafters
+from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
 SAMPLED = """\
 %t0 = root
@@ -46,7 +45,7 @@ def price(facts: ProblemFacts, options: EarlyExitOptions) -> Estimate:
         METHOD.plan(facts, options),
         facts.device,
         facts.shapes,
-        facts.profiles[METHOD.proposer(options) or ""],
+        facts.profiles[METHOD.drafter(facts, options) or ""],
         batch=1,
         prompt_tokens=40,
         output_tokens=32,
@@ -72,7 +71,7 @@ def test_exits_are_parts_of_the_stack(layers: int, exits: tuple[int, ...], tmp_p
         assert [type(choice) for choice in choices] == [Refusal]
         return
     assert all(isinstance(choice, Family) for choice in choices)
-    assert METHOD.proposers(facts.shapes) == tuple(Proposer("target", layers=e).name for e in exits)
+    assert METHOD.drafters(facts) == tuple(FirstLayers("target", e) for e in exits)
 
 
 def test_a_round_reads_the_lower_layers_once_per_token_and_the_upper_ones_once(
@@ -98,23 +97,27 @@ def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
     assert parts["track @after_8"] == slots * 4096 * 2
 
 
-def test_first_layers_are_a_proposer_of_their_own(tmp_path: Path) -> None:
+def test_first_layers_are_a_drafter_of_their_own(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     problem, shapes = facts.problem, facts.shapes
-    layers = ("target@2", "target@4", "target@8")
-    beams = ("draft^2", "draft^4")
-    assert proposers(problem, shapes) == ("draft", *beams, *layers, "text", "draft&text")
-    key = acceptance_key(problem, shapes, "target@8")
-    assert key.layers == 8 and key.how == "best"
+    layers = (FirstLayers("target", 2), FirstLayers("target", 4), FirstLayers("target", 8))
+    beams = (Beam("draft", 2), Beam("draft", 4))
+    assert drafters(facts) == (
+        Model("draft"),
+        *beams,
+        *layers,
+        TEXT,
+        Interleaved("draft", "text"),
+    )
+    key = acceptance_key(problem, shapes, FirstLayers("target", 8))
+    assert key.drafter == FirstLayers("target", 8) and key.how == "best"
     warm = example_facts(tmp_path, temperature=0.8).problem
-    assert acceptance_key(warm, shapes, "target@8").how == "draw"
-    assert key.proposer_digest == key.target_digest == facts.target.digest
-    for wrong in ("target@32", "other@2"):
+    assert acceptance_key(warm, shapes, FirstLayers("target", 8)).how == "draw"
+    assert key.drafter_digest == key.target_digest == facts.target.digest
+    for wrong in (FirstLayers("target", 32), FirstLayers("other", 2)):
         with pytest.raises(UsageError, match="no model has first layers"):
             acceptance_key(problem, shapes, wrong)
 
 
 def test_methods_left_out_measure_nothing(tmp_path: Path) -> None:
-    shapes = example_facts(tmp_path).shapes
-    problem = problem_from_dict(example_problem(methods=["draft_model"]), tmp_path)
-    assert proposers(problem, shapes) == ("draft", "text")
+    assert drafters(example_facts(tmp_path, methods=["draft_model"])) == (Model("draft"), TEXT)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.planner.comparing import score
@@ -30,8 +31,8 @@ def explained(folder: Path, **changes: Any) -> tuple[dict[str, Any], str]:
     return data, "\n".join(explain_words(data))
 
 
-def rates(*rows: Sequence[float], trials: float = 1000) -> dict[str, AcceptanceProfile]:
-    return {"draft": AcceptanceProfile.from_hazards(rows, trials=trials)}
+def rates(*rows: Sequence[float], trials: float = 1000) -> dict[Drafter, AcceptanceProfile]:
+    return {Model("draft"): AcceptanceProfile.from_hazards(rows, trials=trials)}
 
 
 def test_speculation_that_wins(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path
     assert "this is what the schedule is worth." in text
     data["runner_up"] = data["best_single"] | {"words": "another"}
     assert f"all loads: {single.method}, {single.words}; " in "\n".join(explain_words(data))
-    left = left_by_trees(result.facts, "draft", [0, 1])
+    left = left_by_trees(result.facts, Model("draft"), [0, 1])
     assert 5e-5 < left < 1e-3
     (told,) = [words for words in data["assumptions"] if words.startswith("of the static trees")]
     assert told.endswith(f"might save at most {left:.2%} of the time")
@@ -216,9 +217,9 @@ def test_what_is_taken_for_granted_is_told(tmp_path: Path) -> None:
 
 
 def test_a_measured_profile_is_told_with_its_positions(tmp_path: Path) -> None:
-    key = profiles(True)["draft"].key
+    key = profiles(True)[Model("draft")].key
     traces = tuple(tuple((0, 0, 1, -1)[(i + j) % 4] for i in range(40)) for j in range(6))
-    given = {"draft": AcceptanceProfile(key, Ranks(traces))}
+    given = {Model("draft"): AcceptanceProfile(key, Ranks(traces))}
     data, _ = explained(tmp_path, given=given)
     told = 'the acceptance of "draft" was measured at 240 positions of 6 prompts'
     assert told in data["assumptions"]

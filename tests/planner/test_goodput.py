@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
 from specplan.ir.errors import InfeasibleError
@@ -301,7 +302,7 @@ def test_confidence_compares_at_the_load(tmp_path: Path) -> None:
 
 def test_the_break_even_load_is_where_the_two_are_equal(tmp_path: Path) -> None:
     """A drafter that helps one request and burdens many: plain is better from some load."""
-    few = {"draft": AcceptanceProfile.from_hazards([[0.45]], trials=10**6)}
+    few = {Model("draft"): AcceptanceProfile.from_hazards([[0.45]], trials=10**6)}
     facts = example_facts(
         tmp_path,
         given=few,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import SkipBlocks
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
@@ -23,7 +24,6 @@ from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer import Proposer
 from specplan.planner.search import search
 from specplan.planner.who_drafts import (
     leaves_blocks_out,
@@ -63,9 +63,11 @@ def test_families_are_the_sets_whose_acceptance_is_known(tmp_path: Path) -> None
     assert isinstance(first, Family)
     assert [options.length for options in first.settings] == list(range(1, 9))
     assert first.settings[3].words == "chain of 4 without a1"
-    draft = AcceptanceProfile.from_alpha(0.9, proposer="draft-a1")
-    (refused,) = METHOD.choices(replace(facts, profiles={"draft-a1": draft}))
-    assert isinstance(refused, Refusal) and "acceptance.target-a1m1" in refused.reason
+    draft = AcceptanceProfile.from_alpha(0.9, drafter=SkipBlocks("draft", Skips.of([1], [])))
+    (refused,) = METHOD.choices(
+        replace(facts, profiles={SkipBlocks("draft", Skips.of([1], [])): draft})
+    )
+    assert isinstance(refused, Refusal) and "acceptance.skip_blocks(target" in refused.reason
     low = example_facts(tmp_path, target=SEVEN_BILLION | {"num_hidden_layers": 2})
     (refused,) = METHOD.choices(low)
     assert isinstance(refused, Refusal) and "both kept" in refused.reason
@@ -106,7 +108,8 @@ def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
     options = LayerSkipOptions(("attn.1",), 6)
     found = price_plan(
         METHOD.plan(facts, options), facts.device, facts.shapes,
-        facts.profiles["target-a1"], batch=1, prompt_tokens=40, output_tokens=32,
+        facts.profiles[SkipBlocks("target", Skips.of([1]))],
+        batch=1, prompt_tokens=40, output_tokens=32,
     )  # fmt: skip
     assert isinstance(found, Estimate)
     names = [part.name for part in found.memory.parts]
@@ -117,14 +120,14 @@ def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_model_without_blocks_is_a_proposer_of_its_own(tmp_path: Path) -> None:
+def test_a_model_without_blocks_is_a_drafter_of_its_own(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     problem, shapes = facts.problem, facts.shapes
-    key = acceptance_key(problem, shapes, "target-a3m4a9")
-    assert key.skip == SKIPS.words and key.how == "best" and key.layers is None
+    key = acceptance_key(problem, shapes, SkipBlocks("target", Skips.of([3, 9], [4])))
+    assert key.drafter == SkipBlocks("target", SKIPS) and key.how == "best"
     warm = example_facts(tmp_path, temperature=0.8).problem
-    assert acceptance_key(warm, shapes, "target-a3m4a9").how == "draw"
-    for wrong in ("target-a32", "other-a1"):
+    assert acceptance_key(warm, shapes, SkipBlocks("target", Skips.of([3, 9], [4]))).how == "draw"
+    for wrong in (SkipBlocks("target", Skips.of([32], [])), SkipBlocks("other", Skips.of([1], []))):
         with pytest.raises(UsageError, match="no model has the blocks that"):
             acceptance_key(problem, shapes, wrong)
 
@@ -133,17 +136,17 @@ def test_a_given_profile_names_the_set(tmp_path: Path) -> None:
     """On a data sheet, without weights: the named set is priced, and searched for is none."""
     example_facts(tmp_path)
     skips = Skips.of(range(1, 31), range(8, 24))
-    name = Proposer("target", skips=skips).name
+    name = SkipBlocks("target", skips)
     path = tmp_path / "given.json"
     AcceptanceProfile.from_hazards([[0.97]], key=AcceptanceKey(name), trials=1000).save(path)
-    assert AcceptanceProfile.load(path).key.proposer == name
+    assert AcceptanceProfile.load(path).key.drafter == name
     problem = problem_from_dict(
-        example_problem(acceptance={name: str(path)}, methods=["layer_skip"]), tmp_path
+        example_problem(acceptance={str(name): str(path)}, methods=["layer_skip"]), tmp_path
     )
     facts = gather_facts(problem)
     assert leaves_blocks_out(problem) and not searches_blocks(problem, facts.target)
     found = search(facts)
-    assert found.chosen.method == "layer_skip" and found.chosen.proposer == name
+    assert found.chosen.method == "layer_skip" and found.chosen.drafter == name
     assert found.speedup.mean > 1.2
     without_it = problem_from_dict(example_problem(methods=["layer_skip"]), tmp_path)
     assert searches_blocks(without_it, facts.target)
@@ -157,27 +160,38 @@ def test_a_given_profile_names_the_set(tmp_path: Path) -> None:
 def test_wrong_names_of_sets(tmp_path: Path) -> None:
     example_facts(tmp_path)
     path = tmp_path / "given.json"
-    for name in ("target-m4a3", "target-x1"):
-        AcceptanceProfile.from_alpha(0.9, proposer=name).save(path)
-        with pytest.raises(UsageError, match=f'nothing that drafts is called "{name}"'):
+    part = SkipBlocks("target", Skips.of([40]))
+    AcceptanceProfile.from_alpha(0.9, drafter=part).save(path)
+    for name in ("target-x1", "skip_blocks(target, [a1])", "skip_blocks(target)"):
+        with pytest.raises(UsageError, match="names no drafter"):
             problem_from_dict(example_problem(acceptance={name: str(path)}), tmp_path)
-    for name in ("target-a40", "target+without_a40_coin6"):
-        AcceptanceProfile.from_alpha(0.9, proposer=name).save(path)
-        problem = problem_from_dict(example_problem(acceptance={name: str(path)}), tmp_path)
-        words = re.escape(f"no model has the blocks that '{name}' leaves out")
-        with pytest.raises(UsageError, match=words):
-            gather_facts(problem)
+    problem = problem_from_dict(example_problem(acceptance={str(part): str(path)}), tmp_path)
+    words = re.escape(f'no model has the blocks that "{part}" leaves out')
+    with pytest.raises(UsageError, match=words):
+        gather_facts(problem)
+
+
+def test_names_of_the_version_before_are_read(tmp_path: Path) -> None:
+    example_facts(tmp_path)
+    path = tmp_path / "given.json"
+    part = SkipBlocks("target", Skips.of([1], [1]))
+    AcceptanceProfile.from_alpha(0.9, drafter=part).save(path)
+    problem = problem_from_dict(example_problem(acceptance={"target-a1m1": str(path)}), tmp_path)
+    assert list(problem.acceptance) == [str(part)] and list(problem.ready_profiles) == [part]
+    with pytest.raises(UsageError, match="belongs to no plan") as caught:
+        problem_from_dict(example_problem(acceptance={"target+jacobi8": str(path)}), tmp_path)
+    assert "specplan profile acceptance" in caught.value.remedy
 
 
 def test_profiles_of_sets_are_written_and_read(tmp_path: Path) -> None:
-    key = AcceptanceKey("target-a3m4a9", skip=SKIPS.words)
+    key = AcceptanceKey(SkipBlocks("target", Skips.of([3, 9], [4])))
     profile = AcceptanceProfile(key, Lengths(((2, 0, 1), (0, 0))))
     profile.save(tmp_path / "one.json")
     assert AcceptanceProfile.load(tmp_path / "one.json") == profile
     assert profile.tokens_per_round((-1, 0), (0, 0)).mean > 1
     text = (tmp_path / "one.json").read_text().replace("attn.3", "layer.3")
     (tmp_path / "one.json").write_text(text)
-    with pytest.raises(UsageError, match="names no block"):
+    with pytest.raises(UsageError, match="names no drafter"):
         AcceptanceProfile.load(tmp_path / "one.json")
 
 

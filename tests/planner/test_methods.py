@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import TEXT, Model
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.ir.printer import print_plan
@@ -122,7 +123,7 @@ def test_chains_and_trees_of_the_draft_model(tmp_path: Path) -> None:
     lengths = [len(options.tree) for options in chains.settings]
     assert lengths == sorted(_near_chains(facts))
     assert 1 < len(lengths) < len(CHAIN_LENGTHS)
-    table = AcceptanceTable.of_hazard(facts.profiles["draft"].hazard, DEPTH, RANKS)
+    table = AcceptanceTable.of_hazard(facts.profiles[Model("draft")].hazard, DEPTH, RANKS)
     searched = search_trees(table, max(NODES), DEPTH)
     proposed = [options.tree for options in trees.settings]
     assert {len(tree) for tree in proposed} >= set(NODES) - {2}
@@ -137,7 +138,7 @@ def test_chains_and_trees_of_the_draft_model(tmp_path: Path) -> None:
 def _near_chains(facts: ProblemFacts) -> set[int]:
     """Lengths whose seconds per token are within a quarter of the best at some load."""
     near: set[int] = set()
-    hazard = facts.profiles["draft"].hazard
+    hazard = facts.profiles[Model("draft")].hazard
     for batch, context in facts.loads:
         seconds = {}
         for length in CHAIN_LENGTHS:
@@ -153,8 +154,8 @@ def _near_chains(facts: ProblemFacts) -> set[int]:
 
 
 def test_a_profile_of_plain_draws_serves_chains_only(tmp_path: Path) -> None:
-    key = AcceptanceKey("draft", temperature=0.8, how="draw")
-    given = {"draft": AcceptanceProfile.from_hazards([[0.7]], key=key)}
+    key = AcceptanceKey(Model("draft"), temperature=0.8, how="draw")
+    given = {Model("draft"): AcceptanceProfile.from_hazards([[0.7]], key=key)}
     found = families(example_facts(tmp_path, temperature=0.8, given=given))
     assert isinstance(found["chain by draft"], Family)
     refusal = found["static tree by draft"]
@@ -162,14 +163,14 @@ def test_a_profile_of_plain_draws_serves_chains_only(tmp_path: Path) -> None:
 
 
 def test_a_draft_without_second_choices_offers_no_tree(tmp_path: Path) -> None:
-    given = {"draft": AcceptanceProfile.from_alpha(0.7)}
+    given = {Model("draft"): AcceptanceProfile.from_alpha(0.7)}
     refusal = families(example_facts(tmp_path, given=given))["static tree by draft"]
     assert isinstance(refusal, Refusal) and "second choice" in refusal.reason
 
 
 def test_prompt_lookup_uses_the_match_that_was_measured(tmp_path: Path) -> None:
-    key = AcceptanceKey("text", how="given", match=(2, 4))
-    given = {"text": AcceptanceProfile.from_hazards([[0.3]], key=key)}
+    key = AcceptanceKey(TEXT, how="given", match=(2, 4))
+    given = {TEXT: AcceptanceProfile.from_hazards([[0.3]], key=key)}
     (family,) = PROMPT_LOOKUP.choices(example_facts(tmp_path, given=given))
     assert isinstance(family, Family)
     assert {(o.shortest_match, o.longest_match) for o in family.settings} == {(2, 4)}
@@ -179,11 +180,11 @@ def test_prompt_lookup_uses_the_match_that_was_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "says"),
     [
-        (AcceptanceKey("draft", temperature=0.8), "temperature: 0.8 against 0.0"),
-        (AcceptanceKey("draft", how="draw"), "how: 'draw' against 'best'"),
-        (AcceptanceKey("draft", target_digest="0123"), "target_digest"),
-        (AcceptanceKey("draft", task="prose"), "task: 'prose' against 'code'"),
-        (AcceptanceKey("other"), "proposer"),
+        (AcceptanceKey(Model("draft"), temperature=0.8), "temperature: 0.8 against 0.0"),
+        (AcceptanceKey(Model("draft"), how="draw"), "how: 'draw' against 'best'"),
+        (AcceptanceKey(Model("draft"), target_digest="0123"), "target_digest"),
+        (AcceptanceKey(Model("draft"), task="prose"), "task: 'prose' against 'code'"),
+        (AcceptanceKey(Model("other")), "drafter"),
     ],
 )
 def test_profiles_of_something_else_are_refused(
@@ -191,16 +192,16 @@ def test_profiles_of_something_else_are_refused(
 ) -> None:
     profile = AcceptanceProfile.from_hazards([[0.5, 0.1]], key=key)
     with pytest.raises(UsageError, match="measured on something else") as caught:
-        example_facts(tmp_path, given={"draft": profile}, workload=workload(task="code"))
+        example_facts(tmp_path, given={Model("draft"): profile}, workload=workload(task="code"))
     assert says in caught.value.what and caught.value.where == "acceptance.draft"
     assert caught.value.remedy
 
 
 def test_profiles_named_by_the_problem_are_read(tmp_path: Path) -> None:
     example_facts(tmp_path)
-    profiles(greedy=True)["draft"].save(tmp_path / "draft.json")
+    profiles(greedy=True)[Model("draft")].save(tmp_path / "draft.json")
     problem = problem_from_dict(example_problem(acceptance={"draft": "draft.json"}), tmp_path)
-    assert gather_facts(problem).profiles["draft"].hazard(1, 0) == 0.6
+    assert gather_facts(problem).profiles[Model("draft")].hazard(1, 0) == 0.6
     (tmp_path / "draft.json").write_text("{}")
     with pytest.raises(UsageError) as caught:
         gather_facts(problem)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Model, SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner import PLAIN, SearchResult, search
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, workload
@@ -53,7 +54,7 @@ def found(
         folder,
         target=target,
         draft=draft,
-        given={"draft": AcceptanceProfile.from_hazards(hazards)},
+        given={Model("draft"): AcceptanceProfile.from_hazards(hazards)},
         device=device,
         backend="none",
         methods=[PLAIN, "draft_model"],
@@ -110,12 +111,12 @@ def self_drafting(
     output_tokens: int = 64,
 ) -> SearchResult:
     """The search over chains by the target that reads 512 cached tokens."""
-    key = AcceptanceKey("target~512")
+    key = AcceptanceKey(SmallCache("target", 512))
     facts = example_facts(
         folder,
         target=target,
         draft=LLAMA_32_1B | {"vocab_size": target.get("vocab_size", 32000)},
-        given={key.proposer: AcceptanceProfile.from_hazards([[accepted]], key=key)},
+        given={key.drafter: AcceptanceProfile.from_hazards([[accepted]], key=key)},
         device="8xa100-sxm-80gb@magicdec",
         backend="none",
         methods=[PLAIN, "sparse_cache"],

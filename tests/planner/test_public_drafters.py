@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from specplan import optimize
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner.comparing import speedup
 
@@ -29,7 +30,7 @@ HEAD_70B: dict[str, Any] = {
 
 
 def problem(folder: Path, config: Path, rates: list[list[float]], name: str) -> dict[str, Any]:
-    """A target by its public config, one proposer with given rates, planned for and not run."""
+    """A target by its public config, one drafter with given rates, planned for and not run."""
     shutil.copytree(config, folder / "target")
     key = AcceptanceKey(name)
     AcceptanceProfile.from_hazards(rates, key=key, trials=1000).save(folder / "rates.json")
@@ -51,7 +52,7 @@ def test_one_token_more_of_deepseek_v3(shared: Path, tmp_path: Path) -> None:
         "workload": {"batch_sizes": [128], "prompt_tokens": 1024, "output_tokens": 1024},
     }
     found = optimize(value)
-    assert found.search.chosen.proposer == "mtp"
+    assert found.search.chosen.drafter == Model("mtp")
     one = next(c for c in found.candidates if c.words.startswith("chain of 1 "))
     gain = speedup(one, found.search.plain, "latency").mean
     assert gain == pytest.approx(1.8, rel=0.1)
@@ -68,8 +69,8 @@ def test_a_head_is_chosen_for_llama_70b_from_configs_alone(shared: Path, tmp_pat
         "workload": {"batch_sizes": [1, 8], "prompt_tokens": 512, "output_tokens": 256},
     }
     value["models"]["drafts"] = [{"name": "head", "path": str(tmp_path / "head")}]
-    assert optimize(value).search.chosen.proposer == "head"
+    assert optimize(value).search.chosen.drafter == Model("head")
     here = optimize(value | {"backend": "reference"})
     assert here.search.chosen is here.search.plain
-    refused = [c for c in here.candidates if c.proposer == "head"]
+    refused = [c for c in here.candidates if c.drafter == Model("head")]
     assert refused and all(c.priced and "backend reference" in str(c.refusal) for c in refused)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.closed_forms import expected_tokens
 from specplan.cost_models.intervals import Seconds
@@ -33,7 +34,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     return search(example_facts(tmp_path_factory.mktemp("problem")))
 
 
-def rates(*rows: Sequence[float], lookup: float = 0.0) -> dict[str, AcceptanceProfile]:
+def rates(*rows: Sequence[float], lookup: float = 0.0) -> dict[Drafter, AcceptanceProfile]:
     return profiles(True, rows, ((lookup,),))
 
 
@@ -85,7 +86,7 @@ def test_the_score_is_the_mean_time_per_token(result: SearchResult) -> None:
 
 
 def test_tokens_per_round_of_a_chain_follow_the_closed_form(tmp_path: Path) -> None:
-    given = {"draft": AcceptanceProfile.from_alpha(0.7)}
+    given = {Model("draft"): AcceptanceProfile.from_alpha(0.7)}
     found = search(example_facts(tmp_path, given=given))
     chains = [c for c in planned(found) if c.family == "chain by draft"]
     assert len(chains) > 5
@@ -103,8 +104,8 @@ def test_plain_decoding_wins_when_little_is_accepted(tmp_path: Path) -> None:
 def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
     few = AcceptanceProfile.from_hazards([[0.12]], trials=5)
     many = AcceptanceProfile.from_hazards([[0.12]], trials=20000)
-    unsure = search(example_facts(tmp_path, given={"draft": few}))
-    sure = search(example_facts(tmp_path, given={"draft": many}))
+    unsure = search(example_facts(tmp_path, given={Model("draft"): few}))
+    sure = search(example_facts(tmp_path, given={Model("draft"): many}))
     one = "chain of 1 by draft"
     assert score(by_words(unsure, one), "latency") == score(by_words(sure, one), "latency")
     for found, chosen in ((unsure, unsure.plain), (sure, by_words(sure, one))):

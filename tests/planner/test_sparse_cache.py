@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.static.holds import STATIC as COMPILED
+from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import ForwardDemand, OpDemand, round_demands
@@ -30,7 +33,7 @@ from specplan.planner.methods.sparse_cache import (
 )
 from specplan.planner.profiles import acceptance_key
 from specplan.planner.search import search
-from specplan.planner.who_drafts import proposers
+from specplan.planner.who_drafts import drafters
 from tests.planner.example_facts import SEVEN_BILLION, SHARED, example_facts, workload
 
 SELF = """\
@@ -50,7 +53,11 @@ commit @kv %e
 refresh @part"""
 GIVEN = {
     name: AcceptanceProfile.from_hazards([[accepted]], key=AcceptanceKey(name), trials=1000)
-    for name, accepted in (("target~512", 0.84), ("draft~256", 0.7), ("target~512r", 0.9))
+    for name, accepted in (
+        (SmallCache("target", 512), 0.84),
+        (SmallCache("draft", 256), 0.7),
+        (SmallCache("target", 512, True), 0.9),
+    )
 }
 WINDOWED = ModelShape.from_config(
     {**SHARED, **SEVEN_BILLION, "model_type": "mistral", "sliding_window": 64}, dtype="bfloat16"
@@ -90,18 +97,21 @@ def test_a_draft_model_keeps_a_small_cache_of_its_own(tmp_path: Path) -> None:
 
 
 def test_families_are_the_drafters_whose_acceptance_is_given(tmp_path: Path) -> None:
-    found = METHOD.choices(facts_of(tmp_path))
-    names = ["target~512", "draft~256", "target~512r"]
+    facts = facts_of(tmp_path)
+    found = METHOD.choices(facts)
+    names = [SmallCache("target", 512), SmallCache("draft", 256), SmallCache("target", 512, True)]
     assert [choice.name for choice in found] == [f"chain by {name}" for name in names]
     (first, _, last) = found
     assert isinstance(first, Family)
     assert [options.length for options in first.settings] == list(range(1, 9))
     assert first.settings[2].words == "chain of 3 by target with 512 cached tokens"
-    assert METHOD.proposer(first.settings[2]) == "target~512"
-    assert isinstance(last, Family) and METHOD.proposer(last.settings[2]) == "target~512r"
+    assert METHOD.drafter(facts, first.settings[2]) == SmallCache("target", 512)
+    assert isinstance(last, Family) and METHOD.drafter(facts, last.settings[2]) == SmallCache(
+        "target", 512, True
+    )
     assert last.settings[2].words == "chain of 3 by target with 512 retrieved tokens"
     (refused,) = METHOD.choices(example_facts(tmp_path))
-    assert isinstance(refused, Refusal) and "acceptance.target~512" in refused.reason
+    assert isinstance(refused, Refusal) and "acceptance.small_cache(target, 512)" in refused.reason
 
 
 @pytest.mark.parametrize("context", [100, 8000])
@@ -124,7 +134,7 @@ def test_the_view_takes_memory_of_its_own_but_no_weights(tmp_path: Path) -> None
     facts = facts_of(tmp_path)
     plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2))
     found = price_plan(
-        plan, facts.device, facts.shapes, facts.profiles["target~512"],
+        plan, facts.device, facts.shapes, facts.profiles[SmallCache("target", 512)],
         batch=2, prompt_tokens=2000, output_tokens=32,
     )  # fmt: skip
     assert isinstance(found, Estimate)
@@ -138,7 +148,9 @@ def test_it_pays_the_more_the_longer_the_text(tmp_path: Path) -> None:
     for context in (500, 3000):
         asked = workload(batch_sizes=[16], prompt_tokens=context)
         result = search(facts_of(tmp_path, workload=asked, methods=["sparse_cache"]))
-        best = next(c for c in result.candidates if c.proposer == "target~512" and c.priced)
+        best = next(
+            c for c in result.candidates if c.drafter == SmallCache("target", 512) and c.priced
+        )
         gains.append(result.plain.estimates[0].seconds_per_token.median
                      / best.estimates[0].seconds_per_token.median)  # fmt: skip
     assert gains[0] < gains[1]
@@ -151,14 +163,14 @@ def test_the_interpreter_keeps_a_part_of_a_cache_and_compiled_rounds_do_not(tmp_
         assert any("whole caches only" in found.reason for found in refusals(plan, COMPILED))
 
 
-def test_its_proposers_are_measured_where_it_is_named(tmp_path: Path) -> None:
-    shapes = dict(facts_of(tmp_path).shapes)
-    everything = {f"{role}~{budget}" for role in ("target", "draft") for budget in BUDGETS}
-    everything |= {f"target~{budget}r" for budget in RETRIEVED_BUDGETS}
-    assert not everything & set(proposers(facts_of(tmp_path).problem, shapes))
-    named = facts_of(tmp_path, methods=["sparse_cache"]).problem
-    assert everything <= set(proposers(named, shapes))
-    assert not any(name.endswith("r") for name in METHOD.proposers(shapes | {"target": WINDOWED}))
+def test_its_drafters_are_measured_where_it_is_named(tmp_path: Path) -> None:
+    everything = {SmallCache(role, budget) for role in ("target", "draft") for budget in BUDGETS}
+    everything |= {SmallCache("target", budget, True) for budget in RETRIEVED_BUDGETS}
+    assert not everything & set(drafters(facts_of(tmp_path)))
+    named = facts_of(tmp_path, methods=["sparse_cache"])
+    assert everything <= set(drafters(named))
+    windowed = METHOD.drafters(replace(named, target=WINDOWED))
+    assert windowed and all(isinstance(one, SmallCache) and not one.retrieved for one in windowed)
 
 
 def test_a_refresh_is_priced_by_what_it_moves(tmp_path: Path) -> None:
@@ -180,22 +192,24 @@ def test_a_refresh_is_priced_by_what_it_moves(tmp_path: Path) -> None:
 
 def test_chunks_are_retrieved_for_the_target_alone(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
-    with pytest.raises(UsageError, match="no chunks are retrieved for 'draft~64r'"):
-        acceptance_key(facts.problem, facts.shapes, "draft~64r")
-    with pytest.raises(UsageError, match="for 'target~64r'") as caught:
-        acceptance_key(facts.problem, {**facts.shapes, "target": WINDOWED}, "target~64r")
+    with pytest.raises(UsageError, match=r"no chunks are retrieved for .small_cache.draft, 64"):
+        acceptance_key(facts.problem, facts.shapes, SmallCache("draft", 64, True))
+    with pytest.raises(UsageError, match=r"for .small_cache.target, 64, retrieved") as caught:
+        acceptance_key(
+            facts.problem, {**facts.shapes, "target": WINDOWED}, SmallCache("target", 64, True)
+        )
     assert "none of its layers has a window" in (caught.value.remedy or "")
 
 
-@pytest.mark.parametrize("name", ["other~512", "text~64"])
-def test_who_has_no_cache_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [SmallCache("other", 512), SmallCache("text", 64)])
+def test_who_has_no_cache_is_refused(tmp_path: Path, name: SmallCache) -> None:
     facts = example_facts(tmp_path)
-    with pytest.raises(UsageError, match=f"no model drafts as '{name}'") as caught:
+    with pytest.raises(UsageError, match=re.escape(f'no model drafts as "{name}"')) as caught:
         acceptance_key(facts.problem, facts.shapes, name)
     assert caught.value.where == f"acceptance.{name}"
 
 
 def test_profiles_are_of_single_draws(tmp_path: Path) -> None:
     cold, warm = example_facts(tmp_path), example_facts(tmp_path, temperature=0.8)
-    assert acceptance_key(cold.problem, cold.shapes, "target~512").how == "best"
-    assert acceptance_key(warm.problem, warm.shapes, "target~512").how == "draw"
+    assert acceptance_key(cold.problem, cold.shapes, SmallCache("target", 512)).how == "best"
+    assert acceptance_key(warm.problem, warm.shapes, SmallCache("target", 512)).how == "draw"

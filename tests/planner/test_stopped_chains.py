@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.cost_models.acceptance.drafters import OwnRounds, SkipBlocks, SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.ir.blocks import Skips
 from specplan.ir.capabilities import refusals
 from specplan.ir.formula import evaluate
 from specplan.ir.ops import Compute, Load, Measure, Repeat, Store
@@ -20,17 +22,16 @@ from specplan.ir.values import Value
 from specplan.ir.verify import verify_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.proposer import Proposer
-from specplan.planner.who_drafts import further_proposers, rehearsal_of
+from specplan.planner.who_drafts import later_drafters, profiling_plan
 from tests.planner.example_facts import example_facts
 
 
-def plan_of(folder: Path, method: str, proposer: str) -> Plan:
+def plan_of(folder: Path, method: str, words: str) -> Plan:
     facts = example_facts(folder, methods=[method])
     found = discover_methods()[method]
     (family,) = found.choices(facts)
     assert isinstance(family, Family)
-    (options,) = (one for one in family.settings if found.proposer(one) == proposer)
+    (options,) = (one for one in family.settings if one.words == words)
     return found.plan(facts, options)
 
 
@@ -54,7 +55,11 @@ def after_round(
     return left
 
 
-PARTS = ("target-a1m1", "target~512", "draft~256")
+PARTS = (
+    SkipBlocks("target", Skips.of([1], [1])),
+    SmallCache("target", 512),
+    SmallCache("draft", 256),
+)
 BY_SKIPPING = """\
 %b = load @bar
 %h = load @rate
@@ -74,11 +79,9 @@ BY_SKIPPING = """\
 def part_facts(folder: Path, method: str) -> ProblemFacts:
     """Facts in which parts of models are known, and how they draft in the ways of a method."""
     facts = example_facts(folder, methods=[method])
-    known = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in PARTS}
+    known = {name: AcceptanceProfile.from_alpha(0.6, drafter=name) for name in PARTS}
     facts = replace(facts, profiles={**facts.profiles, **known})
-    ways = {
-        name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in further_proposers(facts)
-    }
+    ways = {name: AcceptanceProfile.from_alpha(0.6, drafter=name) for name in later_drafters(facts)}
     return replace(facts, profiles={**facts.profiles, **ways})
 
 
@@ -88,33 +91,42 @@ def part_facts(folder: Path, method: str) -> ProblemFacts:
 def test_every_rule_ends_drafts_of_every_part(method: str, tmp_path: Path) -> None:
     """A part that is known is measured in the ways of a method, and then offered in them."""
     facts, found = part_facts(tmp_path, method), discover_methods()[method]
-    asked = further_proposers(replace(facts, profiles={}))
-    assert asked == found.proposers(facts.shapes)  # nothing is known of parts
-    offered = {name: Proposer.read(name).drafter.name for name in facts.profiles}
-    assert {drafter for name, drafter in offered.items() if "+" in name} >= set(PARTS)
+    nothing = replace(facts, profiles={})
+    assert later_drafters(nothing) == tuple(
+        found.drafter(facts, one) for one in found.run_settings(facts)
+    )
     (family,) = found.choices(facts)
     assert isinstance(family, Family)
-    settings = {found.proposer(one): one for one in family.settings}
-    for name, drafter in offered.items():
-        if "+" in name and drafter in PARTS:
-            plan = rehearsal_of(replace(facts, profiles={}), name)
-            assert plan is not None and plan == found.plan(facts, settings[name])
-            assert verify_plan(plan) == () == tuple(refusals(plan, CAPABILITIES)), name
-    assert "target+kept512_" in " ".join(facts.profiles)
+    parts = [one for one in family.settings if one.drafter in PARTS]
+    assert {one.drafter for one in parts} == set(PARTS)
+    for one in parts:
+        rounds, plan = found.drafter(facts, one), found.plan(facts, one)
+        assert isinstance(rounds, OwnRounds) and profiling_plan(facts, rounds) == plan
+        assert profiling_plan(nothing, rounds) is None  # the part itself is to be measured first
+        assert verify_plan(plan) == () == tuple(refusals(plan, CAPABILITIES)), one
 
 
 def test_a_draft_model_without_blocks_drafts_in_no_way(tmp_path: Path) -> None:
     """Only the target goes without blocks of its own: nothing catches a draft model's cache up."""
     facts = example_facts(tmp_path, methods=["thompson"])
-    known = {name: AcceptanceProfile.from_alpha(0.6, proposer=name) for name in ("draft-a1m1",)}
+    known = {
+        name: AcceptanceProfile.from_alpha(0.6, drafter=name)
+        for name in (SkipBlocks("draft", Skips.of([1], [1])),)
+    }
     facts = replace(facts, profiles={**facts.profiles, **known})
-    assert not [name for name in further_proposers(facts) if name.startswith("draft+without")]
+    method = discover_methods()["thompson"]
+    assert not [one for one in method.later_settings(facts) if one.drafter in known]
 
 
 def test_the_bar_ends_drafts_without_blocks_as_published(tmp_path: Path) -> None:
     facts = part_facts(tmp_path, "adaptive_bar")
-    plan = rehearsal_of(facts, "target+without_a1m1_bar90_6")
-    assert plan is not None and plan.models_run == ("target",)
+    method = discover_methods()["adaptive_bar"]
+    (plan,) = (
+        method.plan(facts, one)
+        for one in method.later_settings(facts)
+        if one.drafter == PARTS[0] and one.wanted == 0.9
+    )
+    assert plan.models_run == ("target",)
     assert BY_SKIPPING in dedent(print_plan(plan).split("round decode {\n")[1].rsplit("}", 1)[0])
 
 
@@ -126,7 +138,7 @@ def test_the_bar_moves_as_published(
     accepted: int, drafted: int, bar: float, rate: float, tmp_path: Path
 ) -> None:
     """Draft & Verify (arXiv 2309.08168), released code: step .01, weights .5 and .9, wanted .9."""
-    plan = plan_of(tmp_path, "adaptive_bar", "draft+bar90_8")
+    plan = plan_of(tmp_path, "adaptive_bar", "up to 8 by draft, 0.9 of them to be accepted")
     left = after_round(plan, {"bar": 0.6, "rate": 0.9}, accepted, drafted)
     assert left == pytest.approx({"bar": bar, "rate": rate})
     (first,) = (state for state in plan.states if state.name == "bar")
@@ -135,7 +147,7 @@ def test_the_bar_moves_as_published(
 
 def test_the_coin_is_the_mean_of_the_posterior(tmp_path: Path) -> None:
     """Beta(1, 1); three of five accepted, the fourth rejected: Beta(4, 2), which goes on at 2/3."""
-    plan = plan_of(tmp_path, "thompson", "draft+coin10")
+    plan = plan_of(tmp_path, "thompson", "up to 10 by draft, by chance")
     left = after_round(plan, {"kept": 1.0, "lost": 1.0}, 3, 5)
     assert left == {"kept": 4.0, "lost": 2.0}
     assert after_round(plan, left, 2, 2) == {"kept": 6.0, "lost": 2.0}  # none was rejected
@@ -164,7 +176,7 @@ def test_the_length_follows_success_as_in_transformers(
         num_assistant_tokens_schedule="heuristic_transient", assistant_confidence_threshold=0.0
     )
     theirs.num_assistant_tokens = 5
-    plan = plan_of(tmp_path, "heuristic_length", "draft+steps5_16")
+    plan = plan_of(tmp_path, "heuristic_length", "5 by draft, then two more or one less, up to 16")
     (loop,) = (op for op in plan.rounds[0].ops if isinstance(op, Repeat))
     (stop,) = (op for op in loop.body.ops if isinstance(op, Compute))
     left = {"length": 5.0}

@@ -44,9 +44,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
         tuple(int(place < EARLY or (place + p) % 9 == 0) for place in range(OUTPUT))
         for p in range(6)
     )
-    names = {METHOD.proposer(options) or "" for options in METHOD.settings(())}
+    names = {METHOD.drafter(facts, options) or "" for options in METHOD.settings(())}
     keys = (acceptance_key(facts.problem, facts.shapes, name) for name in names)
-    profiles = {key.proposer: AcceptanceProfile(key, RoundsRun(rows)) for key in keys}
+    profiles = {key.drafter: AcceptanceProfile(key, RoundsRun(rows)) for key in keys}
     return search(replace(facts, profiles={**facts.profiles, **profiles}))
 
 

@@ -13,6 +13,7 @@ import pytest
 from specplan import optimize
 from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.backends.static.holds import STATIC
+from specplan.cost_models.acceptance.drafters import Model, file_name
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.capabilities import Capabilities, Refusal, refusals
@@ -33,8 +34,10 @@ LARGE = {**SEVEN_BILLION, "num_hidden_layers": 1, "head_dim": None}
 def good_head(folder: Path, **changes: Any) -> ProblemFacts:
     """Facts in which the head is accepted far more often than everything that runs here."""
     facts = rich_facts(folder, **changes)
-    better = AcceptanceProfile.from_hazards([[0.95]], key=facts.profiles["head"].key, trials=1000)
-    return replace(facts, profiles={**facts.profiles, "head": better})
+    better = AcceptanceProfile.from_hazards(
+        [[0.95]], key=facts.profiles[Model("head")].key, trials=1000
+    )
+    return replace(facts, profiles={**facts.profiles, Model("head"): better})
 
 
 def found_with(facts: ProblemFacts, capabilities: Capabilities | None) -> SearchResult:
@@ -62,7 +65,7 @@ def test_the_best_plan_that_runs_is_chosen(tmp_path: Path) -> None:
 def test_schedules_are_made_of_rounds_that_run(tmp_path: Path) -> None:
     work = {"batch_sizes": [1, 8, 64], "prompt_lengths": [16, 200], "output_tokens": 32}
     given = profiles(True) | drafter_profiles()
-    given["head"] = AcceptanceProfile.from_hazards([[0.95]], key=given["head"].key)
+    given[Model("head")] = AcceptanceProfile.from_hazards([[0.95]], key=given[Model("head")].key)
     models = {"target": {"path": "target"}, "drafts": [{"name": "draft", "path": "draft"}]}
     models["drafts"].append({"name": "head", "path": "head"})  # type: ignore[attr-defined]
     write_drafter(tmp_path / "head", HEAD | LARGE)
@@ -129,14 +132,16 @@ def test_no_backend_is_for_planning_only(tmp_path: Path) -> None:
 def test_optimize_writes_bundles_of_plans_that_run(tmp_path: Path) -> None:
     facts = good_head(tmp_path)
     for name, profile in facts.profiles.items():
-        profile.save(tmp_path / f"{name}.json")
+        profile.save(tmp_path / f"{file_name(name)}.json")
     value = facts.problem.model_dump(mode="json")
-    value["acceptance"] = {name: str(tmp_path / f"{name}.json") for name in facts.profiles}
+    value["acceptance"] = {
+        str(one): str(tmp_path / f"{file_name(one)}.json") for one in facts.profiles
+    }
     runs = optimize(value)
     assert not refusals(runs.plan, CAPABILITIES)
     free = optimize(value | {"backend": "none"})
     assert refusals(free.plan, CAPABILITIES)
-    assert free.search.chosen.proposer == "head"
+    assert free.search.chosen.drafter == Model("head")
     assert json.dumps(free.as_dict())
     with pytest.raises(UsageError, match="only planned for"):
         optimize(value | {"backend": "none"}, out=tmp_path / "bundle")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.timing.device import load_device
@@ -21,7 +22,7 @@ from tests.planner.example_facts import example_facts
 
 def found(tmp_path: Path, *, error: float, trials: float | None) -> SearchResult:
     alpha = AcceptanceProfile.from_hazards([[0.6, 0.15, 0.05]], trials=trials)
-    facts = example_facts(tmp_path, given={"draft": alpha})
+    facts = example_facts(tmp_path, given={Model("draft"): alpha})
     device = load_device("a100-sxm-80gb")
     assert isinstance(device, AnalyticDevice)
     return search(replace(facts, device=replace(device, relative_error=error)))

@@ -26,7 +26,7 @@ class Evidence(ABC):
     """What is known of the acceptance of one drafter.
 
     Attributes:
-        kind: its name in files; `specplan.measure` traces it by this name.
+        kind: its name in files.
         ranked: whether it knows second choices, so that it prices static trees.
     """
 

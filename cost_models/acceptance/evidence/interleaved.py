@@ -66,7 +66,7 @@ class DraftSegment:
 
 
 @dataclass(frozen=True)
-class Interleaved(Evidence):
+class InterleavedTrace(Evidence):
     """What of the text a model and a source would have drafted.
 
     Attributes:
@@ -106,7 +106,7 @@ class Interleaved(Evidence):
         return {"longest": self.longest, "rows": rows}
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Interleaved:
+    def from_data(cls, data: Mapping[str, Any]) -> InterleavedTrace:
         """The inverse of `as_data`.
 
         Raises:
@@ -220,8 +220,10 @@ def read_segments(types: RoundTypes) -> tuple[DraftSegment, ...] | None:
             alone = op.children in (1, (1,)) and given.is_chain
             if not alone or (isinstance(op, Grow) and given.nodes != before.nodes + 1):
                 return None
-            own = isinstance(op, Grow)
-            segments.append(DraftSegment("model", 1) if own else DraftSegment("source", op.length))
+            one = DraftSegment("model", 1)
+            if isinstance(op, Lookup):
+                one = DraftSegment("source", op.length)
+            segments.append(one)
         elif isinstance(op, Accept) and op.at is not None:
             if not segments or segments[-1].by != "source":
                 return None
@@ -232,4 +234,4 @@ def read_segments(types: RoundTypes) -> tuple[DraftSegment, ...] | None:
     return tuple(segments) if both and len(models) == 2 else None
 
 
-EVIDENCE = Interleaved
+EVIDENCE = InterleavedTrace

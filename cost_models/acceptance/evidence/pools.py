@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,29 +27,13 @@ from specplan.cost_models.acceptance.evidence.base import (
     judged_several_times,
 )
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
+from specplan.cost_models.acceptance.evidence.pool_rounds import BeamPool, read_merged, read_pool
 from specplan.cost_models.acceptance.trace_law import TraceLaw
 from specplan.cost_models.demands import RoundDemands
 from specplan.cost_models.round_types import round_types
-from specplan.ir.infer import RoundTypes, Step
-from specplan.ir.ops import (
-    Accept,
-    Commit,
-    Emit,
-    Forward,
-    Grow,
-    Lookup,
-    Op,
-    Pick,
-    Prune,
-    Root,
-    Uniform,
-)
 from specplan.ir.plan import Plan, Round
-from specplan.ir.types import NodesType, TreeType
-from specplan.ir.values import Value
 
 _NO_PLACE = MOST
-_OPS = (Root, Grow, Pick, Prune, Forward, Uniform, Accept, Emit, Commit)
 
 
 @dataclass(frozen=True)
@@ -230,93 +214,11 @@ def pool_size(beam: int, layers: int) -> int:
     return beam + (layers - 1) * beam * beam
 
 
-@dataclass(frozen=True, slots=True)
-class BeamPool:
-    """How a tree grows.
-
-    Attributes:
-        beam: children of every node that gets any, and nodes of a layer that do.
-        layers: how often it grows.
-        nodes: those verified, the most probable ones.
-        cache: of the model that drafts; it holds the nodes that got children.
-    """
-
-    beam: int
-    layers: int
-    nodes: int
-    cache: str
-
-
 @lru_cache(maxsize=1024)
 def _read(plan: Plan, item: Round) -> tuple[tuple[int, int] | None, BeamPool | None]:
     """How the tree of a round is merged or grown; remembered for the rounds read last."""
     types = round_types(plan, item)
     return read_merged(types), read_pool(types)
-
-
-def read_pool(types: RoundTypes) -> BeamPool | None:
-    """How a round's tree grows; None where it grows in another way.
-
-    The root gets the `beam` best children, then, layer after layer, so does each of the `beam`
-    most probable new nodes; at last the most probable nodes of all are kept, or all.
-    """
-    if not all(isinstance(step.op, _OPS) for step in types.steps):
-        return None
-    if any(isinstance(step.op, Forward) and step.op.write != "exact" for step in types.steps):
-        return None
-    made: dict[Value, Op] = {}
-    grown: list[tuple[int, str] | None] = []
-    for step in types.steps:
-        if isinstance(step.op, Grow):
-            grown.append(_layer(step, step.op, made, first=not grown))
-        for name in step.op.results:
-            made[name] = step.op
-    layers = set(grown)
-    if len(layers) != 1 or None in layers:
-        return None
-    beam, cache = cast(tuple[int, str], layers.pop())
-    judged = [step for step in types.steps if isinstance(step.op, Accept)]
-    reshaped = [step.op for step in types.steps if isinstance(step.op, Prune)]
-    if len(judged) != 1 or len(reshaped) > 1 or not all(_reranks(op, made) for op in reshaped):
-        return None
-    tree = judged[0].reads[cast(Accept, judged[0].op).tree]
-    assert isinstance(tree, TreeType)
-    return BeamPool(beam, len(grown), tree.nodes, cache)
-
-
-def _layer(step: Step, op: Grow, made: dict[Value, Op], *, first: bool) -> tuple[int, str] | None:
-    """Beam, and cache of the model that drafts; None for another layer than a beam's."""
-    rows, at, count = made.get(op.logits), step.reads[op.at], op.children
-    if op.how != "best" or op.keep is not None or not isinstance(count, int):
-        return None
-    if not isinstance(rows, Forward) or rows.nodes != (op.at,) or rows.cache is None:
-        return None
-    chosen = made.get(op.at)
-    if first:
-        alone = isinstance(at, TreeType) and at.nodes == 0
-    else:
-        newest = isinstance(chosen, Pick) and (chosen.of, chosen.by) == ("newest", "path")
-        alone = newest and isinstance(at, NodesType) and cast(Pick, chosen).best == count
-    return (count, str(rows.cache)) if alone else None
-
-
-def _reranks(op: Prune, made: dict[Value, Op]) -> bool:
-    chosen = made.get(op.to)
-    return (
-        isinstance(chosen, Pick) and (chosen.of, chosen.by) == ("all", "path") and bool(chosen.best)
-    )
-
-
-def read_merged(types: RoundTypes) -> tuple[int, int] | None:
-    """Levels and nodes of a judged tree that one lookup below the root merged; None for others."""
-    judged = [step.op for step in types.steps if isinstance(step.op, Accept)]
-    for step in types.steps:
-        if isinstance(step.op, Lookup) and [op.tree for op in judged] == [*step.op.results]:
-            before, (merged,) = step.reads[step.op.tree], step.gives
-            assert isinstance(before, TreeType) and isinstance(merged, TreeType)
-            if not before.nodes and merged.parents is None:
-                return step.op.length, merged.nodes
-    return None
 
 
 EVIDENCE = Pools

@@ -38,7 +38,7 @@ def fit_counts(
         what = "nothing was drafted" if not reached else f"{wrong[0][0]:g} of {wrong[0][1]:g} kept"
         raise UsageError(
             f"the counts give no acceptance: {what}",
-            where=f"acceptance of {key.proposer!r}",
+            where=f"acceptance of {key.drafter}",
             remedy="Take the counts from a run with speculative decoding.",
         )
     return AcceptanceProfile.from_hazards(
@@ -73,7 +73,7 @@ def fit_rates(
     if not rates or any(not 0 <= rate <= 1 for rate in rates):
         raise UsageError(
             f"acceptance rates must be in [0, 1], not {list(rates)!r}",
-            where=f"acceptance of {key.proposer!r}",
+            where=f"acceptance of {key.drafter}",
             remedy="Give fractions, not percent.",
         )
     behind = rounds or ASSUMED_ROUNDS

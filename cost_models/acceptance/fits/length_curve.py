@@ -110,6 +110,6 @@ def _check(curve: Mapping[int, float], key: AcceptanceKey) -> None:
         what = f"{wrong[0][1]:g} at {wrong[0][0]} drafted tokens" if wrong else "nothing"
         raise UsageError(
             f"the curve of acceptance lengths holds {what}",
-            where=f"acceptance of {key.proposer!r}",
+            where=f"acceptance of {key.drafter}",
             remedy="Lengths count the bonus token, and lie in [1, drafted tokens + 1].",
         )

@@ -119,7 +119,7 @@ def _check(length: float, draft_tokens: int, key: AcceptanceKey) -> None:
         raise UsageError(
             f"a mean acceptance length of {length:g} is not possible with {draft_tokens} drafted "
             "tokens",
-            where=f"acceptance of {key.proposer!r}",
+            where=f"acceptance of {key.drafter}",
             remedy=f"It counts the bonus token, and lies in [1, {draft_tokens + 1}].",
         )
 

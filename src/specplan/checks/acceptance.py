@@ -27,7 +27,7 @@ def check_acceptance(
     fell: float = FELL,
     depth: int = DEPTH,
 ) -> Findings:
-    """Compare two profiles of one proposer.
+    """Compare two profiles of one drafter.
 
     Args:
         base: the older one.
@@ -36,7 +36,7 @@ def check_acceptance(
         depth: drafted tokens of the chain that is compared.
 
     Raises:
-        NothingToCompareError: they are of other tasks, sampling or proposers.
+        NothingToCompareError: they are of other tasks, sampling or drafters.
     """
     start = perf_counter()
     _check_comparable(base, head)
@@ -48,7 +48,7 @@ def check_acceptance(
         status = "noted"
     tokens = found.head_tokens
     finding = Finding(
-        name=f"acceptance of {base.key.proposer}",
+        name=f"acceptance of {base.key.drafter}",
         status=status,
         summary=_summary(found, status, depth),
         details=_table(found),
@@ -66,36 +66,40 @@ def check_acceptance(
 def measured_now(
     problem: Path, base: AcceptanceProfile, limit: int | None, progress: Progress = silent
 ) -> AcceptanceProfile:
-    """The acceptance of the base's proposer, measured anew whatever was stored before.
+    """The acceptance of the base's drafter, measured anew whatever was stored before.
 
     Args:
         problem: a problem file.
-        base: whose proposer is measured.
+        base: whose drafter is measured.
         limit: use only so many prompts.
         progress: told of every prompt.
 
     Raises:
-        NothingToCompareError: the problem does not measure that proposer.
+        NothingToCompareError: the problem does not measure that drafter.
     """
     from specplan import api
 
     checked = as_problem(problem)
-    given = {name: path for name, path in checked.acceptance.items() if name != base.key.proposer}
+    given = {
+        str(drafter): path
+        for drafter, path in checked.ready_profiles.items()
+        if drafter != base.key.drafter
+    }
     with tempfile.TemporaryDirectory() as folder:
         fresh = checked.model_copy(update={"profiles": Path(folder), "acceptance": given})
         found = api.profile_acceptance(fresh, limit=limit, precision=0.0, progress=progress)
-    if base.key.proposer not in found:
+    if base.key.drafter not in found:
         raise NothingToCompareError(
-            f"the problem does not measure {base.key.proposer!r}",
+            f"the problem does not measure {base.key.drafter}",
             where=str(problem),
-            remedy=f"It measures: {', '.join(found) or 'nothing'}.",
+            remedy=f"It measures: {', '.join(map(str, found)) or 'nothing'}.",
         )
-    return found[base.key.proposer]
+    return found[base.key.drafter]
 
 
 def _check_comparable(base: AcceptanceProfile, head: AcceptanceProfile) -> None:
     """The checkpoints may differ: that is what drifts; what is asked of them may not."""
-    named = ("proposer", "task", "temperature", "top_k", "top_p", "how")
+    named = ("drafter", "task", "temperature", "top_k", "top_p", "how")
     differences = [
         f"{name}: {getattr(base.key, name)!r} against {getattr(head.key, name)!r}"
         for name in named
@@ -105,7 +109,7 @@ def _check_comparable(base: AcceptanceProfile, head: AcceptanceProfile) -> None:
         raise NothingToCompareError(
             f"the two profiles are about different things ({differences[0]})",
             where="specplan check acceptance",
-            remedy="Compare profiles of one proposer, task and sampling.",
+            remedy="Compare profiles of one drafter, task and sampling.",
         )
 
 

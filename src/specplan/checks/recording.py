@@ -15,6 +15,7 @@ import yaml
 
 from specplan.checks.plans import ANSWER, PROBLEM, difference, write_answer
 from specplan.checks.worker import Answer, answer_of, described
+from specplan.cost_models.acceptance.drafters import file_name
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text, write_atomic
 from specplan.ir.folders import check_destination, staged
@@ -84,10 +85,10 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
     data["acceptance"] = {}
     bare = gather_facts(problem_from_dict(data, folder), device=facts.device).shapes
     digests = {shape.digest: bare[role].digest for role, shape in facts.shapes.items()}
-    for proposer, profile in facts.profiles.items():
-        path = folder / "acceptance" / f"{proposer}.json"
+    for drafter, profile in facts.profiles.items():
+        path = folder / "acceptance" / f"{file_name(drafter)}.json"
         profile.save(path)
-        data["acceptance"][proposer] = f"acceptance/{proposer}.json"
+        data["acceptance"][str(drafter)] = f"acceptance/{path.name}"
     for path in folder.rglob("*.json"):
         _rename_models(path, digests)
     return data

@@ -14,7 +14,7 @@ from specplan.cli.output import print_json, print_table
 def compile_(
     bundle: BundleArgument,
     turns: Annotated[
-        int, typer.Option("--turns", min=1, help="Interleaved runs per shape and backend.")
+        int, typer.Option("--turns", min=1, help="InterleavedTrace runs per shape and backend.")
     ] = 7,
     cubins: Annotated[
         str | None,

@@ -17,8 +17,8 @@ importing = typer.Typer(no_args_is_help=True, help="Read what other programs mea
 @importing.command("acceptance")
 def acceptance(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
-    proposer: Annotated[
-        str, typer.Option(help='What drafted: the draft model\'s name in the problem, or "text".')
+    drafter: Annotated[
+        str, typer.Option(help='Who drafted: the draft model\'s name in the problem, or "text".')
     ],
     out: Annotated[Path, typer.Option(metavar="PROFILE.json", help="The profile to write.")],
     format: Annotated[
@@ -45,7 +45,7 @@ def acceptance(
 
     profile = import_acceptance(
         file,
-        proposer,
+        drafter,
         format=format,
         task=task,
         temperature=temperature,
@@ -65,9 +65,9 @@ def acceptance(
     if json:
         print_json(record)
         return
-    print_hazards(f"{proposer} {profile.source}", record["hazards"])
+    print_hazards(f"{drafter} {profile.source}", record["hazards"])
     print(f"Stored in {out}")
-    print(f"Name it in the problem file:  acceptance: {{{proposer}: {out}}}")
+    print(f"Name it in the problem file:  acceptance: {{{drafter}: {out}}}")
 
 
 @importing.command("device")

@@ -155,13 +155,13 @@ def acceptance(
     with terminal_progress() as progress:
         found = api.profile_acceptance(checked, limit=limit, precision=precision, progress=progress)
     folder = checked.profiles / "acceptance"
-    profiles = {proposer: _record(profile) for proposer, profile in found.items()}
+    profiles = {str(drafter): _record(profile) for drafter, profile in found.items()}
     if json:
         print_json({"folder": str(folder), "profiles": profiles})
         return
-    for proposer, record in profiles.items():
+    for drafter, record in profiles.items():
         title = (
-            f"{proposer}: accepted, given that the parent was and no elder sibling "
+            f"{drafter}: accepted, given that the parent was and no elder sibling "
             f"({record['positions']} positions)"
         )
         print_hazards(title, record["hazards"])

@@ -10,6 +10,7 @@ import pytest
 
 from specplan import optimize
 from specplan.backends.bundle import load_bundle
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.emitting import emit
 from specplan.ir.errors import UsageError
@@ -36,7 +37,7 @@ def bundle_of(pair: Path, folder: Path, hazards: Any, **changes: Any) -> Path:
     from specplan.planner.loading import problem_from_dict
 
     bare = problem_from_dict(value | {"acceptance": {}})
-    key = acceptance_key(bare, gather_facts(bare).shapes, "draft")
+    key = acceptance_key(bare, gather_facts(bare).shapes, Model("draft"))
     AcceptanceProfile.from_hazards(hazards, key=key, trials=5000).save(folder / "draft.json")
     optimize(value, out=folder / "bundle")
     return folder / "bundle"

@@ -13,6 +13,7 @@ import yaml
 
 from specplan import optimize
 from specplan.backends.engines.registry import open_table, project
+from specplan.cost_models.acceptance.drafters import Model, file_name
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.emitting import emit
 from specplan.ir.errors import UsageError
@@ -37,11 +38,13 @@ def problem(folder: Path, hazards: Any = None, *, dense: bool = False) -> dict[s
     """
     facts = example_facts(folder) if dense else rich_facts(folder)
     for name, profile in facts.profiles.items():
-        if hazards is not None and name in ("draft", "head"):
+        if hazards is not None and name in (Model("draft"), Model("head")):
             profile = AcceptanceProfile.from_hazards(hazards, key=profile.key, trials=1000)
-        profile.save(folder / f"{name}.json")
+        profile.save(folder / f"{file_name(name)}.json")
     value = facts.problem.model_dump(mode="json")
-    value["acceptance"] = {name: str(folder / f"{name}.json") for name in facts.profiles}
+    value["acceptance"] = {
+        str(one): str(folder / f"{file_name(one)}.json") for one in facts.profiles
+    }
     return value
 
 

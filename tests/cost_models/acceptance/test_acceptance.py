@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import TEXT, Model
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
@@ -34,7 +35,7 @@ def play(row: Sequence[int], parents: Sequence[int], ranks: Sequence[int]) -> li
 
 
 def profile(rows: Sequence[Sequence[int]]) -> AcceptanceProfile:
-    return AcceptanceProfile(AcceptanceKey("draft"), Ranks(tuple(map(tuple, rows))))
+    return AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(tuple(map(tuple, rows))))
 
 
 traces = st.lists(st.lists(st.integers(-1, 4), min_size=1, max_size=40), min_size=1, max_size=6)
@@ -173,7 +174,7 @@ def test_tables_of_hazards_are_summed_over_trees(rows: int, seed: int) -> None:
 
 def test_source_lengths() -> None:
     source = AcceptanceProfile(
-        AcceptanceKey("text", how="given", match=(1, 3)),
+        AcceptanceKey(TEXT, how="given", match=(1, 3)),
         Lengths(((3, 2, 1, 0, 0, 5, 4, 3, 2, 1, 0),)),
     )
     # limit 2: rounds at 0 (2 accepted), 3 (0), 4 (0), 5 (2), 8 (2, trace ends with its bonus)
@@ -184,7 +185,7 @@ def test_source_lengths() -> None:
     assert source.hazard(1, 1) == 0.0
     with pytest.raises(UsageError, match="ranks"):
         source.tokens_per_round(*expansion(2))
-    cut = AcceptanceProfile(AcceptanceKey("text"), Lengths(((0, 2, 1),)))
+    cut = AcceptanceProfile(AcceptanceKey(TEXT), Lengths(((0, 2, 1),)))
     assert cut.accepted_at_least(*chain(2))[:2] == (0.5, 1.0 * 0.5)
 
 
@@ -218,16 +219,16 @@ def test_rounds_of_a_request_and_of_a_batch() -> None:
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
     path = tmp_path / "draft.json"
-    key = AcceptanceKey("draft", "t" * 64, "d" * 64, "code", 0.8, 50, 0.9, "draw_distinct")
+    key = AcceptanceKey(Model("draft"), "t" * 64, "d" * 64, "code", 0.8, 50, 0.9, "draw_distinct")
     for kept in (
         AcceptanceProfile(key, Ranks(((0, -1), (2,))), provenance={"date": "2026-11-21"}),
-        AcceptanceProfile(AcceptanceKey("text", match=(1, 3)), Lengths(((0, 2),))),
+        AcceptanceProfile(AcceptanceKey(TEXT, match=(1, 3)), Lengths(((0, 2),))),
         AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=100),
         AcceptanceProfile.from_hazards([[0.6], [0.5]], trials=(100, 60.5), measured_depth=2),
     ):
         kept.save(path)
         assert AcceptanceProfile.load(path) == kept
-    other = AcceptanceKey("draft", "t" * 64, "d" * 64, "prose", 0.0, 50, 0.9, "best")
+    other = AcceptanceKey(Model("draft"), "t" * 64, "d" * 64, "prose", 0.0, 50, 0.9, "best")
     assert [text.split(":")[0] for text in key.differences(other)] == ["task", "temperature", "how"]
 
 

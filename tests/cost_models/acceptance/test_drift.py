@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.drift import drift
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.fits.mean_length import fit_mean_length
@@ -20,7 +21,9 @@ def traces(draws: np.random.Generator, rates: np.ndarray, names: str) -> Accepta
     """Prompts of 60 positions, each with its own chance that the best child is accepted."""
     ranks = tuple(tuple(np.where(draws.random(60) < rate, 0, -1).tolist()) for rate in rates)
     prompts = [f"{names}{index}" for index in range(len(rates))]
-    return AcceptanceProfile(AcceptanceKey("draft"), Ranks(ranks), provenance={"prompts": prompts})
+    return AcceptanceProfile(
+        AcceptanceKey(Model("draft")), Ranks(ranks), provenance={"prompts": prompts}
+    )
 
 
 def test_the_likelihood_ratio_is_that_of_scipy() -> None:
@@ -69,7 +72,7 @@ def test_a_mean_length_is_compared_with_traces() -> None:
     """As an engine tells one number, and as prompts were measured: drawn unlike in number."""
     draws = np.random.default_rng(3)
     measured = traces(draws, draws.beta(6, 2, size=40), "a")
-    told = fit_mean_length(2.4, 4, AcceptanceKey("draft"))
+    told = fit_mean_length(2.4, 4, AcceptanceKey(Model("draft")))
     for base, head in ((measured, told), (told, measured)):
         found = drift(base, head)
         assert 0.0 < found.ratio.low <= found.ratio.mean <= found.ratio.high

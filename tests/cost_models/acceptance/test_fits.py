@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.fits.counts import (
     ASSUMED_ROUNDS,
     falling,
@@ -23,7 +24,7 @@ from specplan.cost_models.closed_forms import expected_tokens
 from specplan.ir.errors import UsageError
 from tests.cost_models.small_trees import chain
 
-KEY = AcceptanceKey("draft")
+KEY = AcceptanceKey(Model("draft"))
 GOLDEN = {
     "qwen3.5-397b MTP": (1.93, 2.73, 3.39, 3.97, 4.41, 4.80, 5.04, 5.21),
     "kimi-k2.5 EAGLE3": (1.83, 2.43, 2.88, 3.24, 3.46, 3.62, 3.71, 3.77),

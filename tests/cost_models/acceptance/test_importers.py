@@ -44,7 +44,7 @@ def read(tmp_path: Path) -> Read:
     def call(content: Any, name: str = "log", **options: Any) -> AcceptanceProfile:
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else json.dumps(content))
-        profile = import_acceptance(path, options.pop("proposer", "draft"), **options)
+        profile = import_acceptance(path, options.pop("drafter", "draft"), **options)
         assert profile.provenance["file"] == name
         assert profile.provenance["rounds"] > 0
         profile.save(tmp_path / "profile.json")
@@ -156,7 +156,7 @@ def test_spec_bench(read: Read) -> None:
     assert kept(profile, 3) == pytest.approx((4 / 6, 2 / 6, 1 / 6))
     assert mean(profile, 3) == pytest.approx((1 + 3 + 2 + 4 + 2 + 1) / 6)
     assert profile.evidence.measured_depth == 3
-    source = read(answer(1, 3, 2, 4), proposer="text")
+    source = read(answer(1, 3, 2, 4), drafter="text")
     assert source.key.how == "given"
 
 
@@ -205,7 +205,7 @@ BROKEN: dict[str, tuple[Any, dict[str, Any], str]] = {
     "nothing": ("", {}, "no known format"),
     "other": ("hello: world", {}, "no known format"),
     "format": (PROMETHEUS, {"format": "vlm"}, "Known are"),
-    "lookup": (PROMETHEUS, {"proposer": "text"}, "misses of a lookup"),
+    "lookup": (PROMETHEUS, {"drafter": "text"}, "misses of a lookup"),
     "no drafts": (PROMETHEUS.replace(" 600.0", " 0").replace(" 400.0", " 0"), {}, "no drafts"),
     "no number": (PROMETHEUS.replace(" 600.0", " NaN"), {}, "NaN"),
     "cut": (PROMETHEUS.replace('model_name="m"} 600.0', 'model_n'), {}, "line 3"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.mixture import BetaMixture
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.closed_forms import (
@@ -27,7 +28,7 @@ SHAPES = st.floats(0.3, 40.0)
 def mixed(
     *members: tuple[float, float, float], others: tuple[float, ...] = ()
 ) -> AcceptanceProfile:
-    return AcceptanceProfile(AcceptanceKey("draft"), BetaMixture(members, others))
+    return AcceptanceProfile(AcceptanceKey(Model("draft")), BetaMixture(members, others))
 
 
 @given(SHAPES, SHAPES, st.floats(0.7, 1.0), st.sampled_from(TREES))
@@ -89,7 +90,7 @@ def test_limits(first: float, second: float, third: float) -> None:
     vector = (first, rest * second * 0.5, rest * third * 0.5)
     positional = AcceptanceProfile.from_hazards([vector])
     alike = AcceptanceProfile(
-        AcceptanceKey("draft"), BetaMixture.of_vector(vector, concentration=1e8)
+        AcceptanceKey(Model("draft")), BetaMixture.of_vector(vector, concentration=1e8)
     )
     for tree in TREES[1:]:
         expected = positional.tokens_per_round(*tree).mean
@@ -98,7 +99,7 @@ def test_limits(first: float, second: float, third: float) -> None:
         expected_tokens(first, 9), rel=1e-5
     )
     varied = AcceptanceProfile(
-        AcceptanceKey("draft"), BetaMixture.of_vector(vector, concentration=3.0)
+        AcceptanceKey(Model("draft")), BetaMixture.of_vector(vector, concentration=3.0)
     )
     at_first = [varied.hazard(1, rank) for rank in range(4)]
     assert at_first == pytest.approx([*vector, 0.0])
@@ -164,7 +165,7 @@ def test_warm_chains_of_sequoia_need_no_mixture() -> None:
 
 def test_files(tmp_path: Path) -> None:
     kept = AcceptanceProfile(
-        AcceptanceKey("draft"),
+        AcceptanceKey(Model("draft")),
         BetaMixture(((8.0, 2.0, 1.0), (6.5, 4.0, 0.9)), (0.5, 0.2), 120.0),
     )
     kept.save(tmp_path / "mixture.json")
@@ -188,4 +189,4 @@ def test_files(tmp_path: Path) -> None:
 )
 def test_broken_mixtures_are_refused(broken: BetaMixture) -> None:
     with pytest.raises(UsageError):
-        AcceptanceProfile(AcceptanceKey("draft"), broken)
+        AcceptanceProfile(AcceptanceKey(Model("draft")), broken)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import FirstLayers
 from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.evidence.hazards import Hazards
-from specplan.cost_models.acceptance.evidence.interleaved import Interleaved
+from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.mixture import BetaMixture
 from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
-from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import SCHEMA_VERSION, AcceptanceProfile
 from specplan.ir.errors import UsageError
 
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Evidence]] = {
     ),
     "mixture": ({}, {"mixture": MIXTURE}, BetaMixture(((2.0, 1.0, 1.0),), (0.5,), 9.0)),
     "pools": ({"beam": 2}, {"pools": POOLS}, Pools(1, (((1, 0), (1,)),), 2)),
-    "turns": ({"source": "text"}, {"turns": TURNS}, Interleaved(4, (((1, 2),), ((0, 0),)))),
+    "turns": ({"source": "text"}, {"turns": TURNS}, InterleavedTrace(4, (((1, 2),), ((0, 0),)))),
 }
 
 
@@ -57,10 +57,22 @@ def test_every_kind_is_read(name: str, tmp_path: Path) -> None:
     assert AcceptanceProfile.load(tmp_path / "new.json") == found
 
 
-def test_rounds_that_ran_keep_their_trips(tmp_path: Path) -> None:
+def test_rounds_that_ran_are_run_again(tmp_path: Path) -> None:
+    """Their names leave out constants of the plan, so that no plan is known to be theirs."""
     evidence = {"lengths": [[1, 0, 0]], "trips": [[2, -1, 1]]}
-    found = AcceptanceProfile.load(written(tmp_path / "old.json", {"how": "run"}, evidence))
-    assert found.evidence == RoundsRun(((1, 0, 0),), ((2, -1, 1),))
+    key = {"proposer": "draft+relaxed4", "how": "run"}
+    path = written(tmp_path / "old.json", key, evidence)
+    with pytest.raises(UsageError, match="belongs to no plan") as caught:
+        AcceptanceProfile.load(path)
+    assert caught.value.where == str(path)
+    assert "specplan profile acceptance" in caught.value.remedy
+
+
+def test_drafters_have_their_names_of_now(tmp_path: Path) -> None:
+    more = {"layers": 4, "beam": None, "skip": [], "source": None, "proposer_digest": "d"}
+    path = written(tmp_path / "old.json", {"proposer": "target@4", **more}, {"ranks": [[0]]})
+    key = AcceptanceProfile.load(path).key
+    assert key.drafter == FirstLayers("target", 4) and key.drafter_digest == "d"
 
 
 @pytest.mark.parametrize("evidence", [{}, {"ranks": [[0]], "lengths": [[1]]}, {"pools": 3}])

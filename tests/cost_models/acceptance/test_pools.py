@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Beam
 from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 
-KEY = AcceptanceKey("draft^2", beam=2)
+KEY = AcceptanceKey(Beam("draft", 2))
 DEEP = (0, 0, 1, 1, 2, 2, 5)
 """Three nodes in three layers: places 0, 1, 1; then 2, 2; then 5; the last one got no children."""
 SHORT = (1, 0, 0, 3)

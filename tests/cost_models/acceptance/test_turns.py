@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, Interleaved
+from specplan.cost_models.acceptance.drafters import Interleaved
+from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, InterleavedTrace
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 
@@ -69,7 +70,7 @@ def test_lengths_are_those_of_drafting_token_by_token(
         chain = drafted(text, model, legs, start, seed)
         right = [a == b for a, b in zip(chain, text[start:], strict=False)]
         expected.append([*right, False].index(False))
-    turns = Interleaved(LONGEST, (tuple(rows),))
+    turns = InterleavedTrace(LONGEST, (tuple(rows),))
     assert turns.problem() is None
     assert turns.lengths(legs) == (tuple(expected),)
 
@@ -77,7 +78,7 @@ def test_lengths_are_those_of_drafting_token_by_token(
 def test_stages_by_hand() -> None:
     """The model is right but for position 3; the text is copied 2 tokens from position 0 on."""
     rows = ((1, 2), (1, 1), (1, 0), (0, 0), (1, 5), (1, 4))
-    turns = Interleaved(8, (rows,))
+    turns = InterleavedTrace(8, (rows,))
     assert turns.lengths([DraftSegment("judged", 2)]) == ((3, 2, 1, 0, 2, 1),)
     assert turns.lengths([DraftSegment("judged", 1)] * 2) == ((3, 2, 1, 0, 2, 1),)
     assert turns.lengths([DraftSegment("model", 1), DraftSegment("source", 3)]) == (
@@ -87,8 +88,8 @@ def test_stages_by_hand() -> None:
 
 
 def test_a_profile_of_turns_is_read_back(tmp_path: Path) -> None:
-    key = AcceptanceKey("draft&text", match=(1, 3), source="text")
-    profile = AcceptanceProfile(key, Interleaved(8, (((1, 2), (0, 1)), ((1, 0),))))
+    key = AcceptanceKey(Interleaved("draft", "text"), match=(1, 3))
+    profile = AcceptanceProfile(key, InterleavedTrace(8, (((1, 2), (0, 1)), ((1, 0),))))
     profile.save(tmp_path / "profile.json")
     found = AcceptanceProfile.load(tmp_path / "profile.json")
     assert found == profile and found.evidence.kind == "interleaved" and found.positions == 3
@@ -99,4 +100,4 @@ def test_a_profile_of_turns_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [(), (((2, 0),),), (((1, 9),),), (((0, -1),),)])
 def test_broken_turns_are_refused(rows: tuple[tuple[tuple[int, int], ...], ...]) -> None:
     with pytest.raises(UsageError, match=r"no measurement|out of range"):
-        AcceptanceProfile(AcceptanceKey("draft&text"), Interleaved(8, rows))
+        AcceptanceProfile(AcceptanceKey(Interleaved("draft", "text")), InterleavedTrace(8, rows))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.timing.device import Device, load_device
 from specplan.measure.acceptance import measure_acceptance
 from specplan.measure.progress import Progress, silent
 from specplan.measure.skip_sets import search_blocks
 from specplan.measure.workbench import Workbench
-from specplan.planner import ProblemFacts, ProposerPrices, further_proposers
+from specplan.planner import DrafterPrices, ProblemFacts, later_drafters
 
 
-def measure_proposers(
+def measure_drafters(
     bench: Workbench, facts: ProblemFacts, device: Device | None, progress: Progress = silent
-) -> dict[str, AcceptanceProfile]:
-    """Profiles of a problem's proposers, and of sets of blocks where these are searched for.
+) -> dict[Drafter, AcceptanceProfile]:
+    """Profiles of a problem's drafters, and of sets of blocks where these are searched for.
 
-    Then of those that draft with what was found, in ways of their own.
+    Then of the plans whose own rounds are run with what was found.
 
     Args:
         bench: the problem's models and prompts.
@@ -27,15 +28,15 @@ def measure_proposers(
         progress: told of every prompt and set.
     """
     priced = replace(facts, device=device or load_device(bench.problem.device))
-    hopeful = ProposerPrices(priced).hopeful
+    hopeful = DrafterPrices(priced).hopeful
     found = measure_acceptance(bench, facts, progress=progress, hopeful=hopeful)
     found |= search_blocks(bench, priced, progress=progress)
     known = replace(priced, profiles={**facts.profiles, **found})
-    further = further_proposers(known)
+    later = later_drafters(known)
     return found | measure_acceptance(
         bench,
         known,
         progress=progress,
-        wanted=further,
+        wanted=later,
         hopeful=lambda some: hopeful([*found.values(), *some]),
     )

@@ -1,4 +1,4 @@
-"""What the drafts of a proposer are worth, as far as its acceptance is known."""
+"""What the drafts of a drafter are worth, as far as its acceptance is known."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Pricer
 from specplan.ir.blocks import NO_SKIPS, Skips
@@ -26,7 +27,7 @@ Over 16 prompts of 64 tokens, tokens per round are known to about a tenth.
 
 
 @dataclass(frozen=True)
-class ProposerPrices:
+class DrafterPrices:
     """Prices of plans by who drafts, in a problem.
 
     Attributes:
@@ -44,17 +45,17 @@ class ProposerPrices:
         """The best score among the plans whose drafts have this acceptance, seconds per token."""
         return self._least(self._candidates(profile))
 
-    def hopeful(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[str]:
-        """Proposers that may be worth a closer look.
+    def hopeful(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[Drafter]:
+        """Drafters that may be worth a closer look.
 
         Those are left out whose plans cost `TOO_DEAR` times as much as the best of all, plain
         decoding among them, at every load. Who has no price, or nothing that runs, stays.
         """
-        costs = {one.key.proposer: self._costs(self._candidates(one)) for one in profiles}
+        costs = {one.key.drafter: self._costs(self._candidates(one)) for one in profiles}
         best = np.min([self._costs(self._plain), *costs.values()], axis=0)
         return frozenset(
-            name
-            for name, cost in costs.items()
+            drafter
+            for drafter, cost in costs.items()
             if not np.isfinite(cost).any() or (cost <= TOO_DEAR * best).any()
         )
 
@@ -91,9 +92,9 @@ class ProposerPrices:
         return found
 
     def _candidates(self, profile: AcceptanceProfile) -> Iterator[Candidate]:
-        """The admissible ones for which the profile's proposer drafts."""
-        facts = replace(self.facts, profiles={profile.key.proposer: profile})
-        return self._admissible(facts, settings_by(facts, profile.key.proposer))
+        """The admissible ones for which the profile's drafter drafts."""
+        facts = replace(self.facts, profiles={profile.key.drafter: profile})
+        return self._admissible(facts, settings_by(facts, profile.key.drafter))
 
     def _admissible(self, facts: ProblemFacts, settings: Iterable[Setting]) -> Iterator[Candidate]:
         found = (priced(facts, self._pricer, setting) for setting in settings)

@@ -23,7 +23,7 @@ class DraftSource:
     """One source as it drafts.
 
     Attributes:
-        word: its name in a problem's `sources`, and as a proposer.
+        word: its name in a problem's `sources`, and as a drafter.
         kind: what it is declared as.
         scope: whose texts it learns: one request's, those of all, or none.
         match: shortest and longest suffix looked for, tokens.

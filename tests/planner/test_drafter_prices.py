@@ -1,4 +1,4 @@
-"""What a proposer's drafts are worth, and which proposers are worth a closer look."""
+"""What a drafter's drafts are worth, and which proposers are worth a closer look."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.drafters import Drafter, FirstLayers, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.blocks import Skips
-from specplan.planner import ProblemFacts, ProposerPrices, search
+from specplan.planner import DrafterPrices, ProblemFacts, search
 from specplan.planner.comparing import cell_costs
+from specplan.planner.drafter_prices import TOO_DEAR
 from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
 from specplan.planner.profiles import acceptance_key
-from specplan.planner.proposer_prices import TOO_DEAR
 from tests.planner.example_facts import example_facts
 
 
@@ -23,9 +24,9 @@ def test_prices_are_those_of_the_best_chain(tmp_path: Path) -> None:
     facts = example_facts(tmp_path, workload={
         "batch_sizes": [1], "prompt_tokens": 40, "output_tokens": 32,
     })  # fmt: skip
-    prices = ProposerPrices(facts)
+    prices = DrafterPrices(facts)
     options = LayerSkipOptions(("attn.1", "mlp.1"), 1)
-    name = METHOD.proposer(options) or ""
+    name = METHOD.drafter(facts, options) or ""
     key = acceptance_key(facts.problem, facts.shapes, name)
     profile = AcceptanceProfile.from_hazards([[0.9]], key=key, trials=1000)
     expected = inf
@@ -42,8 +43,8 @@ def test_prices_are_those_of_the_best_chain(tmp_path: Path) -> None:
     assert part == pytest.approx(whole * 31 / 32, rel=0.02)
 
 
-def known(facts: ProblemFacts, proposer: str, hazard: float) -> AcceptanceProfile:
-    key = acceptance_key(facts.problem, facts.shapes, proposer)
+def known(facts: ProblemFacts, drafter: Drafter, hazard: float) -> AcceptanceProfile:
+    key = acceptance_key(facts.problem, facts.shapes, drafter)
     return AcceptanceProfile.from_hazards([[hazard]] * 4, key=key, trials=1000)
 
 
@@ -51,11 +52,11 @@ def test_who_costs_too_much_at_every_load_is_not_hopeful(tmp_path: Path) -> None
     """A draft model that is mostly right, and layers of the target that are mostly wrong."""
     one = {"batch_sizes": [1], "prompt_tokens": 40, "output_tokens": 32}
     facts = example_facts(tmp_path, workload=one)
-    prices = ProposerPrices(facts)
-    draft, target = known(facts, "draft", 0.9), known(facts, "target@2", 0.05)
-    assert prices.hopeful([draft]) == {"draft"}
+    prices = DrafterPrices(facts)
+    draft, target = known(facts, Model("draft"), 0.9), known(facts, FirstLayers("target", 2), 0.05)
+    assert prices.hopeful([draft]) == {Model("draft")}
     assert prices.best(draft) * TOO_DEAR < prices.plain < prices.best(target) < inf
-    assert prices.hopeful([draft, target]) == {"draft"}
+    assert prices.hopeful([draft, target]) == {Model("draft")}
 
 
 def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
@@ -66,10 +67,10 @@ def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
     for one in found.candidates:
         if one.priced:
             cost = cell_costs(one, facts.objective)
-            costs[one.proposer] = np.minimum(costs.get(one.proposer, inf), cost)
+            costs[one.drafter] = np.minimum(costs.get(one.drafter, inf), cost)
     best = np.min(list(costs.values()), axis=0)
     expected = {name for name, cost in costs.items() if name and (cost <= TOO_DEAR * best).any()}
-    hopeful = ProposerPrices(facts).hopeful(facts.profiles.values())
+    hopeful = DrafterPrices(facts).hopeful(facts.profiles.values())
     assert expected and expected <= hopeful
     assert all(
         not (costs[name] <= TOO_DEAR * best).any() for name in costs.keys() - hopeful if name
@@ -78,8 +79,8 @@ def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
 
 def test_who_has_no_price_stays(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
-    stranger = known(facts, "target", 0.5)
-    assert ProposerPrices(facts).hopeful([known(facts, "draft", 0.9), stranger]) == {
-        "draft",
-        "target",
+    stranger = known(facts, Model("target"), 0.5)
+    assert DrafterPrices(facts).hopeful([known(facts, Model("draft"), 0.9), stranger]) == {
+        Model("draft"),
+        Model("target"),
     }

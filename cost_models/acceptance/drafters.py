@@ -1,0 +1,278 @@
+"""Who drafts: what acceptance profiles, methods and problem files call it.
+
+In files a drafter is written like an entry of the plan language: `draft`, `text`,
+`first_layers(target, 4)`, `skip_blocks(target, [attn.3, mlp.4])`, `small_cache(target, 512,
+retrieved)`, `beam(draft, 4)`, `interleaved(draft, text)`. A plan whose own rounds were run to see
+what is accepted is named by what it runs: `rounds(jacobi, p0123456789abcdef)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.ir.blocks import Skips
+from specplan.ir.errors import UsageError
+from specplan.ir.files import name_of
+from specplan.ir.plan import Assumptions, Plan
+from specplan.ir.printer import print_plan
+from specplan.ir.reader import Reader
+from specplan.ir.values import Atom, print_atom
+
+RETRIEVED = "retrieved"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model or a head of the target.
+
+    Attributes:
+        name: as the problem calls it; `mtp` for the target's own modules.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The request's own text, or a source that plans declare.
+
+    Attributes:
+        name: `text`, or a word of `DRAFT_SOURCES`.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLayers:
+    """The first layers of a model, read by its own final norm and head.
+
+    Attributes:
+        model: its role in plans.
+        layers: how many.
+    """
+
+    model: str
+    layers: int
+
+    def __str__(self) -> str:
+        return f"first_layers({self.model}, {self.layers})"
+
+
+@dataclass(frozen=True, slots=True)
+class SkipBlocks:
+    """A model without some of its blocks.
+
+    Attributes:
+        model: its role in plans.
+        skips: the blocks.
+    """
+
+    model: str
+    skips: Skips
+
+    def __str__(self) -> str:
+        return f"skip_blocks({self.model}, {print_atom(self.skips.words)})"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallCache:
+    """A model that reads few cached tokens of the text.
+
+    Attributes:
+        model: its role in plans.
+        budget: tokens.
+        retrieved: they are the chunks that the latest query asks for; else the first tokens and
+            the latest.
+    """
+
+    model: str
+    budget: int
+    retrieved: bool = False
+
+    def __str__(self) -> str:
+        how = f", {RETRIEVED}" if self.retrieved else ""
+        return f"small_cache({self.model}, {self.budget}{how})"
+
+    @property
+    def words(self) -> str:
+        """What it reads: `512 cached tokens`, or `512 retrieved tokens`."""
+        return f"{self.budget} {RETRIEVED if self.retrieved else 'cached'} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """A model that grows trees by a beam.
+
+    Attributes:
+        model: its name.
+        width: children of every node that gets any, and nodes of a layer that do.
+    """
+
+    model: str
+    width: int
+
+    def __str__(self) -> str:
+        return f"beam({self.model}, {self.width})"
+
+
+@dataclass(frozen=True, slots=True)
+class Interleaved:
+    """A model that takes turns with a source within a draft.
+
+    Attributes:
+        model: its name.
+        source: `text`, or a word of `DRAFT_SOURCES`.
+    """
+
+    model: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"interleaved({self.model}, {self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRounds:
+    """A plan whose own rounds were run to see what is accepted.
+
+    Attributes:
+        plan: its name, for people.
+        key: of what it runs; another constant in a plan is another key.
+        models: that it runs beside the target.
+    """
+
+    plan: str
+    key: str
+    models: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan) -> OwnRounds:
+        """The rounds of a plan."""
+        models = tuple(model.name for model in plan.models if model.name != "target")
+        return cls(plan.name, rounds_key(plan), models)
+
+    def __str__(self) -> str:
+        return f"rounds({', '.join((self.plan, self.key, *self.models))})"
+
+
+Part: TypeAlias = FirstLayers | SkipBlocks | SmallCache
+"""A model of which only a part, or on part of the text, drafts."""
+Drafter: TypeAlias = Model | Source | Part | Beam | Interleaved | OwnRounds
+TEXT = Source("text")
+"""Prompt lookup."""
+_FORMS = (
+    "drafters are written draft, text, first_layers(target, 4), skip_blocks(target, [attn.3, "
+    "mlp.4]), small_cache(target, 512), small_cache(target, 512, retrieved), beam(draft, 4) and "
+    "interleaved(draft, text)"
+)
+_SOURCES = frozenset({TEXT.name, *DRAFT_SOURCES})
+
+
+def rounds_key(plan: Plan) -> str:
+    """Names what the rounds of a plan run: states, ops, schedule, and models by their roles.
+
+    What the plan is called, what it was priced for and whose weights it runs do not count.
+    """
+    models = tuple(replace(model, digest=None, dtype=None) for model in plan.models)
+    bare = replace(plan, name="rounds", models=models, assumptions=Assumptions())
+    return f"p{name_of(print_plan(bare))}"
+
+
+def named_drafter(name: str) -> Model | Source:
+    """The model or source that is called so."""
+    return Source(name) if name in _SOURCES else Model(name)
+
+
+def file_name(drafter: Drafter) -> str:
+    """A name for files about a drafter: `first_layers-target-4`."""
+    letters = (c if c.isalnum() or c == "_" else " " for c in str(drafter))
+    return "-".join("".join(letters).split())
+
+
+def model_of(drafter: Drafter | None) -> str | None:
+    """The one model that drafts, by its role; None where none does, or the rounds of a plan."""
+    match drafter:
+        case Model(name):
+            return name
+        case FirstLayers(model) | SkipBlocks(model) | SmallCache(model):
+            return model
+        case Beam(model) | Interleaved(model):
+            return model
+    return None
+
+
+def source_of(drafter: Drafter) -> str | None:
+    """The source that drafts, alone or in turns with a model; None where none does."""
+    match drafter:
+        case Source(name) | Interleaved(_, name):
+            return name
+    return None
+
+
+def read_drafter(text: str) -> Drafter:
+    """The drafter that a file names.
+
+    Raises:
+        ValueError: it is none; says what it could be.
+    """
+    try:
+        reader = Reader(text)
+        name, arguments = reader.name("a drafter"), list[Atom]()
+        if reader.accept("mark", "("):
+            while not reader.accept("mark", ")"):
+                arguments.append(reader.atom())
+                if not reader.at("mark", ")"):
+                    reader.take("mark", ",")
+        elif reader.next.kind in ("newline", "end"):
+            return named_drafter(name)
+        if name in _KINDS and reader.next.kind in ("newline", "end"):
+            return _KINDS[name](*arguments)
+    except (UsageError, TypeError, ValueError) as error:
+        raise ValueError(f'"{text}" names no drafter; {_FORMS}') from error
+    raise ValueError(f'"{text}" names no drafter; {_FORMS}')
+
+
+def _word(atom: Atom) -> str:
+    if not isinstance(atom, str):
+        raise TypeError(f"{print_atom(atom)} is no name")
+    return str(atom)
+
+
+def _number(atom: Atom) -> int:
+    if isinstance(atom, bool) or not isinstance(atom, int) or atom < 1:
+        raise TypeError(f"{print_atom(atom)} is no whole number above 0")
+    return atom
+
+
+def _skip_blocks(model: Atom, blocks: Atom) -> SkipBlocks:
+    if not isinstance(blocks, tuple) or not blocks:
+        raise TypeError(f"{print_atom(blocks)} is no list of blocks")
+    return SkipBlocks(_word(model), Skips.read(map(_word, blocks)))
+
+
+def _small_cache(model: Atom, budget: Atom, how: Atom = "") -> SmallCache:
+    if how not in ("", RETRIEVED):
+        raise TypeError(f"{print_atom(how)} is not {RETRIEVED}")
+    return SmallCache(_word(model), _number(budget), how == RETRIEVED)
+
+
+_KINDS: Mapping[str, Callable[..., Drafter]] = {
+    "first_layers": lambda model, layers: FirstLayers(_word(model), _number(layers)),
+    "skip_blocks": _skip_blocks,
+    "small_cache": _small_cache,
+    "beam": lambda model, width: Beam(_word(model), _number(width)),
+    "interleaved": lambda model, source: Interleaved(_word(model), _word(source)),
+    "rounds": lambda plan, key, *models: OwnRounds(
+        _word(plan), _word(key), tuple(map(_word, models))
+    ),
+}
