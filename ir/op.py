@@ -22,10 +22,11 @@ from specplan.ir.values import Entry, Value
 
 if TYPE_CHECKING:
     from specplan.ir.context import Context
-    from specplan.ir.meaning import Batch, Scope, World
+    from specplan.ir.meaning import Scope
     from specplan.ir.needs import Demand, Held, Sizes
     from specplan.ir.plan import Plan
     from specplan.ir.tables import Tables
+    from specplan.ir.world import Batch, World
 
 Problem = tuple[str, str]
 """A broken rule's name, and why."""

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from specplan.backends.oracle.memory import Memory
-from specplan.backends.oracle.stacks import Context, Stack
+from specplan.backends.oracle.seen import SLOT, States, context_of
+from specplan.backends.oracle.stacks import Stack
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.ir.errors import SpecplanError
 from specplan.ir.meaning import Logits, Path, Picked
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, TrackState
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 MOST_CHUNK = 512
 """Text that a small cache reads at once, at most; see docs/plan_language.md."""
-SLOT = -1
-"""Stands in paths for a token that nobody knows."""
-States = dict[Path, Tensor]
 
 
 @dataclass
@@ -70,8 +67,9 @@ class Pass:
         """
         wanted = self.wanted()
         missing = self.missing()
-        if self.allowance is not None and len(missing) > self.allowance:
-            missing, wanted = missing[: self.allowance], {}
+        text = [path for path in missing if path not in wanted]
+        if self.allowance is not None and len(text) > self.allowance:
+            missing, wanted = text[: self.allowance], {}
         elif self.small:
             missing = self._read_in_chunks(missing)
         elif self.op.write == "scratch" and self.op.features is None:
@@ -80,7 +78,11 @@ class Pass:
         states = self._through(order, self._slots(wanted))
         names = ("logits",) if self.op.gives is None else self.op.gives
         said = {
-            name: {path: self._said(path, name, states) for path in wanted if path in states}
+            name: {
+                path: self._said(path, name, levels, states)
+                for path, levels in wanted.items()
+                if path in states
+            }
             for name in names
         }
         return tuple(
@@ -161,7 +163,9 @@ class Pass:
                     memory = own if path[-1] == SLOT else self.memory
                     memory.put(number, path, state, self.op.write)
                 if self.op.only is None:
-                    states = self._layer(number, states, own, skips)
+                    context = context_of(self, number, states, own)
+                    after = self.stack.layer(number, list(states), context, skips)
+                    states = dict(zip(states, after, strict=True))
         recorded[last] = states
         if self.op.keep is not None:
             self._keep(recorded, states)
@@ -222,42 +226,14 @@ class Pass:
         begun = len(self.world.text)
         for size in range(1, len(path)):
             above = path[:size]
-            if above in entered or (size <= begun and not self._complete):
+            if above in entered or (size <= begun and not self.complete):
                 continue
             if self.memory.get(self.layers[0], above, self.op.write) is None:
                 return False
         return True
 
-    def _layer(self, number: int, states: States, own: Memory, skips: Skips) -> States:
-        """One layer over everything that its running paths may see."""
-        paths = list(states)
-        seen: States = {}
-        for path in paths:
-            for size in range(1, len(path) + 1):
-                part = path[:size]
-                memory = own if part[-1] == SLOT else self.memory
-                fact = memory.get(number, part, self.op.write)
-                if fact is not None:
-                    seen[part] = fact
-                elif self._complete:
-                    raise SpecplanError(
-                        f"layer {number} of {self.op.model} lacks the state of position {size - 1}",
-                        where=f"plan {self.world.plan.name}",
-                        remedy="Run the layers below it first; `specplan lint` checks the plan.",
-                    )
-        columns = list(seen)
-        mask = torch.tensor([[path[: len(one)] == one for one in columns] for path in paths])
-        if self.op.attend == "block":
-            mask |= torch.tensor([[one in states for one in columns] for _ in paths])
-        entered = torch.stack([seen[one] for one in columns])
-        source, source_mask = self._source(number, paths)
-        context = Context(
-            columns, entered, self._by_head(number, columns, mask), source, source_mask
-        )
-        return dict(zip(paths, self.stack.layer(number, paths, context, skips), strict=True))
-
     @property
-    def _complete(self) -> bool:
+    def complete(self) -> bool:
         """Whether every token above a node must be there in every layer.
 
         A layer attends to what entered it: text that was decoded without that layer is not there.
@@ -265,32 +241,6 @@ class Pass:
         """
         gaps = self.small or self.stack.optional_features or self.op.attend == "block"
         return self.op.cache is not None and not gaps and self.world.plan.assumptions.lossless
-
-    def _source(self, number: int, paths: Sequence[Path]) -> tuple[Tensor | None, Tensor | None]:
-        """States of another model's cache, or from outside, that a layer attends to as well."""
-        name = None if self.cache is None else self.cache.reads
-        if name is None:
-            return None, None
-        if name in self.world.outside:
-            states = self.world.outside[name]
-            return states, torch.ones(len(paths), len(states), dtype=torch.bool)
-        facts = self.world.memory[name].exact.get(self.stack.reads_layer(number), {})
-        if not facts:
-            return None, None
-        mask = torch.tensor([[path[: len(one)] == one for one in facts] for path in paths])
-        return torch.stack(list(facts.values())), mask
-
-    def _by_head(self, number: int, columns: list[Path], mask: Tensor) -> Tensor:
-        """The mask `[H, T, U]`: of the text that a view copied, each head holds its own part."""
-        heads = self.memory.visible.get(number)
-        if heads is None:
-            return mask[None]
-        masks = []
-        for positions in heads:
-            visible = set(positions)
-            holds = [len(one) > self.memory.upto or len(one) - 1 in visible for one in columns]
-            masks.append(mask & torch.tensor(holds))
-        return torch.stack(masks)
 
     def _keep(self, recorded: dict[int, States], last: States) -> None:
         """Record hidden states in a track: those that entered its layers, joined."""
@@ -313,13 +263,12 @@ class Pass:
                 fact = torch.cat(there), self.steps.get(path, 0)
                 memory.put(level, path[: len(path) - level], fact, self.op.write)
 
-    def _said(self, path: Path, name: str, states: States) -> list[Tensor]:
+    def _said(self, path: Path, name: str, levels: int, states: States) -> list[Tensor]:
         """Outputs of a node, one for each level."""
-        levels, step = self.op.levels, self.steps.get(path, 0)
+        step = self.steps.get(path, 0)
         if self.track is not None and self.track.levels > 1 and not self.layers:
             above, shift = path[: len(path) - self.op.shift], self.op.shift
-            count = levels if isinstance(levels, int) else max(levels)
-            features = [self._feature(above, shift + level)[0] for level in range(count)]
+            features = [self._feature(above, shift + level)[0] for level in range(levels)]
             return [self.stack.logits(f, path, name, 0) for f in features if f is not None]
         if name != "logits":
             return [self.stack.logits(states[path], path, name, step)]
@@ -328,7 +277,6 @@ class Pass:
             while slots[-1] in states:
                 slots.append((*slots[-1], SLOT))
             return [self.stack.logits(states[one], path, name, step) for one in slots[:-1]]
-        assert isinstance(levels, int)
         return list(self.stack.level_logits(states[path], path, levels, step))
 
 

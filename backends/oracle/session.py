@@ -97,7 +97,7 @@ class OracleSession:
         )
 
     def run(self, ops: Sequence[Any], scopes: Mapping[int, Scope]) -> None:
-        """See `specplan.ir.meaning.Batch.run`."""
+        """See `specplan.ir.world.Batch.run`."""
         for op in ops:
             if not scopes:
                 return

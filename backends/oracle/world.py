@@ -1,8 +1,7 @@
-"""One request as ops see it: its text, its states, and arithmetic on logits."""
+"""One request as ops see it: its text and its states."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -10,22 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specplan.backends.oracle.arithmetic import Arithmetic
+from specplan.backends.oracle.judging import judged
 from specplan.backends.oracle.memory import Memory
 from specplan.backends.oracle.passes import Pass
 from specplan.backends.oracle.stacks import Stack
-from specplan.ir import meaning
-from specplan.ir.infer import RoundTypes
+from specplan.backends.oracle.trips import TypesByTrip
 from specplan.ir.meaning import ROOT, Judged, Logits, Node, Path, Picked, Tree
-from specplan.ir.op import Op, Step
+from specplan.ir.op import Op
 from specplan.ir.ops import Accept, Forward, Lookup
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, ValueState
 from specplan.ir.tables import BUILTIN
-from specplan.ir.types import LogitsType, TreeType, Type
-from specplan.ir.values import TEXT_STATE, Entry, State, Value
+from specplan.ir.types import TreeType
+from specplan.ir.values import TEXT_STATE, State
+from specplan.ir.world import Batch
 from specplan.runtime import sampling
-from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.laws import LAWS
-from specplan.runtime.races import exponentials, race
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Wanted
 from specplan.runtime.sources.text import continuations
@@ -36,28 +34,8 @@ TEXT_MATCH = (1, 3)
 """Suffixes that are looked for in the text itself where a plan does not say."""
 
 
-class TypesByTrip:
-    """Types of a round, as they are in each trip through its loops."""
-
-    def __init__(self, types: RoundTypes) -> None:
-        self.steps: dict[tuple[int, int], Step] = {
-            (id(one.op), one.trip): one for one in types.steps
-        }
-        self.regions = types.regions
-
-    def results(self, op: Op, trip: int) -> Sequence[Type]:
-        """Types of an op's results."""
-        at = id(op), trip
-        return self.steps[at].gives if at in self.steps else self.regions[at]
-
-    def operand(self, op: Op, name: Value | None, trip: int) -> Type | None:
-        """The type of what an op reads."""
-        step = self.steps.get((id(op), trip))
-        return None if step is None or name is None else step.reads.get(name)
-
-
-class OneRequest:
-    """See `specplan.ir.meaning.World`."""
+class OneRequest(Arithmetic):
+    """See `specplan.ir.world.World`."""
 
     def __init__(
         self,
@@ -66,8 +44,9 @@ class OneRequest:
         request: Request,
         sources: Mapping[str, SourceUse],
         row: int,
-        batch: meaning.Batch,
+        batch: Batch,
     ) -> None:
+        super().__init__(request)
         self.plan, self.stacks, self.request, self.batch = plan, stacks, request, batch
         self.sources, self.row = sources, row
         self.text: Path = tuple(request.prompt_tokens)
@@ -75,7 +54,6 @@ class OneRequest:
         self.done = request.max_new_tokens == 0
         self.trip = self.allowance = 0
         self.types: TypesByTrip
-        self.settings = sampling.SamplingSettings.of([request])
         self.values: dict[State, Any] = {}
         self.memory: dict[str, Memory] = {}
         self.outside: dict[str, Tensor] = {}
@@ -174,65 +152,7 @@ class OneRequest:
         prefixes = [self.text[:n] for n in range(1, len(self.text) + 1)]
         return sum(any(memory.get(n, path) is None for n in ends) for path in prefixes)
 
-    # logits
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """The distribution that the request's sampling settings make of logits, `[V]`."""
-        return sampling.law(logits[None, None], self.settings)[0, 0]
-
-    def log_probability(self, logits: Tensor, token: int) -> float:
-        """See `World.log_probability`."""
-        return float(logits[token] - logits.logsumexp(-1))
-
-    def likeliest(self, logits: Tensor, count: int) -> list[int]:
-        """See `World.likeliest`."""
-        tokens: list[int] = sampling.best(logits[None, None], count)[0, 0].tolist()
-        return tokens
-
-    def drawn(self, logits: Tensor, how: str, count: int, numbers: Sequence[float]) -> list[int]:
-        """See `World.drawn`."""
-        law = self.probabilities(logits)
-        if how == "draw":
-            return [int(sampling.draw(law, torch.tensor(u).double())) for u in numbers]
-        given = torch.tensor(numbers, dtype=torch.float64)
-        if how == "draw_distinct":
-            tokens: list[int] = sampling.draw_distinct(law[None, None], given[None, None])[
-                0, 0
-            ].tolist()
-            return tokens
-        raced: list[int] = race(law, exponentials(given[0], len(law)), count).tolist()
-        return raced
-
-    def perturbed(
-        self, logits: Tensor, count: int, number: float, line: Sequence[Node]
-    ) -> list[tuple[int, float]]:
-        """See `World.perturbed`."""
-        law = self.probabilities(logits).double()
-        above = sum(float(self.probabilities(n.logits)[n.token].double().log()) for n in line)
-        times = exponentials(torch.tensor(number, dtype=torch.float64), len(law))
-        noise = above + law.log() - times.log()
-        if line:  # the best child has the noise of its parent
-            shift = math.exp(-line[0].noise) - torch.exp(-noise.max())
-            noise = -torch.log((torch.exp(-noise) + shift).clamp(min=1e-300))
-        best = noise.topk(min(count, int((law > 0).sum()))).indices.tolist()
-        return [(token, float(noise[token])) for token in best]
-
-    def measured(self, kind: Entry, logits: Tensor) -> float:
-        """See `World.measured`."""
-        if kind.name == "score":
-            return float(logits[0])
-        law = logits.double().softmax(-1)
-        if kind.name == "entropy":
-            return float(-torch.where(law > 0, law * law.log(), 0.0).sum())
-        top = law.topk(2).values
-        return float(top[0] if kind.name == "top1" else top[0] - top[1])
-
-    def mixed(self, law: Entry, logits: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-        """See `World.mixed`."""
-        declared = BUILTIN.find("law", law.name)
-        assert declared is not None
-        shares = torch.tensor(weights, dtype=logits[0].dtype) if weights else None
-        return LAWS[law.name].combine(torch.stack(list(logits)), shares, **declared.arguments(law))
+    # draws and judgement
 
     def uniforms(self, stream: str, key: str, offset: int, count: int) -> list[float]:
         """See `World.uniforms`."""
@@ -246,72 +166,7 @@ class OneRequest:
         self, op: Accept, tree: Tree, start: int, logits: Logits, by: Sequence[float] | None
     ) -> Judged:
         """See `World.judged`."""
-        order, most = self._order(op, tree, start)
-        place = {start: -1, **{number: i for i, number in enumerate(order)}}
-        rows = [logits.row(tree.path(number)) for number in (start, *order)]
-        blank = torch.zeros_like(cast(Tensor, rows[0]))
-        rule, declared = RULES[op.rule.name], BUILTIN.find("rule", op.rule.name)
-        assert declared is not None
-        target = torch.stack([
-            blank if row is None else self.probabilities(row) if rule.TARGET == "law" else row
-            for row in rows
-        ])  # fmt: skip
-        numbers = None
-        if by is not None:
-            bonus = by[most : most + 1] or by[-1:]
-            numbers = torch.tensor([*by[: len(order)], *bonus], dtype=torch.float64)[None]
-            if declared.draws_by_place:
-                numbers = torch.tensor(by, dtype=torch.float64)[None]
-        drafted = self._drafted(tree, order, place, rows)
-        given = declared.arguments(op.rule)
-        verdict = rule.accept_reference(drafted, target[None], numbers, **given)
-        count = int(verdict.accepted[0])
-        path = tuple(order[i] for i in verdict.path[0].tolist()[:count])
-        ended = bool(path) and logits.row(tree.path(path[-1])) is None
-        return Judged(tree, path, None if ended else int(verdict.bonus[0]), start)
-
-    def _order(self, op: Accept, tree: Tree, start: int) -> tuple[list[int], int]:
-        """Nodes below `start` in the order of their uniforms, and the place of the bonus's.
-
-        In a chain dead nodes take no number; the bonus has the number after those that the round
-        may draft at most, so that what is drawn does not depend on how long others went on.
-        """
-        order = tree.below([start])
-        kind = self.types.operand(op, op.tree, self.trip)
-        rows = self.types.operand(op, op.target, self.trip)
-        assert isinstance(kind, TreeType)
-        most = len(order)
-        if op.at is None and isinstance(rows, LogitsType):
-            most = min(kind.nodes, rows.width)  # nodes without logits are not judged
-        if kind.is_chain:
-            order = [i for i in order if i in tree.living]
-        return order, most
-
-    def _drafted(
-        self, tree: Tree, order: list[int], place: Mapping[int, int], rows: list[Tensor | None]
-    ) -> DraftedTree:
-        nodes = [tree.nodes[number] for number in order]
-        laws: list[Tensor] = []
-        index: dict[int, int] = {}
-        for node in nodes:
-            if node.drawn and id(node.logits) not in index:
-                index[id(node.logits)] = len(laws)
-                laws.append(self.probabilities(node.logits))
-        parents = [place.get(node.parent, -1) for node in nodes]
-        live = [
-            number in tree.living and rows[parent + 1] is not None
-            for number, parent in zip(order, parents, strict=True)
-        ]
-        return DraftedTree(
-            tokens=torch.tensor([[node.token for node in nodes]], dtype=torch.int64).view(1, -1),
-            parents=tuple(parents),
-            live=torch.tensor([live], dtype=torch.bool).view(1, -1),
-            laws=torch.stack(laws)[None] if laws else None,
-            law_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes)
-            if laws
-            else None,
-            distinct=all(node.how != "draw" for node in nodes if node.drawn),
-        )
+        return judged(self, op, tree, start, logits, by)
 
     # text and sources
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.declaration import Declaration
-from specplan.ir.meaning import Judged, Scope, World, numbered
+from specplan.ir.meaning import Judged, Scope, numbered
 from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
@@ -16,6 +16,7 @@ from specplan.ir.tables import Tables
 from specplan.ir.tree_types import check_logits, check_nodes, nodes_before
 from specplan.ir.types import ROOT, LogitsType, PathType, TreeType, UniformsType
 from specplan.ir.values import Entry, Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

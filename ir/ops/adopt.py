@@ -8,7 +8,7 @@ from typing import Any
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, World
+from specplan.ir.meaning import Node, Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
@@ -17,6 +17,7 @@ from specplan.ir.tables import Tables
 from specplan.ir.tree_types import check_logits, given_nodes
 from specplan.ir.types import ROOT, LogitsType, PathType, TreeType
 from specplan.ir.values import Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,14 @@ from typing import Any
 from specplan.ir.context import Context
 from specplan.ir.errors import UsageError
 from specplan.ir.formula import evaluate, formula_names, is_condition
-from specplan.ir.meaning import Scope, World
+from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import FlagType, NumberType
 from specplan.ir.values import Text, Value
+from specplan.ir.world import World
 
 AROUND = frozenset({"batch", "context", "emitted", "phase"})
 """What a formula may read beside its operands."""

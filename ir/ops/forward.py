@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from specplan.ir.blocks import Skips
 from specplan.ir.context import Context
-from specplan.ir.meaning import Batch, Scope, World, numbered
+from specplan.ir.meaning import Scope, numbered
 from specplan.ir.needs import Held, Pass, Sizes
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
@@ -17,6 +17,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.tables import Tables
 from specplan.ir.types import LogitsType, NodesType, TreeType, Type
 from specplan.ir.values import Span, State, Value
+from specplan.ir.world import Batch, World
 
 
 @dataclass(frozen=True, kw_only=True)

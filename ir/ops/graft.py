@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, Tree, World
+from specplan.ir.meaning import Node, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -16,6 +16,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

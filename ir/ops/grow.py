@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Logits, Node, Picked, Scope, Tree, World, counts_of, numbered
+from specplan.ir.meaning import Logits, Node, Picked, Scope, Tree, counts_of, numbered
 from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
@@ -17,6 +17,7 @@ from specplan.ir.tables import Tables
 from specplan.ir.tree_types import attach, check_logits, check_nodes, child_counts, nodes_before
 from specplan.ir.types import ROOT, LogitsType, NodesType, TreeType, UniformsType
 from specplan.ir.values import Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Scope, Tree, World
+from specplan.ir.meaning import Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -14,6 +14,7 @@ from specplan.ir.state_types import loaded_type
 from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import NumberType, TreeType
 from specplan.ir.values import State
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, World, counts_of, numbered
+from specplan.ir.meaning import Node, Scope, counts_of, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -15,6 +15,7 @@ from specplan.ir.state_types import with_source
 from specplan.ir.tree_types import attach, check_nodes, child_counts, given_nodes, nodes_before
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import State, Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from math import exp
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Batch, Judged, Logits, Picked, Scope, Tree, World
+from specplan.ir.meaning import Judged, Logits, Picked, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
@@ -16,6 +16,7 @@ from specplan.ir.scope import WORDS
 from specplan.ir.tables import Tables
 from specplan.ir.types import ROOT, LogitsType, NodesType, NumberType, PathType, TreeType, Type
 from specplan.ir.values import Entry, State, Value
+from specplan.ir.world import Batch, World
 
 
 @dataclass(frozen=True, kw_only=True)

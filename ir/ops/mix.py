@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Logits, Path, Scope, Tree, World
+from specplan.ir.meaning import Logits, Path, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import LogitsType, NumberType, TreeType
 from specplan.ir.values import Entry, Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

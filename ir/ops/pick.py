@@ -7,7 +7,7 @@ from math import exp
 from typing import Any, Literal
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Picked, Scope, Tree, World, numbered
+from specplan.ir.meaning import Picked, Scope, Tree, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -15,6 +15,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import check_nodes
 from specplan.ir.types import ROOT, NodesType, NumberType, TreeType
 from specplan.ir.values import Value
+from specplan.ir.world import World
 
 _Indices = tuple[int, ...] | None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, World, numbered
+from specplan.ir.meaning import Node, Scope, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -15,6 +15,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import attach, check_nodes, given_nodes, is_tip
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

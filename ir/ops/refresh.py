@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Scope, World
+from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import CacheState, Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.values import State
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, Tree, World, numbered
+from specplan.ir.meaning import Node, Scope, Tree, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -14,6 +14,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.tree_types import check_logits, check_nodes, given_nodes
 from specplan.ir.types import ROOT, LogitsType, TreeType
 from specplan.ir.values import Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

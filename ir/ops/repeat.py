@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Batch, Scope
+from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
@@ -14,6 +14,7 @@ from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import WORDS
 from specplan.ir.types import FlagType, TreeType, Type
 from specplan.ir.values import Value
+from specplan.ir.world import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

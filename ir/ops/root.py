@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Scope, Tree, World
+from specplan.ir.meaning import Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.tree_types import given_nodes
 from specplan.ir.types import TreeType
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Batch, Scope
+from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.types import Type
+from specplan.ir.world import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, Tree, World
+from specplan.ir.meaning import Node, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
@@ -16,6 +16,7 @@ from specplan.ir.state_types import loaded_type
 from specplan.ir.tables import Tables
 from specplan.ir.types import NumberType, TreeType
 from specplan.ir.values import State, Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.ir.context import Context
-from specplan.ir.meaning import Scope, World
+from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, SourceState
@@ -17,6 +17,7 @@ from specplan.ir.tables import Tables
 from specplan.ir.tree_types import check_logits
 from specplan.ir.types import LogitsType, TreeType
 from specplan.ir.values import State, Value
+from specplan.ir.world import World
 
 
 @dataclass(frozen=True, kw_only=True)

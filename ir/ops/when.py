@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from specplan.ir.context import Context, Scope
-from specplan.ir.meaning import Batch
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
@@ -15,6 +14,7 @@ from specplan.ir.scope import join
 from specplan.ir.tree_types import identified
 from specplan.ir.types import FlagType, LogitsType, TreeType, Type
 from specplan.ir.values import Value
+from specplan.ir.world import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ ROUNDS = {
 }  # fmt: skip
 """Rules of whole rounds follow values from op to op."""
 RECOGNISED = {
-    "cost_models/acceptance/evidence/interleaved.py", "cost_models/acceptance/evidence/pools.py",
+    "cost_models/acceptance/evidence/interleaved.py", "cost_models/acceptance/evidence/pool_rounds.py",
     "backends/engines/structure.py", "backends/kernels/needs.py",
 }  # fmt: skip
 """Shapes of rounds that are priced or projected as a whole."""

@@ -50,7 +50,7 @@ def read_pool(types: RoundTypes) -> BeamPool | None:
     """
     if not all(isinstance(step.op, _OPS) for step in types.steps):
         return None
-    if any(isinstance(step.op, Commit) and step.op.keep != "path" for step in types.steps):
+    if any(isinstance(step.op, Forward) and step.op.write != "exact" for step in types.steps):
         return None
     made: dict[Value, Op] = {}
     grown: list[tuple[int, str] | None] = []
@@ -74,7 +74,7 @@ def read_pool(types: RoundTypes) -> BeamPool | None:
 
 def _layer(step: Step, op: Grow, made: dict[Value, Op], *, first: bool) -> tuple[int, str] | None:
     """Beam, and cache of the model that drafts; None for another layer than a beam's."""
-    rows, at, count = made.get(op.rows), step.reads[op.at], op.children
+    rows, at, count = made.get(op.logits), step.reads[op.at], op.children
     if op.how != "best" or op.keep is not None or not isinstance(count, int):
         return None
     if not isinstance(rows, Forward) or rows.nodes != (op.at,) or rows.cache is None:

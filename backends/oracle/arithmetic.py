@@ -1,0 +1,83 @@
+"""Arithmetic on logits `[V]` of one request, as `specplan.ir.world.World` asks for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specplan.ir.meaning import Node
+from specplan.ir.tables import BUILTIN
+from specplan.ir.values import Entry
+from specplan.runtime import sampling
+from specplan.runtime.laws import LAWS
+from specplan.runtime.races import exponentials, race
+from specplan.runtime.requests import Request
+
+
+class Arithmetic:
+    """Distributions and draws under the sampling settings of a request."""
+
+    def __init__(self, request: Request) -> None:
+        self.settings = sampling.SamplingSettings.of([request])
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """The distribution that the request's sampling settings make of logits, `[V]`."""
+        return sampling.law(logits[None, None], self.settings)[0, 0]
+
+    def log_probability(self, logits: Tensor, token: int) -> float:
+        """See `World.log_probability`."""
+        return float(logits[token] - logits.logsumexp(-1))
+
+    def likeliest(self, logits: Tensor, count: int) -> list[int]:
+        """See `World.likeliest`."""
+        tokens: list[int] = sampling.best(logits[None, None], count)[0, 0].tolist()
+        return tokens
+
+    def drawn(self, logits: Tensor, how: str, count: int, numbers: Sequence[float]) -> list[int]:
+        """See `World.drawn`."""
+        law = self.probabilities(logits)
+        if how == "draw":
+            return [int(sampling.draw(law, torch.tensor(u).double())) for u in numbers]
+        given = torch.tensor(numbers, dtype=torch.float64)
+        if how == "draw_distinct":
+            tokens: list[int] = sampling.draw_distinct(law[None, None], given[None, None])[
+                0, 0
+            ].tolist()
+            return tokens
+        raced: list[int] = race(law, exponentials(given[0], len(law)), count).tolist()
+        return raced
+
+    def perturbed(
+        self, logits: Tensor, count: int, number: float, line: Sequence[Node]
+    ) -> list[tuple[int, float]]:
+        """See `World.perturbed`."""
+        law = self.probabilities(logits).double()
+        drawn = [node for node in line if node.drawn]
+        above = sum(float(self.probabilities(n.logits)[n.token].double().log()) for n in drawn)
+        times = exponentials(torch.tensor(number, dtype=torch.float64), len(law))
+        noise = above + law.log() - times.log()
+        if line and line[0].drawn:  # the best child has the noise of its parent
+            shift = math.exp(-line[0].noise) - torch.exp(-noise.max())
+            noise = -torch.log((torch.exp(-noise) + shift).clamp(min=1e-300))
+        best = noise.topk(min(count, int((law > 0).sum()))).indices.tolist()
+        return [(token, float(noise[token])) for token in best]
+
+    def measured(self, kind: Entry, logits: Tensor) -> float:
+        """See `World.measured`."""
+        if kind.name == "score":
+            return float(logits[0])
+        law = logits.double().softmax(-1)
+        if kind.name == "entropy":
+            return float(-torch.where(law > 0, law * law.log(), 0.0).sum())
+        top = law.topk(2).values
+        return float(top[0] if kind.name == "top1" else top[0] - top[1])
+
+    def mixed(self, law: Entry, logits: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+        """See `World.mixed`."""
+        declared = BUILTIN.find("law", law.name)
+        assert declared is not None
+        shares = torch.tensor(weights, dtype=logits[0].dtype) if weights else None
+        return LAWS[law.name].combine(torch.stack(list(logits)), shares, **declared.arguments(law))
