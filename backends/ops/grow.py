@@ -60,7 +60,7 @@ def grow(
         own = logits.flatten(1).gather(1, row * logits.shape[2] + tokens) - total
     single = at if set(counts) == {1} else None
     grown = extended(
-        tree, parents, tokens, live, own=own,
+        tree, parents, tokens, live, own=own, at=single,
         law_row=None if laws is None else (row + tree.laws_held).expand_as(tokens),
     )  # fmt: skip
     grown = replace(
