@@ -162,7 +162,6 @@ def _path(part: _Part, judged: Judged, known: Tensor) -> Path:
         accepted=accepted,
         counts=accepted + known.gather(1, last)[:, 0],
         start=part.nodes.columns[:, :1],
-        judged=part.tokens.shape[1],
         chain=tree.chain,
     )
 
@@ -182,4 +181,4 @@ def _unseen(tree: Tree) -> Path:
     count = (nodes > 0).sum(1)
     tokens = torch.cat([tree.tokens.gather(1, nodes), torch.zeros_like(here)], 1)
     start = torch.zeros_like(here)
-    return Path(nodes, tokens, count, count, start, tree.size, tree.chain)
+    return Path(nodes, tokens, count, count, start, tree.chain)

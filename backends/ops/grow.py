@@ -59,7 +59,7 @@ def grow(
         total = logits.logsumexp(2).index_select(1, row)
         own = logits.flatten(1).gather(1, row * logits.shape[2] + tokens) - total
     grown = extended(
-        tree, parents, tokens, live, own=own,
+        tree, parents, tokens, live, own=own, at=single,
         law_row=None if laws is None else (row + tree.laws_held).expand_as(tokens),
     )  # fmt: skip
     grown = replace(

@@ -37,26 +37,17 @@ def lookup(
         merged: continuations that begin alike are one node there, in a tree of each request's own.
         chain: no node of the result has two children.
     """
+    if not merged:
+        return _side_by_side(tree, at, found, counts, length, chain)
     requests, width = len(tree.tokens), at.width
     tokens, parents, live = (part.view(requests, width, -1) for part in found)
     slots = tokens.shape[2]
     device = tokens.device
-    if merged or min(counts) * length == slots:
-        listed = [place * slots + slot for place in range(width) for slot in range(slots)]
-    else:
-        listed = [
-            place * slots + slot for place in range(width) for slot in range(counts[place] * length)
-        ]
-    if not listed:
-        return tree
-    places = torch.tensor(listed, device=device)
-    above, begin = places // slots, torch.tensor(_begins(listed, slots, width), device=device)
-    old = tree.columns
-    own = parents.flatten(1).index_select(1, places)
-    begins = begin.index_select(0, above) + old
-    columns = torch.where(own < 0, at.columns.index_select(1, above), own + begins)
-    there = live.flatten(1).index_select(1, places) & at.live.index_select(1, above)
-    new = tokens.flatten(1).index_select(1, places)
+    above = torch.arange(width, device=device).repeat_interleave(slots)
+    old, own = tree.columns, parents.flatten(1)
+    columns = torch.where(own < 0, at.columns.index_select(1, above), own + above * slots + old)
+    there = live.flatten(1) & at.live.index_select(1, above)
+    new = tokens.flatten(1)
     zero = torch.zeros_like(new)
 
     def longer(field: Tensor, more: Tensor) -> Tensor:
@@ -74,24 +65,73 @@ def lookup(
         own=None if tree.own is None or score is None else longer(tree.own, score),
         scores=None if tree.scores is None or score is None else longer(tree.scores, score),
         levels=tree.levels + length,
-        newest=range(old, old + len(listed)),
+        newest=range(old, old + width * slots),
         chain=chain,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
-    if grown.in_order and not tree.size:
-        return _straight(grown, length)
     if grown.scores is not None and tree.size:
         grown = _scored(grown, old, length)
     return rehung(grown)
 
 
-def _straight(tree: Tree, length: int) -> Tree:
-    """The chain below the root with the keys and depths that follow from its tokens."""
-    keys = [tree.keys[:, :1]]
-    for step in range(1, length + 1):
-        keys.append(child_keys(keys[-1], tree.tokens[:, step : step + 1]))
-    depths = torch.arange(length + 1, device=tree.tokens.device).expand_as(tree.tokens)
-    return replace(tree, keys=torch.cat(keys, 1), depths=depths)
+def _side_by_side(
+    tree: Tree,
+    at: Nodes,
+    found: Continuations,
+    counts: tuple[int, ...],
+    length: int,
+    chain: bool,
+) -> Tree:
+    """The tree with chains of so many tokens below nodes; see `lookup`."""
+    requests, width, most = len(tree.tokens), at.width, max(counts)
+    above = [place for place, count in enumerate(counts) for _ in range(count)]
+    if not above:
+        return tree
+    tokens, live = (part.view(requests, width * most, length) for part in (found[0], found[2]))
+    device, chains, old = tokens.device, len(above), tree.columns
+    parents, keys, depths, alive = at.columns, at.keys, at.take(tree.depths), at.live
+    if set(counts) != {1}:
+        place = torch.tensor(above, device=device)
+        parents, keys, depths, alive = (
+            part.index_select(1, place) for part in (parents, keys, depths, alive)
+        )
+    if chains != width * most:
+        listed = [
+            place * most + child for place, count in enumerate(counts) for child in range(count)
+        ]
+        chosen = torch.tensor(listed, device=device)
+        tokens, live = tokens.index_select(1, chosen), live.index_select(1, chosen)
+    lines = []
+    for step in range(length):
+        keys = child_keys(keys, tokens[:, :, step])
+        lines.append(keys)
+    steps = torch.arange(length, device=device)
+    first = torch.arange(old, old + chains * length, length, device=device)[:, None]
+    below = (first + steps - 1).expand(requests, -1, -1)
+    below = torch.cat([parents[:, :, None], below[:, :, 1:]], 2)
+
+    def longer(field: Tensor, more: Tensor) -> Tensor:
+        return torch.cat([field, more.flatten(1)], 1)
+
+    scores, own = tree.scores, tree.own
+    if scores is not None and own is not None:
+        sure = scores.gather(1, parents)[:, :, None].expand(-1, -1, length)
+        scores, own = longer(scores, sure), longer(own, torch.zeros_like(sure))
+    return replace(
+        tree,
+        tokens=longer(tree.tokens, tokens),
+        parents=longer(tree.parents, below),
+        depths=longer(tree.depths, depths[:, :, None] + steps + 1),
+        live=longer(tree.live, live & alive[:, :, None]),
+        keys=longer(tree.keys, torch.stack(lines, 2)),
+        law_row=longer(tree.law_row, torch.full_like(tokens, -1)),
+        own=own,
+        scores=scores,
+        levels=tree.levels + length,
+        newest=range(old, old + chains * length),
+        chain=chain,
+        in_order=tree.in_order and chain and at.is_last_of(tree),
+    )
 
 
 def _scored(tree: Tree, old: int, length: int) -> Tree:
@@ -101,9 +141,3 @@ def _scored(tree: Tree, old: int, length: int) -> Tree:
     for _ in range(length):
         scores = torch.cat([scores[:, :old], scores.gather(1, tree.parents)[:, old:]], 1)
     return replace(tree, scores=scores)
-
-
-def _begins(listed: list[int], slots: int, width: int) -> list[int]:
-    """Where the slots of each node begin among all that are listed."""
-    counts = [sum(1 for place in listed if place // slots == node) for node in range(width)]
-    return [sum(counts[:node]) for node in range(width)]

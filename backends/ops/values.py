@@ -218,7 +218,6 @@ class Path:
         accepted: accepted nodes, int64 `[B]`.
         counts: tokens, int64 `[B]`: one more where there is a bonus.
         start: the column below which was judged, int64 `[B, 1]`.
-        judged: nodes that were judged, at most.
         chain: they are of a chain.
     """
 
@@ -227,7 +226,6 @@ class Path:
     accepted: Tensor
     counts: Tensor
     start: Tensor
-    judged: int
     chain: bool
 
 
