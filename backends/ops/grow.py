@@ -54,6 +54,7 @@ def grow(
             device=tokens.device,
         )
         parents, live = parents.index_select(1, row), live.index_select(1, row)
+    single = at if set(counts) == {1} else None
     own = None
     if tree.scores is not None:
         total = logits.logsumexp(2).index_select(1, row)

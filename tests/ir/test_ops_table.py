@@ -26,9 +26,11 @@ ROUNDS = {
 }  # fmt: skip
 """Rules of whole rounds follow values from op to op."""
 RECOGNISED = {
-    "cost_models/acceptance/evidence/interleaved.py", "cost_models/acceptance/evidence/pool_rounds.py",
-    "backends/engines/structure.py", "backends/kernels/needs.py",
-}  # fmt: skip
+    "cost_models/acceptance/evidence/interleaved.py",
+    "cost_models/acceptance/evidence/pool_rounds.py",
+    "backends/engines/structure.py",
+    "backends/kernels/needs.py",
+}
 """Shapes of rounds that are priced or projected as a whole."""
 FOLDERS = ("ir", "cost_models", "passes", "planner", "runtime", "backends", "measure", "src")
 MAY_NAME_OPS = (

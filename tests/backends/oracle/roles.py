@@ -54,7 +54,7 @@ SLOTS_ENTER = {"hidden_transfer": 2, "streaming": 2}
 def models_of(plan: Plan) -> dict[str, Any]:
     """A stack for every role of a plan."""
     target = Toy(
-        _layers(plan),
+        _layers(plan, "target") or max(4, *(_layers(plan, model.name) for model in plan.models)),
         VOCABULARY,
         recurrent=RECURRENT.get(plan.name, ()),
         slots_enter=SLOTS_ENTER.get(plan.name, 0),
@@ -69,14 +69,14 @@ def models_of(plan: Plan) -> dict[str, Any]:
         elif role in ("nar", "nat"):
             models[role] = Toy(2, VOCABULARY, 5)
         else:
-            half = max(2, target.num_layers // 2)
+            half = max(2, target.num_layers // 2, _layers(plan, role))
             models[role] = Toy(half, VOCABULARY, 20 + seed, like=target, noise=0.25)
     return models
 
 
-def _layers(plan: Plan) -> int:
-    """Layers of the target: as many as the plan names."""
-    spans = [span for op in walk_plan(plan) for span in getattr(op, "layers", ())]
-    kept = [state.layer for state in plan.states if isinstance(state, TrackState)]
+def _layers(plan: Plan, role: str) -> int:
+    """As many layers of a model as the plan names."""
+    spans = [s for op in walk_plan(plan) if op.runs == role for s in getattr(op, "layers", ())]
+    kept = [s.layer for s in plan.states if isinstance(s, TrackState) and s.model == role]
     numbers = [layer for layer in kept if isinstance(layer, int)]
-    return max([4, *(span.stop for span in spans), *numbers])
+    return max([0, *(span.stop for span in spans), *numbers])

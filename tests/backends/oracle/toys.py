@@ -17,7 +17,7 @@ from specplan.ir.meaning import Path
 from specplan.runtime.requests import Request
 
 WIDTH, HEADS = 16, 2
-SLOT = 48
+SLOT = 72
 """Most slots of a model."""
 
 

@@ -121,7 +121,8 @@ def refined(build: Builder, name: str) -> str:
     with build.region(head, f"yield {trip}, {index}"):
         attend = build.pick("", " attend=block")
         rows = build.let(f"forward draft {trip} cache=@dkv write=scratch{attend}", "q")
-        filled = build.let(f"relabel {trip} logits={rows} align={build.pick('self', 'parent')}", "t")
+        align = build.pick("self", "parent")
+        filled = build.let(f"relabel {trip} logits={rows} align={align}", "t")
         more = build.let(f'compute "i + 1" i={index}', "i")
         fewer = build.let(f'compute "floor({size} / (j + 1))" j={more}', "k")
         low = build.let(f"pick {filled} of=all worst={size} by=own count={fewer}", "f")
