@@ -63,8 +63,6 @@ class Declaration:
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
     of: Literal["logits", "tree", "path", "uniforms", "cache", "number", ""] = ""
-    gives: Literal["tokens", "blocks"] = "tokens"
-    learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
     learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
     source: str = ""
 

@@ -22,7 +22,7 @@ CAPABILITIES = Capabilities(
         ("value", "kind"): ("tree", "number"),
         ("plan", "threads"): (None,),
     },
-    required=frozenset({("adopt", "rows")}),
+    required=frozenset({("adopt", "logits")}),
     any_layer=True,
     stops=True,
 )

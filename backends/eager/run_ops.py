@@ -39,7 +39,8 @@ def _forward(session: EagerSession, op: ir.Forward, scope: Scope) -> None:
 
 
 def _mix(session: EagerSession, op: ir.Mix, scope: Scope) -> None:
-    operands = [scope[name] for name in op.logits]
+    values = [scope[name] for name in op.logits]
+    operands = [value if isinstance(value, Tree) else held_as(value, Rows) for value in values]
     weights = [held_as(scope[name], Tensor) for name in op.weights]
     scope[op.results[0]] = mix(op, operands, weights)
 

@@ -129,7 +129,7 @@ def _reroot(session: EagerSession, op: ir.Reroot, scope: Scope) -> None:
 
 def _adopt(session: EagerSession, op: ir.Adopt, scope: Scope) -> None:
     tree, path = held_as(scope[op.tree], Tree), held_as(scope[op.path], Path)
-    rows = held_as(scope[op.logits], Rows)
+    rows = held_as(scope[op.logits or Value("")], Rows)
     longer = adopt(tree, path, rows, settings=session.batch.settings, kind=session.tree_type(op))
     _worked(session, longer)
     scope[op.results[0]] = longer

@@ -55,8 +55,10 @@ class Arithmetic:
     ) -> list[tuple[int, float]]:
         """See `World.perturbed`."""
         law = self.probabilities(logits).double()
-        drawn = [node for node in line if node.drawn]
-        above = sum(float(self.probabilities(n.logits)[n.token].double().log()) for n in drawn)
+        above = 0.0
+        for node in line:
+            if node.drawn and node.logits is not None:
+                above += float(self.probabilities(node.logits)[node.token].double().log())
         times = exponentials(torch.tensor(number, dtype=torch.float64), len(law))
         noise = above + law.log() - times.log()
         if line and line[0].drawn:  # the best child has the noise of its parent
@@ -80,4 +82,6 @@ class Arithmetic:
         declared = BUILTIN.find("law", law.name)
         assert declared is not None
         shares = torch.tensor(weights, dtype=logits[0].dtype) if weights else None
-        return LAWS[law.name].combine(torch.stack(list(logits)), shares, **declared.arguments(law))
+        stacked, given = torch.stack(list(logits)), declared.arguments(law)
+        mixed: Tensor = LAWS[law.name].combine(stacked, shares, **given)
+        return mixed

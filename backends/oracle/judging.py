@@ -82,7 +82,7 @@ def _drafted(
     laws: list[Tensor] = []
     index: dict[int, int] = {}
     for node in nodes:
-        if node.drawn and id(node.logits) not in index:
+        if node.drawn and node.logits is not None and id(node.logits) not in index:
             index[id(node.logits)] = len(laws)
             laws.append(world.probabilities(node.logits))
     parents = [place.get(node.parent, -1) for node in nodes]

@@ -9,11 +9,13 @@ import torch
 
 from specplan.backends.oracle.passes import Pass
 from specplan.backends.oracle.stacks import Stack
-from specplan.backends.oracle.world import OneRequest, TypesByTrip
+from specplan.backends.oracle.trips import TypesByTrip
+from specplan.backends.oracle.world import OneRequest
 from specplan.ir.infer import infer_round
-from specplan.ir.meaning import ROOT, Picked, Scope, Tree
+from specplan.ir.meaning import Picked, Scope, Tree
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan
+from specplan.ir.types import ROOT
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source

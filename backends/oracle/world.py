@@ -15,12 +15,12 @@ from specplan.backends.oracle.memory import Memory
 from specplan.backends.oracle.passes import Pass
 from specplan.backends.oracle.stacks import Stack
 from specplan.backends.oracle.trips import TypesByTrip
-from specplan.ir.meaning import ROOT, Judged, Logits, Node, Path, Picked, Tree
+from specplan.ir.meaning import Judged, Logits, Node, Path, Picked, Tree
 from specplan.ir.op import Op
 from specplan.ir.ops import Accept, Forward, Lookup
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, ValueState
 from specplan.ir.tables import BUILTIN
-from specplan.ir.types import TreeType
+from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import TEXT_STATE, State
 from specplan.ir.world import Batch
 from specplan.runtime import sampling

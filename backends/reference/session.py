@@ -240,7 +240,7 @@ class ReferenceSession:
     def adopt(self, op: Adopt, scope: Scope) -> None:
         """A path judged within the round becomes drafted nodes."""
         tree, path = held_as(scope, op.tree, Tree), held_as(scope, op.path, Path)
-        rows = held_as(scope, op.logits, Rows)
+        rows = held_as(scope, op.logits or Value(""), Rows)
         longer = lengthening.adopt(self.batch.settings, tree, path, rows)
         self.observed = Observed(width=longer.size)
         scope[op.results[0]] = longer

@@ -15,7 +15,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.scope import WORDS
 from specplan.ir.tables import Tables
 from specplan.ir.types import ROOT, LogitsType, NodesType, NumberType, PathType, TreeType, Type
-from specplan.ir.values import Entry, State, Value
+from specplan.ir.values import Entry, Span, State, Value
 from specplan.ir.world import Batch, World
 
 
@@ -87,6 +87,7 @@ class Measure(Op):
         """Of a path its nodes, of logits the first row, of uniforms the first number."""
         if isinstance(self.operand, State):
             span = self.kind.get("layers")
+            assert isinstance(span, Span), "the table of measures says so"
             return (float(world.lag(self.operand, range(span.start, span.stop))),)
         value = scope[self.operand]
         if isinstance(value, Judged):
@@ -111,7 +112,7 @@ class Measure(Op):
         if not self.kind.name.startswith("batch_"):
             super().run_all(scopes, batch)
             return
-        numbers = [float(scope[self.operand]) for scope in scopes.values()]
+        numbers = [float(scope[Value(self.operand)]) for scope in scopes.values()]
         of = {"batch_max": max(numbers), "batch_sum": sum(numbers)}
         whole = of.get(self.kind.name, sum(numbers) / len(numbers))
         for scope in scopes.values():

@@ -110,15 +110,15 @@ class Pick(Op):
                 numbers = tree.leaves
             case "all":
                 numbers = list(range(len(tree.nodes))) or [ROOT]
-            case _:
-                tops = numbered(scope[self.at]).numbers
+            case "from":
+                tops = numbered(scope[Value(self.at or "")]).numbers
                 numbers = [*tops, *tree.below(tops)]
         if self.nodes is not None:
             return (Picked(tree, [numbers[i] for i in self.nodes if i < len(numbers)]),)
         if self.above is not None:
             bar = scope[self.above] if isinstance(self.above, Value) else self.above
-            live = (i for i in numbers if i != ROOT and i in tree.living)
-            numbers = [i for i in live if exp(self._score(tree, i)) > bar]
+            drafted = (i for i in numbers if i != ROOT and i in tree.living)
+            numbers = [i for i in drafted if exp(self._score(tree, i)) > bar]
         bound = self.best if self.best is not None else self.worst
         if bound is None and self.count is None:
             return (Picked(tree, numbers),)

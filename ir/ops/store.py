@@ -10,7 +10,7 @@ from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
-from specplan.ir.plan import Plan
+from specplan.ir.plan import Plan, ValueState
 from specplan.ir.rule_error import RuleError
 from specplan.ir.state_types import loaded_type
 from specplan.ir.tables import Tables
@@ -71,7 +71,7 @@ class Store(Op):
         value, state = scope[self.value], world.plan.state(self.state)
         if isinstance(value, Tree):
             nodes = value.nodes
-            if not state.keeps_laws:
+            if not (isinstance(state, ValueState) and state.keeps_laws):
                 nodes = tuple(Node(n.token, n.parent, n.live) for n in nodes)
             value = nodes
         world.values[self.state] = value

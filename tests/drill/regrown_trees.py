@@ -16,8 +16,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.proposer import Proposer
-from specplan.planner.rehearsed import Rehearsed
+from specplan.planner.profiled_by_running import ProfiledByRunning
 
 BUDGETS = (2, 4)
 """Nodes that the cut spares."""
@@ -44,7 +43,7 @@ class RegrownOptions(Options):
         return f"{both}, the best {self.budget}, grown again by {self.first}"
 
 
-class RegrownTrees(Rehearsed[RegrownOptions]):
+class RegrownTrees(ProfiledByRunning[RegrownOptions]):
     """Pays where drafters err at different places, and one of them is worth asking twice."""
 
     name: ClassVar[str] = "regrown_trees"
@@ -82,10 +81,6 @@ class RegrownTrees(Rehearsed[RegrownOptions]):
 commit {cache_of(first)} %e
 commit {cache_of(second)} %e"""
         return single_round_plan(facts, self.name, (first, second), body)
-
-    def proposer(self, options: RegrownOptions) -> str:
-        """The first drafter, with the other one."""
-        return Proposer(options.first, way=f"regrown{options.budget}_{options.second}").name
 
 
 def _tree(name: str, drafter: str) -> str:

@@ -74,7 +74,7 @@ def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
                 drafts_from(method),
                 output_words(method),
                 ", ".join(method.status),
-                ", ".join(engines.get((method.drafter, method.shape), ())) or "-",
+                ", ".join(engines.get((method.engine_drafter, method.shape), ())) or "-",
                 method.summary,
             )
             for method in found
