@@ -117,7 +117,6 @@ REFUSED = {
         "    %q = forward target %g cache=@kv\n    yield %r", "under a condition"),
     "branching trees that are cut": (text_of("lookahead"), "%n = relabel %w other=%x",
         "%z = reroot %w %e\n  %n = relabel %w other=%x", "only chains"),
-    "probes": (BLOCKS, "tokens=[0] upto", "tokens=[0] probe=true upto", "probe may only be"),
     "trees without a shape": (NOTHING_DONE, "depth=8)", "depth=3)", "says its parents="),
     "measures of rows": (BLOCKS, "measure %r count", "measure %l top1", "one node is measured"),
 }  # fmt: skip

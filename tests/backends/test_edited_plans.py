@@ -146,8 +146,6 @@ SHAPES = {
         "static_tree", {"%l = forward": "%t9 = grow %t1 at=%f1 logits=%q1\n"
         "  %q9 = forward draft %t9 cache=@dkv\n  %l = forward"},
         "`%q9 = forward draft %t9 cache=@dkv`: drafted trees must extend one another"),
-    "no row of its own": (
-        "static_tree", {"at=%f1 logits=%q1": "at=%f1 logits=%q0"}, "node 0 has no row of its own"),
     "rows of the root only": (
         "static_tree",
         {"target=%l": "target=%r", "%v =": "%r = forward target %t0 cache=@kv\n  %v ="},

@@ -59,18 +59,6 @@ TREE = f"""
   %l = {WHOLE}
   %v = uniform 7 stream=accept
   %a = accept %c target=%l rule=recursive by=%v"""
-STOPPING = f"""
-  %t0 = root
-  %c = repeat 3 (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward target %f cache=@kv pending=1 layers=[0:1]
-    %n = grow %t at=%f logits=%q
-    %m = measure %q top1
-    %s = compute "m < 0.04" m=%m
-    yield %n until=%s
-  }}
-  %l = {WHOLE}
-  %a = accept %c target=%l"""
 """Rounds that say nothing of what drafting and verification share."""
 
 
@@ -87,19 +75,10 @@ def test_sharing_lower_layers_keeps_tokens(pair_folder: Path, body: str) -> None
     plan = unshared(body)
     assert stages(plan)[0][0] == "share_prefix"
     lowered = dict(stages(plan))
-    for temperature, after in ((0.0, "share_prefix"), (0.8, "capture")):
+    for temperature, after in ((0.0, "share_prefix"), (0.8, [*lowered][-1])):
         requests = requests_of(temperature)
         expected = in_batches(plan, models, requests, 3)
         assert in_batches(lowered[after], models, requests, 3) == expected, after
-
-
-def test_loops_that_stop_early_are_recorded_trip_by_trip(pair_folder: Path) -> None:
-    models, requests = load_pair(pair_folder), requests_of(0.0)
-    plan = unshared(STOPPING)
-    expected = in_batches(plan, models, requests, 3)
-    found = dict(stages(plan))
-    assert set(found) == {"fuse", "capture"}
-    assert in_batches(found["capture"], models, requests, 3) == expected
 
 
 def test_sharing_spares_the_lower_layers_of_what_they_have_run(tmp_path: Path) -> None:

@@ -77,7 +77,6 @@ def test_optimize_json(folder: Path, bundle: Path) -> None:
     assert [step["pass"] for step in answer["passes"]] == [item.__name__ for item in PASSES]
     changed = [step["plan"] for step in answer["passes"] if step["plan"]]
     assert package.parse_plan(changed[-1]) == run_passes(plan) != plan
-    assert "segment fuse=true" in changed[0]
     for step in answer["passes"]:
         assert f"# after {step['pass']}, " in shown.stdout
         assert (step["plan"] or "ms: as before") in shown.stdout

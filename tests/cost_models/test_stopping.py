@@ -21,7 +21,7 @@ from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from tests.cost_models.test_pricing import SHAPES, greedy_chain
 
-KEY = AcceptanceKey("draft+until", how="run")
+KEY = AcceptanceKey("rounds(stopping, k0a1b2c3d, draft)", how="run")
 LENGTHS = ((1, 0, 3, 2, 1, 0, 0, 0),)
 TRIPS = ((1, -1, 3, -1, -1, -1, 1, 2),)
 """Of four rounds two took one trip, one two and one three."""
