@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from specplan.backends.reference.backend import ReferenceBackend
+from specplan.cost_models.acceptance.drafters import SkipBlocks, SmallCache, read_drafter
 from specplan.ir.plan import Plan
-from specplan.planner.who_drafts import profiling_plan
+from specplan.planner.method import discover_methods
+from specplan.planner.stopped_chains import StoppedChains
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair
@@ -17,24 +19,27 @@ from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
 torch.set_num_threads(1)
-PLANS = {
-    "adaptive_bar": ("target+without_a1m1_bar90_6", "target+kept20_bar90_6"),
-    "thompson": ("target+without_m1_coin6", "draft+kept18_coin6"),
-    "heuristic_length": ("target+without_a1m1_steps5_6", "target+kept20_steps5_6"),
-    "adaptive_length": ("target+without_a1_token40_10", "draft+kept18_token60_10"),
+PARTS = {
+    "adaptive_bar": ("skip_blocks(target, [attn.1, mlp.1])", "small_cache(target, 20)"),
+    "thompson": ("skip_blocks(target, [mlp.1])", "small_cache(draft, 18)"),
+    "heuristic_length": ("skip_blocks(target, [attn.1, mlp.1])", "small_cache(target, 20)"),
+    "adaptive_length": ("skip_blocks(target, [attn.1])", "small_cache(draft, 18)"),
 }
+"""Parts of models whose drafts a method ends."""
 
 
-def plans(folder: Path, temperature: float) -> dict[str, Plan]:
-    found = {}
-    target = SEVEN_BILLION | {"num_hidden_layers": 3}
-    for method, names in PLANS.items():
-        facts = example_facts(folder, temperature=temperature, target=target, methods=[method])
-        for name in names:
-            plan = profiling_plan(facts, name)
-            assert plan is not None and plan.name == method, name
-            found[name] = plan
-    return found
+def plans(folder: Path, temperature: float) -> dict[tuple[str, str], Plan]:
+    """The last setting of each method with each part, by both."""
+    target, made = SEVEN_BILLION | {"num_hidden_layers": 3}, {}
+    for name, parts in PARTS.items():
+        facts = example_facts(folder, temperature=temperature, target=target, methods=[name])
+        method = discover_methods()[name]
+        assert isinstance(method, StoppedChains)
+        for part in parts:
+            drafter = read_drafter(part)
+            assert isinstance(drafter, SkipBlocks | SmallCache)
+            made[name, part] = method.plan(facts, [*method.settings_of(drafter)][-1])
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -75,5 +80,5 @@ def test_sampled_output_has_the_targets_law(
     models = load_pair(folder)
     law = law_of_texts(models["target"])
     drawn = plans(tmp_path, 0.8)
-    for name in ("target+without_a1m1_bar90_6", "target+kept20_bar90_6"):
-        assert p_value(drawn[name], models, law, seeds=1500) > 1e-4, name
+    for part in PARTS["adaptive_bar"]:
+        assert p_value(drawn["adaptive_bar", part], models, law, seeds=1500) > 1e-4, part

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specplan.cost_models.acceptance.drafters import OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
@@ -21,7 +22,7 @@ from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from tests.cost_models.test_pricing import SHAPES, greedy_chain
 
-KEY = AcceptanceKey("rounds(stopping, k0a1b2c3d, draft)", how="run")
+KEY = AcceptanceKey(OwnRounds("stopping", "p1", ("draft",)), how="run")
 LENGTHS = ((1, 0, 3, 2, 1, 0, 0, 0),)
 TRIPS = ((1, -1, 3, -1, -1, -1, 1, 2),)
 """Of four rounds two took one trip, one two and one three."""

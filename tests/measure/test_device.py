@@ -120,9 +120,9 @@ def test_few_cached_tokens_are_timed_below_all_other_contexts(tmp_path: Path) ->
     bench = Workbench(load_problem(path))
     facts = facts_of(bench)
     shortest = min(context for _, context in cells(facts))
-    kept = [budget for budget in budgets_of(bench, facts) if budget < shortest]
-    assert kept and budget_cells(bench, facts, cells(facts)) == list(product([1, 3], kept))
-    assert budget_cells(bench, facts, cells(facts, contexts=[min(kept)])) == []
+    kept = [budget for budget in budgets_of(facts) if budget < shortest]
+    assert kept and budget_cells(facts, cells(facts)) == list(product([1, 3], kept))
+    assert budget_cells(facts, cells(facts, contexts=[min(kept)])) == []
 
 
 def test_passes_are_apart_and_can_be_added(

@@ -143,7 +143,7 @@ def test_backends_that_are_not_there_are_refused_by_name(bundle: Bundle, tmp_pat
     copy = load_bundle(shutil.copytree(bundle.folder, bundle.folder.parent / "named"))
     (tmp_path / "kept").mkdir()
     write_executables(copy, held, tmp_path / "kept")
-    with pytest.raises(UsageError, match=r"no backend is called 'cuneiform'.*There are: inductor"):
+    with pytest.raises(UsageError, match=r"no backend is called 'cuneiform'.*There are: "):
         specplan.Decoder(copy.folder)
 
 
