@@ -137,7 +137,7 @@ def test_slots_known_before_a_round_change_nothing(
         THREE
         + """  %q1 = forward draft %t1 cache=@dkv
   %u = uniform 3 stream=d
-  %c = grow %t1 at=%t1 rows=%q1 children=[0, 2, 1, 0] how=draw by=%u"""
+  %c = grow %t1 at=%t1 logits=%q1 children=[0, 2, 1, 0] how=draw by=%u"""
     )
     plan = parse_plan(HEAD + body + END)
     known = outputs(plan, pair, 4)

@@ -41,7 +41,7 @@ class Round(torch.nn.Module):
         value = Value("x")
         tree = first_tree(tokens, keys, torch.float64)
         rows = Rows(tree.keys, drafted, tree.live, tree.everything)
-        op = Grow(tree=value, at=value, rows=value, children=3)
+        op = Grow(tree=value, at=value, logits=value, children=3)
         grown = grow(op, tree, tree.everything, rows, None, settings=GREEDY, chain=False)
         best = pick(
             Pick(tree=value, of="all", best=2), grown, None, None,
