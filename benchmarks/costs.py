@@ -108,7 +108,7 @@ def price_all(device_name: str, candidates: list[Plan]) -> list[Speed]:
     acceptance = AcceptanceProfile.from_hazards([[0.7, 0.1, 0.05] + [0.005] * 29], trials=1000.0)
     found = []
     for plan in candidates:
-        speed = price_speed(plan, plan.rounds[0], clock, acceptance)
+        speed = price_speed(plan, plan.rounds[0], clock, acceptance.evidence)
         assert isinstance(speed, Speed), speed
         assert np.asarray(speed.seconds_per_token.median).shape == (len(BATCHES), len(CONTEXTS))
         found.append(speed)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from specplan.planner.candidates import Candidate
 from specplan.planner.chain_drafters import kept_by
+from specplan.planner.drafter_parts import CHUNK, SINKS
 from specplan.planner.drafter_prices import DrafterPrices
-from specplan.planner.drafters import CHUNK, SINKS
 from specplan.planner.explain import explain
 from specplan.planner.explain_words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts

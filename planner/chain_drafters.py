@@ -9,7 +9,7 @@ from types import MappingProxyType
 from specplan.cost_models.acceptance.drafters import Model, SkipBlocks, SmallCache
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner.drafters import CHUNK, SINKS
+from specplan.planner.drafter_parts import CHUNK, SINKS
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
 

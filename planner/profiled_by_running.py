@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from specplan.ir.plan import Plan
-from specplan.planner.drafters import models_alone
+from specplan.planner.drafter_parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 

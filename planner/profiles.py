@@ -24,7 +24,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.cost_models.shapes.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
-from specplan.planner.drafters import retrieves
+from specplan.planner.drafter_parts import retrieves
 from specplan.planner.problem import Problem
 
 LOOKUP_MATCH = (1, 3)

@@ -17,7 +17,7 @@ from typing import ClassVar, TypeVar
 from specplan.cost_models.acceptance.drafters import FirstLayers, Model, SkipBlocks, SmallCache
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import ChainDrafter, OfChain
-from specplan.planner.drafters import exit_layers
+from specplan.planner.drafter_parts import exit_layers
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import judge, single_round_plan

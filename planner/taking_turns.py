@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from specplan.cost_models.acceptance.drafters import Interleaved
 from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
-from specplan.planner.drafters import models_alone
+from specplan.planner.drafter_parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.plan_text import cache_of
 

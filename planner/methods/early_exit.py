@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import Drafter, FirstLayers
 from specplan.ir.plan import Plan
-from specplan.planner.drafters import exit_layers
+from specplan.planner.drafter_parts import exit_layers
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.plan_text import drafted_chain, judge, single_round_plan

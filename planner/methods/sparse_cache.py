@@ -23,7 +23,7 @@ from typing import ClassVar
 from specplan.cost_models.acceptance.drafters import Drafter, SmallCache
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import chain_plan
-from specplan.planner.drafters import models_alone, retrieves
+from specplan.planner.drafter_parts import models_alone, retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 

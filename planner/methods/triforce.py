@@ -24,7 +24,7 @@ from typing import ClassVar
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.ir.plan import Plan
 from specplan.planner.chain_drafters import kept_by
-from specplan.planner.drafters import retrieves
+from specplan.planner.drafter_parts import retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
 from specplan.planner.plan_text import cache_of, judge, single_round_plan
