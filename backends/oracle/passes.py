@@ -198,9 +198,8 @@ class Pass:
             node = slot[: len(slot) - level]
             if node not in states:
                 continue
-            left, _ = (None, 0)
-            if self.track is not None and self.track.levels > 1:
-                left, _ = self._feature(node, level)
+            slotted = self.track is not None and self.track.levels > 1
+            left = self._feature(node, level)[0] if slotted else None
             entered[slot] = self.stack.enter_slot(states[node], level) if left is None else left
         return entered
 

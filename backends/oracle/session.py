@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from specplan.backends.oracle.passes import Pass
@@ -58,8 +59,6 @@ class OracleSession:
 
     def release(self) -> None:
         """End the texts that sources learn."""
-        import numpy as np
-
         for use in self.sources.values():
             use.close([np.array(world.text) for world in self.worlds])
 

@@ -18,7 +18,7 @@ from specplan.backends.oracle.trips import TypesByTrip
 from specplan.ir.meaning import Judged, Logits, Node, Path, Picked, Tree
 from specplan.ir.op import Op
 from specplan.ir.ops import Accept, Forward, Lookup
-from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, ValueState
+from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import TEXT_STATE, State
@@ -223,8 +223,3 @@ def _first_value(state: ValueState) -> Any:
         return float(given["init"])
     parents = given["parents"] or range(-1, given["nodes"] - 1)
     return tuple(Node(max(given["init"], 0), parent, given["init"] >= 0) for parent in parents)
-
-
-def sources_in(plan: Plan) -> tuple[SourceState, ...]:
-    """Sources that a plan declares."""
-    return tuple(state for state in plan.states if isinstance(state, SourceState))
