@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from specplan.ir.capabilities import backend_name
 from specplan.ir.errors import MissingCapabilityError
 
 FOLDER = "executables"
@@ -86,6 +87,11 @@ class Shape:
     text: int
     backend: str
     seconds: dict[str, float]
+
+    def __post_init__(self) -> None:
+        seconds = {backend_name(name): value for name, value in self.seconds.items()}
+        object.__setattr__(self, "backend", backend_name(self.backend))
+        object.__setattr__(self, "seconds", seconds)
 
 
 @dataclass(frozen=True, slots=True)

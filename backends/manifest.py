@@ -12,6 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from specplan.backends.executables import FOLDER, Executables
 from specplan.backends.kernels.variants import INDEX
+from specplan.ir.capabilities import backend_name
 from specplan.ir.errors import UsageError
 from specplan.ir.files import known_sha256, read_document, sha256_file
 
@@ -67,6 +68,9 @@ class Manifest:
     files: dict[str, str]
     executables: Executables | None = None
     kernels: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", backend_name(self.backend))
 
 
 @cache

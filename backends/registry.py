@@ -10,14 +10,16 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.base import Backend
-from specplan.ir.capabilities import Capabilities
+from specplan.ir.capabilities import INTERPRETER, Capabilities, backend_name
 from specplan.ir.errors import UsageError
 
 if TYPE_CHECKING:
     from specplan.backends.static.packages import RoundBackend
 
-INTERPRETER = "reference"
-"""The backend that runs plans op by op, and all that the others leave to it."""
+__all__ = [
+    "INTERPRETER", "backend_capabilities", "backend_names", "backends_by_rule", "get_backend",
+    "round_backend", "round_backends",
+]  # fmt: skip
 _FOLDER = __name__.rpartition(".")[0]
 
 
@@ -34,8 +36,8 @@ def backend_capabilities(name: str) -> Capabilities:
     Raises:
         UsageError: no backend has that name.
     """
-    _check(name)
-    capabilities: Capabilities = import_module(_home(name, "capabilities")).CAPABILITIES
+    module = import_module(_home(_checked(name), "capabilities"))
+    capabilities: Capabilities = module.CAPABILITIES
     return capabilities
 
 
@@ -60,8 +62,7 @@ def get_backend(name: str) -> Backend:
     Raises:
         UsageError: no backend has that name.
     """
-    _check(name)
-    backend: Backend = import_module(_home(name, "backend")).BACKEND()
+    backend: Backend = import_module(_home(_checked(name), "backend")).BACKEND()
     return backend
 
 
@@ -80,11 +81,14 @@ def round_backend(name: str) -> RoundBackend:
     return backend
 
 
-def _check(name: str) -> None:
+def _checked(name: str) -> str:
+    """The name that a backend has now."""
+    name = backend_name(name)
     if name not in backend_names():
         raise UsageError(
             f"no backend is called '{name}'", remedy=f"There are: {', '.join(backend_names())}."
         )
+    return name
 
 
 def _home(name: str, part: str) -> str:

@@ -32,7 +32,7 @@ from reference_problem import dealt_problem
 from regret import tell
 from round_overhead import round_overhead, timed_rounds
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.registry import (
     INTERPRETER,
     backend_capabilities,
@@ -73,9 +73,7 @@ def contenders(bench: Workbench, plans: dict[str, Plan], work: Path) -> dict[str
     """Every plan through every backend, and stock `transformers`."""
     found = {}
     for name, plan in plans.items():
-        executables: dict[str, Executable] = {
-            "reference": ReferenceBackend().compile(plan, bench.models)
-        }
+        executables: dict[str, Executable] = {"eager": EagerBackend().compile(plan, bench.models)}
         for backend in round_backends():
             if round_backend(backend).available() is None:
                 folder = package(work, backend, name)

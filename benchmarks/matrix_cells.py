@@ -14,8 +14,8 @@ import torch
 from reference_problem import ROOT
 from torch import Tensor
 
+from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.machine import onnxruntime_version
-from specplan.backends.reference.backend import ReferenceBackend
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
@@ -107,8 +107,8 @@ class Matrix:
 
     def _run(self, cell: Cell, home: Path) -> dict[str, Any]:
         models = {name: self.models[name] for name in cell.plan.models_run}
-        if cell.backend == "reference":
-            tokens, seconds = self._tokens(ReferenceBackend().compile(cell.plan, models), cell)
+        if cell.backend == "eager":
+            tokens, seconds = self._tokens(EagerBackend().compile(cell.plan, models), cell)
             return {"tokens": tokens, "seconds_per_round": seconds}
         bucket = Bucket(cell.batch, PROMPT_TOKENS + OUTPUT_TOKENS)
         try:  # rounds are compiled when they first run
@@ -140,7 +140,7 @@ class Matrix:
 
     def _different(self, cell: Cell, tokens: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """Prompts whose tokens are not the interpreter's, and whether rounding explains it."""
-        expected = self.find(Cell(cell.kind, cell.plan, "reference", cell.batch, cell.temperature))
+        expected = self.find(Cell(cell.kind, cell.plan, "eager", cell.batch, cell.temperature))
         found = []
         for prompt, (mine, theirs) in enumerate(zip(tokens, expected["tokens"], strict=True)):
             if list(mine) == theirs:
@@ -169,7 +169,7 @@ class Matrix:
         group = self.requests[cell.temperature][start : start + cell.batch]
         for seed in range(SHAKES):
             moved = {name: shaken(self.models[name], seed) for name in cell.plan.models_run}
-            run = generate(ReferenceBackend().compile(cell.plan, moved), group)
+            run = generate(EagerBackend().compile(cell.plan, moved), group)
             if first_difference(run.completions[prompt - start].tokens, theirs) == place:
                 return True
         return False

@@ -57,7 +57,7 @@ def dealt_problem(
         },
         "sources": ["prompt_lookup"],
         "device": "measured",
-        "backend": "reference",
+        "backend": "eager",
         "workload": {
             "batch_sizes": list(batches),
             "prompt_tokens": 150,

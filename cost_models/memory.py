@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -21,7 +22,7 @@ from specplan.cost_models.workspace import PREFILL_CHUNK, higher, prefill_moment
 from specplan.ir.needs import Pass
 from specplan.ir.op import Step
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
-from specplan.ir.types import Lineage, NodesType, TreeType
+from specplan.ir.types import ROOT, NodesType, TreeType, Type
 
 _ROUNDING = 0.05
 """Relative half width of the interval of a sum of parts: the tests hold it against what was
@@ -67,7 +68,7 @@ def as_allocated(total: Quantity) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """How what runs a plan uses memory; the plain constructor is the reference backend's way.
+    """How what runs a plan uses memory; the plain constructor is the way of the interpreter.
 
     Attributes:
         windowed_caches: layers with a window keep no more slots than it (and the drafted ones).
@@ -83,7 +84,7 @@ class Runtime:
 
 
 EAGER = Runtime()
-"""The reference backend on a CPU: it keeps all slots of all layers and reserves nothing."""
+"""The interpreter on a CPU: it keeps all slots of all layers and reserves nothing."""
 
 
 def runtime_of(device: Device) -> Runtime:
@@ -127,7 +128,7 @@ def plan_memory(
     """
     prompt = text_tokens if prompt_tokens is None else prompt_tokens
     rounds = [round_types(plan, item).steps for item in plan.rounds]
-    drafted = _speculative_slots(plan, rounds)
+    drafted = _speculative_slots(rounds, plan)
     slots = text_tokens + drafted + 1
     parts = [
         MemoryPart(f"weights of {name}", shapes[name].weight_bytes) for name in plan.models_run
@@ -152,7 +153,7 @@ def plan_memory(
             size = batch * slots * shape.hidden_size * shape.activation_width
             parts.append(MemoryPart(f"track @{track.name}", size))
     parts += _laws_kept(plan, shapes["target"], batch)
-    numbers = batch * (len(caches) * slots + slots - 1) * _POSITION_BYTES
+    numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
     parts.append(MemoryPart("positions and texts", numbers))
     moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
     moments += [highest_moment(round_buffers(steps, shapes, batch, slots)) for steps in rounds]
@@ -211,35 +212,37 @@ def _copies(attention: Attention, devices: int) -> float:
 
 
 def speculative_slots(plan: Plan) -> int:
-    """Most cache slots that drafted nodes of one round, and its root, may take."""
-    return _speculative_slots(plan, [round_types(plan, item).steps for item in plan.rounds])
+    """Most cache slots that drafted nodes take between two commits, and one for the root.
+
+    Every pass over a cache takes a slot for each drafted node of its operands.
+    """
+    return _speculative_slots([round_types(plan, item).steps for item in plan.rounds], plan)
 
 
-def _speculative_slots(plan: Plan, rounds: Iterable[Sequence[Step]]) -> int:
-    most = 1
+def _speculative_slots(rounds: Iterable[Sequence[Step]], plan: Plan) -> int:
+    most, living = 0, 0
     for steps in rounds:
-        chosen: dict[str, int] = {}  # nodes that data chose, by cache
-        known: dict[str, dict[Lineage | None, int]] = {}  # others, by what they grew from
+        taken: Counter[str] = Counter()
         for step in steps:
             needed = step.op.demand(step, plan)
-            if not isinstance(needed, Pass):
-                continue
-            cache = needed.cache
-            for held in step.reads.values():
-                if not isinstance(held, TreeType | NodesType):
-                    continue
-                slots = 0
-                if isinstance(held, TreeType):
-                    slots = held.nodes
-                elif held.indices is None:
-                    chosen[cache] = chosen.get(cache, 0) + held.width
-                else:
-                    slots = max(held.indices, default=-1) + 1
-                trees = known.setdefault(cache, {})
-                first = None if held.lineage is None else held.lineage.ancestor(0)
-                trees[first] = max(trees.get(first, 0), slots)
-                most = max(most, 1 + sum(trees.values()) + chosen.get(cache, 0))
-    return most
+            if isinstance(needed, Pass):
+                taken[needed.cache] += sum(map(_drafted_columns, step.reads.values()))
+            lives_on = getattr(step.op, "alive", None)
+            if lives_on is not None:
+                living = max(living, _drafted_columns(step.reads[lives_on]))
+        most = max(most, *taken.values(), 0)
+    return 1 + most + living
+
+
+def _drafted_columns(operand: Type) -> int:
+    """Columns of a pass that hold drafted nodes; the root is text where its place is known."""
+    if isinstance(operand, TreeType):
+        return operand.nodes
+    if not isinstance(operand, NodesType):
+        return 0
+    known = operand.indices
+    rooted = known is not None and known == tuple(range(ROOT, ROOT + len(known)))
+    return operand.width - rooted
 
 
 def largest_batch(

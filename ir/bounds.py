@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from specplan.ir.rule_error import RuleError
-from specplan.ir.types import ROOT
 from specplan.ir.values import Range, Span
 
 LARGEST_TREE = 1 << 11
@@ -17,7 +16,7 @@ LARGEST = (1 << 31) - 1
 
 LEAST = {
     "children": 0, "keep": 1, "length": 1, "nodes": 0, "match": 0, "tokens": 0, "upto": 1,
-    "map": ROOT, "token": 0, "best": 1, "worst": 1, "pending": 0, "shift": 0, "count": 0,
+    "map": 0, "token": 0, "best": 1, "worst": 1, "pending": 0, "shift": 0, "count": 0,
     "offset": 0, "last": 1, "budget": 1, "layer": 0, "batch": 1, "context": 0, "temperature": 0,
     "levels": 1, "most": 1, "above": 0,
 }  # fmt: skip

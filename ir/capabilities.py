@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from specplan.ir.around import misplaced
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
+from specplan.ir.ops.forward import head_passes
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.printer import print_op
+
+INTERPRETER = "eager"
+"""The backend that runs plans op by op, and all that the others leave to it."""
+_RENAMED = {"reference": "eager"}
+"""Backends by the names that they had before; read for one version."""
+
+
+def backend_name(name: str) -> str:
+    """The name that a backend has now."""
+    return _RENAMED.get(name, name)
 
 
 class Judge(Protocol):
@@ -33,9 +45,11 @@ class Capabilities:
         states: keywords of the states it keeps.
         sources: names of the sources it can look up beside the text.
         policies: names of the policies by which it keeps less than all text in a cache.
+        from_checkpoints: its models are loaded from checkpoints, of which heads and judges have
+            none that can be loaded yet; whoever gives such models ready leaves it out.
         any_layer: tracks may hold several layers, the last one or what comes from outside.
         single: (op keyword, field) of list fields that hold one item at most.
-        shapes: of a plan that is well typed, what it refuses beyond all that; None for nothing.
+        sources_around: sources are asked before a round's one call, and taught after it.
         whole_rounds: a round is one call, and no op can be timed by itself.
         stops: loops may end before their last trip.
         all_trips: where they end nothing is saved: all trips run, for whoever goes on.
@@ -48,9 +62,10 @@ class Capabilities:
     policies: frozenset[str] = frozenset()
     limits: Mapping[tuple[str, str], tuple[Any, ...]]
     required: frozenset[tuple[str, str]] = frozenset()
+    from_checkpoints: bool = False
     any_layer: bool = False
     single: frozenset[tuple[str, str]] = frozenset()
-    shapes: Callable[[Plan], Iterable[Refusal]] | None = None
+    sources_around: bool = False
     whole_rounds: bool = False
     stops: bool = False
     all_trips: bool = False
@@ -78,10 +93,7 @@ class Refusal:
 
 
 def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
-    """Everything in a plan that a backend cannot run; empty when it can run it all.
-
-    Shapes are looked at where everything else can run.
-    """
+    """Everything in a plan that a backend cannot run; empty when it can run it all."""
     found = [*_state_refusals(plan, capabilities)]
     for item in plan.rounds:
         for op in walk(item.ops):
@@ -89,8 +101,13 @@ def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
             if reason is not None:
                 text = print_op(op).splitlines()[0].removesuffix(" {")
                 found.append(Refusal(capabilities.backend, text, reason))
-    if not found and capabilities.shapes is not None:
-        found += [replace(item, backend=capabilities.backend) for item in capabilities.shapes(plan)]
+        if capabilities.sources_around:
+            placed = misplaced(item)
+            found += [Refusal(capabilities.backend, print_op(op), why) for op, why in placed]
+    if capabilities.from_checkpoints:
+        reason = "no checkpoint of a head or judge can be loaded yet"
+        name = capabilities.backend
+        found += [Refusal(name, print_op(op), reason) for op in head_passes(plan)]
     return tuple(found)
 
 

@@ -45,6 +45,9 @@ class Declaration:
         of: what a measure is taken of, empty for anything.
         learns: what a source is taught: `rows` of logits, the `text`, or `runs` of drafted tokens;
             None for one that says nothing of it.
+        finds: what a source gives of one text: `one` continuation, several side by side (`apart`),
+            or also trees of them, in fewer nodes (`merged`).
+        one_text: a source holds the text of one request alone.
         source: the paper.
     """
 
@@ -64,6 +67,8 @@ class Declaration:
     loss: tuple[float, float] | None = None
     of: Literal["logits", "tree", "path", "uniforms", "cache", "number", ""] = ""
     learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
+    finds: Literal["one", "apart", "merged"] = "merged"
+    one_text: bool = False
     source: str = ""
 
     def arguments(self, entry: Entry) -> dict[str, Any]:

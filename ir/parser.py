@@ -8,6 +8,7 @@ from typing import Any
 from specplan.ir.coerce import CoercionError, coerce, field_types
 from specplan.ir.lexer import Token
 from specplan.ir.ops import OPS, Op, Region
+from specplan.ir.pending import with_pending
 from specplan.ir.plan import (
     Assumptions,
     CacheState,
@@ -49,7 +50,7 @@ def parse_plan(text: str) -> Plan:
         else:
             lists.setdefault(key, []).append(value)
     parts.update({key: tuple(values) for key, values in lists.items()})
-    return Plan(**parts)
+    return with_pending(Plan(**parts))
 
 
 def parse_ops(text: str) -> tuple[Op, ...]:

@@ -72,8 +72,10 @@ def _changes_law(plan: Plan, path: PathType, tables: Tables) -> Iterator[str]:
 def _pollutes(plan: Plan, op: Forward, fed: set[State]) -> bool:
     """True when a forward of the target leaves other keys, values or features than its stack's."""
     if op.keep in fed:
+        whole = not op.layers
         lower = len(op.layers) == 1 and (op.layers[0].start == 0 or op.features is not None)
-        if op.alters_stack(plan) or op.is_reduced(plan) or op.write != "exact" or not lower:
+        own = (whole or lower) and not op.alters_stack(plan) and not op.is_reduced(plan)
+        if not own or op.write != "exact":
             return True
     if op.write != "exact" or op.cache is None or op.is_reduced(plan):
         return False

@@ -56,6 +56,20 @@ def _orphans(runs: CacheRuns, step: Step, op: Forward) -> Iterator[tuple[int, in
 
 def starvation(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
     """`pending` covers the text that a round may leave behind in a cache it commits."""
+    for passes, bound in left_behind(plan, types):
+        most, cache = max(op.pending for op in passes), passes[0].cache
+        if (bound or 1) > most > 0:  # residency speaks of none at all
+            what = f"@{cache} may lack {bound} tokens of text after a round; give pending={bound}"
+            yield passes[0], what
+
+
+def left_behind(plan: Plan, types: RoundTypes) -> Iterator[tuple[list[Forward], int | None]]:
+    """Tokens of text, the new root included, that a round may leave out of caches it commits.
+
+    Yields:
+        Passes for good on the same layers of a cache; and how many tokens they leave out at most,
+        None where data decides.
+    """
     accepts = {step.op.results: step for step in types.steps if isinstance(step.op, Accept)}
     emits = {step.op.results: step.op for step in types.steps if isinstance(step.op, Emit)}
     for step in types.steps:
@@ -65,10 +79,12 @@ def starvation(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
         emit = emits.get((commit.path,))
         judged = accepts.get((emit.path,)) if emit is not None else None
         if judged is not None:
-            yield from _starved(plan, types, commit, judged)
+            yield from _left_behind(plan, types, commit, judged)
 
 
-def _starved(plan: Plan, types: RoundTypes, commit: Commit, judged: Step) -> Iterator[Finding]:
+def _left_behind(
+    plan: Plan, types: RoundTypes, commit: Commit, judged: Step
+) -> Iterator[tuple[list[Forward], int | None]]:
     forwards = [
         (step, step.op)
         for step in types.steps
@@ -81,34 +97,30 @@ def _starved(plan: Plan, types: RoundTypes, commit: Commit, judged: Step) -> Ite
             return
     for layers in dict.fromkeys(op.layers for _, op in forwards if op.write == "exact"):
         ops = [op for _, op in forwards if op.layers == layers and op.write == "exact"]
-        bound = _left_behind(runs, layers, commit, judged)
+        bound = _most_behind(runs, layers, commit, judged)
         state, tree = plan.state(commit.state), judged.reads[judged.op.judges or commit.path]
         if isinstance(state, CacheState) and state.rollback == "replay":
             bound = 1 + (tree.depth if isinstance(tree, TreeType) else 0)  # drafted nodes all go
-        if bound == 1 and _runs_inner_nodes(runs, types, layers, commit, judged):
+        if bound is None and _runs_inner_nodes(runs, types, layers, commit, judged):
             bound = 2
-        most = max(op.pending for op in ops)
-        if bound > most > 0:  # residency speaks of none at all
-            yield (
-                ops[0],
-                f"@{commit.state} may lack {bound} tokens of text after a round; "
-                f"give pending={bound}",
-            )
+        yield ops, bound
 
 
-def _left_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) -> int:
-    """Most emitted tokens that a cache does not hold, as far as shapes are static."""
+def _most_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) -> int | None:
+    """Most emitted tokens that a cache does not hold; None where shapes do not tell."""
     accept = judged.op
     assert isinstance(accept, Accept)
     tree = judged.reads[accept.tree]
     rows = None if accept.target is None else judged.reads[accept.target]
     if not isinstance(tree, TreeType) or tree.lineage is None or accept.at is not None:
-        return 1
+        return None
     if runs.only_text():
         return tree.depth + 1
     present = runs.present(tree.lineage, layers, exact=True)
-    if tree.parents is None or present is None or runs.apart(tree.lineage):
+    if present is not None and len(present) == tree.nodes:
         return 1
+    if tree.parents is None or present is None or runs.apart(tree.lineage):
+        return None
     indices = rows.indices if isinstance(rows, LogitsType) else None
     judging = set(range(ROOT, tree.nodes)) if indices is None else set(indices)
     behind, most = {ROOT: 0}, 1

@@ -35,6 +35,9 @@ def state_entries(state: StateDeclaration, tables: Tables) -> Iterator[str]:
     match state:
         case SourceState():
             yield from tables.problems("source", state.kind)
+            declared = tables.find("source", state.kind.name)
+            if declared is not None and declared.one_text and state.scope != "request":
+                yield f"{declared.name} holds one text; declare it with scope=request"
         case ValueState():
             yield from tables.problems("value", state.kind)
         case CacheState() if state.policy is not None:

@@ -143,8 +143,10 @@ def _join_trees(first: TreeType, second: TreeType) -> TreeType:
         ragged=True,
         chain=first.is_chain and second.is_chain,
         laws=first.laws | second.laws,
+        siblings=first.siblings | second.siblings,
         dropped_draws=first.dropped_draws or second.dropped_draws,
         whole=first.whole and second.whole,
+        root_row=first.root_row and second.root_row,
         lineage=_common(first.lineage, second.lineage),
     )
 

@@ -31,6 +31,7 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
         nodes=nodes, depth=depth, parents=parents if chain or parents else None, newest=None,
         newest_count=nodes, ragged=True, chain=chain,
         laws=frozenset({"draw" if state.keeps_laws else "given"}),
+        siblings=frozenset({"draw"} if state.keeps_laws and not chain else ()),
     )  # fmt: skip
     if kind.get("how", "given") not in ("given", "draw"):
         raise RuleError("state", f"@{name}: how is given or draw")

@@ -64,8 +64,10 @@ class TreeType:
     `parents` is the static shape, None where it depends on data; `newest` the nodes the last op
     added (None where data decides which), `newest_count` at most how many; `ragged` trees may be
     shorter for some requests; in a `chain` no node has two children; `laws` says how children came
-    about; of a `whole` tree all rows that children were grown from are exact; `lineage` is what
-    nodes and rows of the tree are known by.
+    about, `siblings` whether nodes with several children drew them with replacement (`draw`) or
+    without (`draw_distinct`); of a `whole` tree all rows that children were grown from are exact,
+    and with `root_row` one of them is the root's; `lineage` is what nodes and rows of the tree are
+    known by.
     """
 
     nodes: int = 0
@@ -76,8 +78,10 @@ class TreeType:
     ragged: bool = False
     chain: bool = True
     laws: frozenset[str] = frozenset()
+    siblings: frozenset[str] = frozenset()
     dropped_draws: bool = False
     whole: bool = True
+    root_row: bool = False
     lineage: Lineage | None = None
 
     @property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from specplan.ir import (
     rules_flow,
     rules_law,
+    rules_layers,
     rules_residency,
     rules_state,
     rules_tables,
@@ -26,8 +28,11 @@ _TYPED: Mapping[str, _TypedRule] = {
     "stream": lambda plan, item, types, tables: rules_flow.streams(plan, types, tables),
     "emit": lambda plan, item, types, tables: rules_flow.emits(types),
     "progress": lambda plan, item, types, tables: rules_flow.progress(types),
-    "residency": lambda plan, item, types, tables: rules_residency.resident(types),
+    "residency": lambda plan, item, types, tables: chain(
+        rules_residency.resident(types), rules_layers.holes(plan, item)
+    ),
     "starvation": lambda plan, item, types, tables: rules_residency.starvation(plan, types),
+    "features": lambda plan, item, types, tables: rules_layers.tracks(plan, item, types),
     "lanes": lambda plan, item, types, tables: rules_flow.lanes(types),
     "lossless": lambda plan, item, types, tables: rules_law.lossless(plan, types, tables),
 }

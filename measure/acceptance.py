@@ -16,7 +16,7 @@ from specplan.measure.precision import LEAST_PROMPTS, PRECISION
 from specplan.measure.progress import Progress, silent
 from specplan.measure.stored_traces import text_digests
 from specplan.measure.workbench import PROFILE, Workbench
-from specplan.planner import ProblemFacts, drafters
+from specplan.planner import ProblemFacts, drafters, profiling_plan
 
 
 def measure_acceptance(
@@ -30,6 +30,8 @@ def measure_acceptance(
     hopeful: Callable[[Sequence[AcceptanceProfile]], Collection[Drafter]] | None = None,
 ) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of all drafters that the problem names no file for.
+
+    A drafter whose rounds the bench's backend does not run is left out; the search says why.
 
     Args:
         bench: the problem's models and prompts.
@@ -51,11 +53,14 @@ def measure_acceptance(
     given = bench.problem.ready_profiles
     if wanted is None:
         wanted = [drafter for drafter in drafters(facts) if drafter not in given]
+    plans = {name: profiling_plan(facts, name) for name in wanted}
+    runs = bench.backend.capabilities
+    wanted = [name for name, plan in plans.items() if plan is None or not runs.refusals(plan)]
     if not wanted:
         return {}
     every = bench.prompts(PROFILE)
     prompts, texts = every[:limit], text_digests(every)
-    growing = {name: Growing.open(bench, facts, name, texts) for name in wanted}
+    growing = {name: Growing.open(bench, facts, name, plans[name], texts) for name in wanted}
     wide = list(wanted)
     for stop in range(LEAST_PROMPTS, len(prompts) + LEAST_PROMPTS, LEAST_PROMPTS):
         outputs = continue_prompts(bench, prompts[:stop], progress)

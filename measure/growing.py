@@ -25,7 +25,7 @@ from specplan.measure.stored_traces import Rows, path_of, read_traces
 from specplan.measure.teacher import text_states
 from specplan.measure.tracers import TracedText, Tracer, tracer_of
 from specplan.measure.workbench import TokenPrompt, Workbench
-from specplan.planner import ProblemFacts, acceptance_key, profiling_plan
+from specplan.planner import ProblemFacts, acceptance_key
 from specplan.runtime.executable import Executable
 
 States = dict[str, Tensor]
@@ -54,11 +54,24 @@ class Growing:
 
     @classmethod
     def open(
-        cls, bench: Workbench, facts: ProblemFacts, drafter: Drafter, texts: Mapping[str, str]
+        cls,
+        bench: Workbench,
+        facts: ProblemFacts,
+        drafter: Drafter,
+        plan: Plan | None,
+        texts: Mapping[str, str],
     ) -> Growing:
-        """Go on with what an earlier run stored of the same texts."""
+        """Go on with what an earlier run stored of the same texts.
+
+        Args:
+            bench: the problem's models and prompts.
+            facts: the problem's shapes.
+            drafter: whom the profile is about.
+            plan: whose rounds are run for it; None where the drafter is traced.
+            texts: a digest of each prompt's tokens, by its name.
+        """
         key = acceptance_key(bench.problem, facts.shapes, drafter)
-        path, plan = path_of(bench, key), profiling_plan(facts, drafter)
+        path = path_of(bench, key)
         by = tracer_of(bench, key) if plan is None else bench.compile(plan)
         return cls(bench, key, path, texts, read_traces(path, key, texts), by)
 

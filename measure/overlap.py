@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import median
 
-from specplan.backends.reference.backend import ReferenceExecutable
-from specplan.backends.reference.lanes import lanes_of, room_for
+from specplan.backends.eager.backend import EagerExecutable
+from specplan.backends.eager.lanes import lanes_of, room_for
 from specplan.cost_models.clock import Clock
 from specplan.cost_models.demands import OpDemand, round_demands
 from specplan.cost_models.timing.measured import MeasuredDevice
@@ -45,7 +45,7 @@ def lane_overlap(
         cell: batch and context in tokens.
     """
     executable = bench.compile(plan)
-    if not isinstance(executable, ReferenceExecutable):
+    if not isinstance(executable, EagerExecutable):
         return 0.0
     shorter = _shorter_lanes(facts, plan, table, cell)
     saved = []

@@ -20,7 +20,7 @@ each status to the plans that the method writes.
 
 - **priced**: its plans have a price on any device, given an acceptance profile;
 - **emitted**: it writes its plans in the ops of the [plan language](plan_language.md);
-- **runnable**: the `reference` backend runs what it writes. Other methods are planned for with
+- **runnable**: the `eager` backend runs what it writes. Other methods are planned for with
   `backend: none` ([problem.md](problem.md)), and their acceptance is given, not measured;
 - **by name**: only where a problem's `methods` name it, as its settings are measured by running
   them, it changes the output, or it seldom wins;

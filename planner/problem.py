@@ -8,11 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.timing.device import is_device_name
+from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
 
 SCHEMA_VERSION = 1
@@ -23,6 +24,7 @@ NO_BACKEND = "none"
 Count = Annotated[int, Field(strict=True, ge=1)]
 NonNegative = Annotated[int, Field(strict=True, ge=0)]
 PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Backend = Annotated[str, AfterValidator(backend_name)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
 
 
@@ -180,13 +182,13 @@ class Problem(Strict):
         description='"measured" (this machine, by `specplan profile device`), a name from '
         "`specplan devices`, or the path of a measured device file.",
     )
-    backend: str = Field(
-        default="reference",
+    backend: Backend = Field(
+        default=INTERPRETER,
         description='What compiles and runs the plan; only plans that it runs are chosen. "none": '
         "the plan is not run here, and none is refused. The name of an engine, with or without "
         "@VERSION: the plan is served by it, and only plans that it can express are chosen.",
     )
-    backends: tuple[str, ...] = Field(
+    backends: tuple[Backend, ...] = Field(
         default=(),
         description="Several backends or engines to choose among, each as `backend` has it; "
         "instead of backend. A plan is searched for on each, and the best of all is taken; an "

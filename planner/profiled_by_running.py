@@ -14,6 +14,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafter_parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.support import unsupported
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
@@ -68,13 +69,18 @@ class ProfiledByRunning(Method[OptionsT]):
             return [Refusal(self.family, reason)]
         known = tuple(one for one in every if self.drafter(facts, one) in facts.profiles)
         if not known:
-            drafter = self.drafter(facts, every[0])
-            return [Refusal(self.family, "" if drafter is None else facts.missing_profile(drafter))]
+            return [Refusal(self.family, self._unmeasured(facts, every[0]))]
         domains = {
             name: Domain(tuple(_sorted({getattr(options, name) for options in known})), words)
             for name, words in self.domains.items()
         }
         return [Family(self.family, domains, known)]
+
+    def _unmeasured(self, facts: ProblemFacts, options: OptionsT) -> str:
+        """Why a setting has no profile: the backend does not run it, or nobody has measured it."""
+        drafter = self.drafter(facts, options)
+        missing = "" if drafter is None else facts.missing_profile(drafter)
+        return unsupported(facts, self.plan(facts, options)) or missing
 
 
 def _sorted(values: Iterable[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from specplan.runtime.attention import (
 )
 from specplan.runtime.families import FAMILIES, LEARNED_POSITIONS, Family
 from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.requests import Request
+from specplan.runtime.supported import check_supported
 
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
 
@@ -37,7 +40,12 @@ class CausalModel:
         device: where the weights are.
         digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
         logits_dtype: float32, or float64 for a float64 model.
+
+    It is a `specplan.runtime.modules.Module` without features, slots and heads.
     """
+
+    optional_features = by_slots = False
+    slots_enter = 0
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
         # Never with gradients, so that no call has to turn them off.
@@ -177,6 +185,38 @@ class CausalModel:
             hidden = hidden.gather(1, gather[:, :, None].expand(-1, -1, hidden.shape[2]))
         return self._head(self.family.finish(hidden)).to(self.logits_dtype)  # type: ignore[no-any-return]
 
+    def enter(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        features: Tensor | None,
+        known: Tensor | None,
+        steps: Tensor,
+    ) -> None:
+        """See `Module.enter`: the tokens' embeddings."""
+        if features is not None:
+            raise self._lacks("way in for hidden states of other models")
+
+    def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
+        """See `Module.rows`: its logits."""
+        if name != "logits" or level:
+            raise self._lacks(f"head {level} that gives {name}")
+        return self.logits(hidden)
+
+    def enter_slots(self, states: Tensor, level: int) -> Tensor:
+        """See `Module.enter_slots`."""
+        raise self._lacks("slots")
+
+    def outside(self, word: str, requests: Sequence[Request]) -> Tensor:
+        """See `Module.outside`."""
+        raise self._lacks(word)
+
+    def _lacks(self, what: str) -> MissingCapabilityError:
+        return MissingCapabilityError(
+            f"{self.name} is a plain decoder and has no {what}",
+            remedy="Give a checkpoint that was trained for it.",
+        )
+
 
 def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:
     """Pairs within a sliding window by position: query - key < window. Bool `[B, T, U]`."""
@@ -233,47 +273,6 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
     model.to(device)
     assert_attention(model)
     return CausalModel(model, name=folder.resolve().name, digest=digest)
-
-
-RECURRENT_WORDS = ("mamba", "ssm", "rwkv", "recurrent", "retnet", "jamba", "zamba", "linear")
-"""Parts of `model_type`, `layer_types` or `layers_block_type` that mean recurrent state."""
-
-STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
-"""Rotary scalings in which a key does not depend on how long the text later becomes."""
-
-
-def check_supported(config: dict[str, Any], where: str) -> None:
-    """Refuse by name what the runtime cannot run exactly.
-
-    Args:
-        config: the parsed config.json.
-        where: the folder, for the message.
-
-    Raises:
-        MissingCapabilityError: names the architecture and what is supported.
-    """
-    kind = str(config.get("model_type", "missing"))
-    remedy = f"Supported model types: {', '.join(sorted(FAMILIES))}."
-    layer_kinds = [*(config.get("layer_types") or []), *(config.get("layers_block_type") or [])]
-    named = [kind, *map(str, layer_kinds), *map(str, config.get("architectures") or [])]
-    recurrent = [name for name in named if any(word in name.lower() for word in RECURRENT_WORDS)]
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    rope_kind = str(rope.get("rope_type", rope.get("type", "default")))
-    problem = ""
-    if config.get("is_encoder_decoder") or config.get("add_cross_attention"):
-        problem = f"model type {kind!r} is an encoder-decoder; only decoders run"
-    elif recurrent or "ssm_cfg" in config or kind in ("qwen3_next", "bamba", "falcon_h1"):
-        found = recurrent[0] if recurrent else kind
-        problem = f"model type {kind!r} keeps recurrent state ({found}), which drafts cannot rewind"
-    elif kind not in FAMILIES:
-        problem = f"model type {kind!r} is not supported"
-    elif config.get("quantization_config"):
-        problem = "quantised checkpoints are not supported"
-    elif rope_kind not in STATIC_ROPE:
-        problem = f"rotary scaling {rope_kind!r} makes keys depend on the text's later length"
-        remedy = f"Supported scalings: {', '.join(sorted(STATIC_ROPE))}."
-    if problem:
-        raise MissingCapabilityError(problem, where=where, remedy=remedy)
 
 
 def assert_attention(model: Any) -> None:

@@ -7,20 +7,21 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.caches import Cache, Layers
+from specplan.backends.eager.caches import Cache, Kept, Layers
 from specplan.backends.eager.tracks import Track
 from specplan.backends.ops.values import FIRST_KEY, NO_KEY, Tree, first_tree, key_after
-from specplan.backends.reference.batch import MOST_CHUNK
-from specplan.backends.reference.caches import Kept
 from specplan.cost_models.refreshing import chunk_of
 from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
 from specplan.ir.state_types import loaded_type
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import TreeType
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 from specplan.runtime.sources.use import SourceUse
+
+MOST_CHUNK = 512
+"""Text that is run in one pass at most."""
 
 
 class Batch:
@@ -42,7 +43,7 @@ class Batch:
     def __init__(
         self,
         requests: Sequence[Request],
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         sources: Mapping[str, SourceUse],
         speculative: int,
         capacity: int | None,
@@ -107,6 +108,17 @@ class Batch:
             self._written = positions, keys, positions < self.ends
         return self._written
 
+    def written_since_root(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same as `written`, with the round's root before them."""
+        positions, keys, there = self.written()
+        root = torch.tensor(self.starts, device=self.device)[:, None] - 1
+        said = torch.ones_like(root, dtype=torch.bool)
+        return (
+            torch.cat([root, positions], 1),
+            torch.cat([self.keys.gather(1, root), keys], 1),
+            torch.cat([said, there], 1),
+        )
+
     def emitted(self, row: int) -> bool:
         """Whether a row's text grew in this round."""
         return self.lengths[row] > self.starts[row]
@@ -141,6 +153,12 @@ class Batch:
         self._ends = self._root = self._written = None
         return kept
 
+    def grown(self, counts: Sequence[int], done: Sequence[bool]) -> None:
+        """Take over that a graph has appended so many tokens to each text, and their keys."""
+        self.lengths = [*map(int.__add__, self.lengths, counts)]
+        self.done[:] = done
+        self._ends = self._root = self._written = None
+
     def _write(self, row: int, start: int, tokens: Sequence[int]) -> None:
         """Put tokens into a text, and keys beside them."""
         keys, key = [], self.last_keys[row]
@@ -155,7 +173,7 @@ class Batch:
     def add_states(
         self,
         states: Sequence[StateDeclaration],
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         segments: Mapping[str, tuple[Layers, ...]],
         ways: Mapping[str, bool],
         scores: torch.dtype | None,
@@ -186,12 +204,12 @@ class Batch:
             elif isinstance(state, ValueState):
                 self.values[state.name] = self._value(state, scores)
 
-    def _track(self, state: TrackState, model: CausalModel) -> Track:
+    def _track(self, state: TrackState, model: Module) -> Track:
         parts = len(state.layer) if isinstance(state.layer, tuple) else 1
         shape = (self.size, self.slots + 1, parts * model.hidden_size)
-        track = Track(torch.zeros(shape, dtype=model.dtype, device=self.device))
+        track = Track.empty(torch.zeros(shape, dtype=model.dtype, device=self.device), state.levels)
         if isinstance(state.layer, str) and state.layer != "last":
-            outside: Tensor = model.outside(state.layer, self.requests)  # type: ignore[attr-defined]
+            outside = model.outside(state.layer, self.requests)
             track.text = outside[:, None].expand(-1, self.slots + 1, -1)
             track.known[:] = True
         return track

@@ -7,21 +7,38 @@ drafts stands behind the text, a slot for each node, known by the node's key.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from specplan.backends.eager.slots import Layers, NodeSlots
 from specplan.backends.ops.commit import commit
 from specplan.backends.ops.values import NO_KEY, Nodes, places_of
-from specplan.backends.reference.caches import Kept, padded
 from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.retrieval import retrieve
 
-Layers = tuple[int, int]
+
+@dataclass(frozen=True)
+class Kept:
+    """Which text a small cache keeps: its first tokens and the latest ones, or what is asked for.
+
+    Attributes:
+        budget: tokens in all.
+        sink: first ones of them; for retrieved chunks, where text is read between two refreshes.
+        chunk: tokens that it takes in at most, beyond its budget, before it forgets.
+        retrieved: tokens of the chunks that it keeps by `specplan.runtime.retrieval`; 0 for those
+            that keep the first and the latest.
+    """
+
+    budget: int
+    sink: int
+    chunk: int
+    retrieved: int = 0
 
 
-class Cache:
+class Cache(NodeSlots):
     """A cache, the model that writes it, and how far it has come.
 
     Text that a small cache forgets leaves no gap: later tokens stand so many slots further to the
@@ -29,32 +46,25 @@ class Cache:
 
     Attributes:
         model: the model.
-        store: its keys and values.
-        segments: spans of layers that the plan runs together, rising.
         lengths: by segment, text tokens of each request that it has taken in.
         scratch: the same with what passes of this round wrote that is no part of the text's.
         kept: of a small cache; None for one that keeps all text.
         forgotten: per request, text tokens that it has forgotten, those behind the first ones.
         of: the cache whose text it is a copy of; None for one of its own.
-        way: where all passes run the same layers, whether they are scratch; None elsewhere.
-        twins: nodes of one key may have several slots.
         base: tokens of each text behind which drafted nodes stand.
-        keys: of the node in each slot behind the text, int64 `[B, M]`.
-        there: which slots are the first with their key, bool `[B, M]`.
-        ran: by segment and whether it was scratch, which slots hold their nodes, bool `[B, M]`.
     """
 
     def __init__(
         self,
-        model: CausalModel,
+        model: Module,
         store: KVCache,
         segments: tuple[Layers, ...],
         kept: Kept | None = None,
         of: Cache | None = None,
         way: bool | None = None,
     ) -> None:
-        self.way, self.twins = way, False
-        self.model, self.store, self.segments = model, store, segments
+        super().__init__(store, segments, way)
+        self.model = model
         self.kept, self.of = kept, of
         self.lengths = {span: [0] * store.batch for span in segments}
         self.forgotten = [0] * store.batch
@@ -65,11 +75,7 @@ class Cache:
         """Forget drafted nodes; the next ones stand behind texts of these lengths."""
         self.scratch = dict(self.lengths)
         self.base = list(lengths)
-        positions = self.store.positions
-        self.keys = positions[:, :0]
-        self.there = torch.zeros_like(self.keys, dtype=torch.bool)
-        self.ran: dict[tuple[Layers, bool], Tensor] = {}
-        self.twins = False
+        self.clear()
 
     def begin_round(self, lengths: Sequence[int]) -> None:
         """The same, but for nodes that were said to live on."""
@@ -80,52 +86,22 @@ class Cache:
         self.alive = False
 
     @property
-    def taken(self) -> int:
-        """Slots behind the text, M."""
-        return self.keys.shape[1]
-
-    @property
     def whole(self) -> list[int]:
         """Text tokens of each request that all layers have taken in."""
         first, *others = self.lengths.values()
         return first if not others else list(map(min, first, *others))
 
-    def single(self) -> None:
-        """Leave one slot to each key."""
-        if self.twins:
-            places, _ = places_of(self.keys, self.keys, self.there)
-            own = torch.arange(self.taken, device=places.device)
-            self.there, self.twins = self.there & (places == own), False
+    def resident(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
+        """Text tokens of each request that all of some layers have, int64 `[B, 1]`."""
+        lengths = self.scratch if scratch else self.lengths
+        known = [lengths[span] for span in segments]
+        least = known[0] if len(known) == 1 else list(map(min, *known))
+        return torch.tensor(least, device=self.store.positions.device)[:, None]
 
-    def ran_by(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
-        """Slots whose nodes layers can attend to, bool `[B, M]`; scratch passes see all."""
-        found: Tensor | None = None
-        for span in segments:
-            mine = self._ran(span, False)
-            if scratch:
-                mine = mine | self._ran(span, True)
-            found = mine if found is None else found & mine
-        return self.there if found is None else found
-
-    def _ran(self, span: Layers, scratch: bool) -> Tensor:
-        if self.way is not None and self.way == scratch:
-            return self.there
-        known = self.ran.get((span, scratch))
-        if known is None:
-            return torch.zeros_like(self.there)
-        more = self.taken - known.shape[1]
-        return torch.nn.functional.pad(known, (0, more)) if more else known
-
-    def note(
-        self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor
-    ) -> None:
-        """Note that layers ran nodes `[B, W]`: what was there before is written over."""
-        for span in segments if self.way is None else ():
-            mine = self._ran(span, scratch).scatter_reduce(1, offsets, live, "amax")
-            self.ran[span, scratch] = mine
-            if scratch and (span, False) in self.ran:
-                over = torch.zeros_like(mine).scatter_reduce(1, offsets, live, "amax")
-                self.ran[span, False] = self._ran(span, False) & ~over
+    @property
+    def text_slots(self) -> int:
+        """Slots that texts take up, of the request that has most."""
+        return max(end - gone for end, gone in zip(self.base, self.forgotten, strict=True))
 
     @property
     def shift(self) -> Tensor | int:
@@ -148,7 +124,7 @@ class Cache:
         sources, targets = [], []
         most: list[list[int]] = [[] for _ in lengths]
         for span in self.segments if self.taken else ():
-            slots, held = commit(keys, emitted, self.keys, self._ran(span, False))
+            slots, held = commit(keys, emitted, self.keys, self.ran_in(span, False))
             found, counts = slots.tolist(), held.sum(1).tolist()
             length = self.lengths[span]
             for row, count in enumerate(counts):
@@ -228,3 +204,16 @@ class Cache:
         source, _ = padded(sources, targets, self.of.store.trash, device)
         _, target = padded(sources, targets, self.store.trash, device)
         self.store.copy(self.of.store, source, target)
+
+
+def padded(
+    sources: list[list[int]], targets: list[list[int]], trash: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Slots of each request as int64 `[B, M]`, filled up with the trash slot."""
+    width = max(len(row) for row in sources)
+
+    def filled(rows: list[list[int]]) -> Tensor:
+        even = [row + [trash] * (width - len(row)) for row in rows]
+        return torch.tensor(even, dtype=torch.int64, device=device)
+
+    return filled(sources), filled(targets)

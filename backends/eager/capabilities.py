@@ -13,16 +13,13 @@ CAPABILITIES = Capabilities(
     sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
     policies=frozenset({"sink_recent", "retrieved"}),
     limits={
-        ("forward", "levels"): (1,),
         ("forward", "most"): (None,),
         ("cache", "reads"): (None,),
         ("cache", "rollback"): (None,),
-        ("track", "levels"): (1,),
-        ("source", "scope"): ("request", "process", "read_only"),
+        ("source", "scope"): ("request", "group", "process", "read_only"),
         ("value", "kind"): ("tree", "number"),
         ("plan", "threads"): (None,),
     },
-    required=frozenset({("adopt", "logits")}),
     any_layer=True,
     stops=True,
 )

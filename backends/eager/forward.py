@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from specplan.backends.eager.caches import Cache
+from specplan.backends.eager.columns import Columns
+from specplan.backends.eager.lookahead import Slots, slots_of
+from specplan.backends.eager.lookahead import columns_of as node_columns
 from specplan.backends.eager.passes import Stretch
-from specplan.backends.eager.passing import Columns, run_pass
+from specplan.backends.eager.passing import run_pass
 from specplan.backends.eager.placing import Placement
+from specplan.backends.eager.rows import rows_of_pass
+from specplan.backends.eager.runner import Runner
+from specplan.backends.eager.slots import NodeSlots
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.values import Nodes, Rows
+from specplan.ir.errors import MissingCapabilityError
 
 if TYPE_CHECKING:
     from specplan.backends.eager.session import EagerSession
@@ -50,66 +58,82 @@ def run_forward(
         place: their slots, where they are known.
     """
     batch, active = session.batch, session.active
-    cache_name = stretch.cache or ""
-    cache = batch.caches.get(cache_name)
+    cache = batch.caches.get(stretch.cache or "")
     with_root = any(nodes.root for nodes in operands)
     if cache is not None:
         if cache.base != batch.lengths:
             cache.begin(batch.lengths)
-        if _lag(session, cache, stretch) > max(stretch.pending, 1):
-            most = max(stretch.pending, 1)
-            if cache.kept is not None:
-                most = min(most, cache.kept.chunk + 1)
-            own = stretch if not stretch.scratch or cache.of else session.whole[cache_name]
-            catch_up(session, cache, own, most)
-    texts = 0 if cache is None else _lag(session, cache, stretch)
-    inner = tuple(map(_inner, operands))
-    call = _columns_of(session, stretch, cache, inner, max(texts, int(with_root)), with_root)
-    hidden, live, steps, context = run_pass(session, stretch, cache, call, place)
+        settle(session, cache, stretch)
+    lags = [0] * batch.size if cache is None else _lags(session, cache, stretch)
+    texts = max(lags) if stretch.feeds else min(max(lags), max(stretch.pending, 1))
+    call = columns_of(session, stretch, cache, operands, max(texts, int(with_root)))
+    if max(lags) > texts:  # what they are to attend to is not there yet
+        waits = torch.tensor(lags, device=batch.device)[:, None] > texts
+        call = replace(call, live=call.live & ~waits)
+    passed = run_pass(session, stretch, cache, call, place)
+    reached = _read(batch.lengths, stretch, call, passed.live)
+    if max(lags) > texts:
+        reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
     if cache is not None and texts and not stretch.scratch:
-        _advance(batch.lengths, cache, stretch, active)
+        _advance(reached, cache, stretch, active)
     elif cache is not None and call.texts:
-        _advance_scratch(batch.lengths, cache, stretch, active, texts == 0)
-    rows = _rows(session, stretch, call, hidden, live, steps, operands)
-    return Ran(rows, call.tokens.shape[1], context)
+        _advance_scratch(reached, cache, stretch, texts == 0)
+    rows = rows_of_pass(session, stretch, call, passed, operands)
+    return Ran(rows, call.tokens.shape[1], passed.context)
 
 
-def _lag(session: EagerSession, cache: Cache, stretch: Stretch) -> int:
-    """Most text tokens that some layer lacks, of any request that takes part."""
+def settle(session: EagerSession, cache: Cache, stretch: Stretch) -> None:
+    """Run text until no more of it is missing than a pass may catch up."""
+    most = max(stretch.pending, 1)
+    if cache.kept is not None:
+        most = min(most, cache.kept.chunk + 1)
+    if max(_lags(session, cache, stretch)) > most and not stretch.feeds:
+        early = stretch.scratch and not cache.of and stretch.features is None
+        own = session.prepared.whole[stretch.cache or ""] if early else stretch
+        catch_up(session, cache, own, most)
+
+
+def _lags(session: EagerSession, cache: Cache, stretch: Stretch) -> list[int]:
+    """Text tokens that some layer lacks, of each request; 0 of those that do not take part."""
     lengths = cache.scratch if stretch.scratch else cache.lengths
-    most = 0
+    lags = [0] * session.batch.size
     for span in stretch.segments:
         for row, (now, done) in enumerate(zip(session.batch.lengths, lengths[span], strict=True)):
-            if now - done > most and (session.active is None or session.active[row]):
-                most = now - done
-    return most
+            if now - done > lags[row] and (session.active is None or session.active[row]):
+                lags[row] = now - done
+    return lags
 
 
 def _advance(
     lengths: Sequence[int], cache: Cache, stretch: Stretch, active: Sequence[bool] | None
 ) -> None:
-    """Note that layers have taken in all text."""
+    """Note that layers have taken in so much text."""
     for span in stretch.segments:
         known = cache.lengths[span]
         cache.lengths[span] = [
-            now if active is None or active[row] else known[row] for row, now in enumerate(lengths)
+            max(now, known[row]) if active is None or active[row] else known[row]
+            for row, now in enumerate(lengths)
         ]
         cache.scratch[span] = cache.lengths[span]
 
 
-def _advance_scratch(
-    lengths: Sequence[int],
-    cache: Cache,
-    stretch: Stretch,
-    active: Sequence[bool] | None,
-    again: bool,
-) -> None:
+def _read(lengths: Sequence[int], stretch: Stretch, call: Columns, live: Tensor) -> Sequence[int]:
+    """How far a pass that was to read all text has come: up to the first state that is missing."""
+    if stretch.features is None or stretch.inside or not call.texts:
+        return lengths
+    lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
+    ends = torch.tensor(lengths, device=live.device)[:, None]
+    reached: list[int] = call.positions[:, : call.texts].where(lacking, ends).amin(1).tolist()
+    return reached
+
+
+def _advance_scratch(lengths: Sequence[int], cache: Cache, stretch: Stretch, again: bool) -> None:
     """Note what scratch has written over: the root `again`, or all text that was pending."""
     if not stretch.scratch:
         return
     for span in stretch.segments:
         known = cache.lengths[span]
-        cache.scratch[span] = list(lengths)
+        cache.scratch[span] = list(map(max, lengths, cache.scratch[span]))
         if again:
             cache.lengths[span] = [min(now - 1, k) for now, k in zip(lengths, known, strict=True)]
 
@@ -122,8 +146,6 @@ def catch_up(session: EagerSession, cache: Cache, stretch: Stretch, pending: int
     batch = session.batch
     chunk = session.most_chunk if cache.kept is None else cache.kept.chunk
     active = session.active or [True] * batch.size
-    for span in stretch.segments:
-        cache.lengths[span] = list(cache.lengths[span])
     while True:
         done = [min(cache.lengths[s][row] for s in stretch.segments) for row in range(batch.size)]
         goals = [
@@ -138,18 +160,19 @@ def catch_up(session: EagerSession, cache: Cache, stretch: Stretch, pending: int
         live = positions < torch.tensor(goals, device=batch.device)[:, None]
         place = positions.clamp(max=batch.text.shape[1] - 1)
         tokens = batch.text.gather(1, place) * live
-        last = max(min(start + width, goal) for start, goal in zip(done, goals, strict=True))
-        call = Columns(tokens, positions, live, width, (), last - min(cache.forgotten))
-        run_pass(session, stretch, cache, call)
-        for row, goal in enumerate(goals):
-            for span in stretch.segments:
-                reached = min(done[row] + width, goal)
-                cache.lengths[span][row] = max(cache.lengths[span][row], reached)
+        ends = [min(start + width, goal) for start, goal in zip(done, goals, strict=True)]
+        used = max(map(operator.sub, ends, cache.forgotten))
+        call = Columns(tokens, positions, live, width, (), used)
+        there = run_pass(session, stretch, cache, call).live
+        reached = _read(ends, stretch, call, there)
+        if reached is not ends and all(map(operator.le, reached, done)):
+            return  # what the next tokens are to read is not there yet
+        _advance(reached, cache, stretch, active)
         cache.scratch = dict(cache.lengths)
         cache.forget()
 
 
-def _inner(nodes: Nodes) -> Nodes:
+def inner_of(nodes: Nodes) -> Nodes:
     """Nodes without the root where it is the first of them."""
     if isinstance(nodes.at, range) and nodes.at.start == 0:
         chosen = None if nodes.chosen is None else nodes.chosen[:, 1:]
@@ -157,17 +180,29 @@ def _inner(nodes: Nodes) -> Nodes:
     return nodes
 
 
-def _columns_of(
-    session: EagerSession,
+def columns_of(
+    session: Runner,
     stretch: Stretch,
-    cache: Cache | None,
-    inner: tuple[Nodes, ...],
+    cache: NodeSlots | None,
+    operands: Sequence[Nodes],
     texts: int,
-    with_root: bool,
 ) -> Columns:
-    """Pending text, ending with the root, and nodes; no text where none is pending or asked for."""
-    batch, device = session.batch, session.batch.device
-    ends = batch.ends
+    """Text, nodes, and slots that look ahead of them.
+
+    Args:
+        session: the texts.
+        stretch: what will run.
+        cache: what it writes.
+        operands: nodes, of one tree each.
+        texts: columns of text, which ends with the root; 0 where none is pending or asked for.
+    """
+    batch, ends = session.batch, session.batch.ends
+    with_root = any(nodes.root for nodes in operands)
+    inner, slots = tuple(map(inner_of, operands)), _slots(session, stretch, operands)
+    ahead = None
+    if slots:
+        ahead = Slots(node_columns(operands, inner, texts), stretch.most_levels - 1)
+        inner = (*inner, *slots)
     tokens, positions, live = [], [], []
     if texts == 1 and with_root:
         root = batch.root(session.scores)
@@ -175,13 +210,10 @@ def _columns_of(
         positions.append(ends - 1)
         live.append(root.live)
     elif texts:
-        written = ends + torch.arange(-texts, 0, device=device)
+        written = ends + torch.arange(-texts, 0, device=ends.device)
         first = ends - 1
         if cache is not None and stretch.segments:
-            lengths = cache.scratch if stretch.scratch else cache.lengths
-            known = [lengths[span] for span in stretch.segments]
-            least = known[0] if len(known) == 1 else list(map(min, *known))
-            resident = torch.tensor(least, device=device)[:, None]
+            resident = cache.resident(stretch.segments, stretch.scratch)
             first = resident.minimum(first) if with_root else resident
         tokens.append(batch.text.gather(1, written.clamp(min=0)))
         positions.append(written)
@@ -193,61 +225,23 @@ def _columns_of(
         positions.append(ends - 1 + nodes.take(nodes.tree.depths))
         live.append(columns.drafted(nodes))
     joined = _joined(live)
-    if session.active is not None:
-        joined = joined & torch.tensor(session.active, device=device)[:, None]
-    used = 0
-    if cache is not None:
-        used = max(a - b for a, b in zip(cache.base, cache.forgotten, strict=True))
-    return Columns(_joined(tokens), _joined(positions), joined, texts, inner, used)
+    taking_part = session.taking_part()
+    if taking_part is not None:
+        joined = joined & taking_part[:, None]
+    used = 0 if cache is None else cache.text_slots
+    return Columns(_joined(tokens), _joined(positions), joined, texts, inner, used, ahead)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def _rows(
-    session: EagerSession,
-    stretch: Stretch,
-    call: Columns,
-    hidden: Tensor,
-    live: Tensor,
-    steps: Tensor | None,
-    operands: Sequence[Nodes],
-) -> list[Rows]:
-    """Rows of the nodes of each operand, of everything that the model is to give."""
-    if not stretch.gives:
-        return []
-    first = call.texts - 1 if any(nodes.root for nodes in operands) else call.texts
-    if first:
-        hidden, live = hidden[:, first:], live[:, first:]
-        steps = None if steps is None else steps[:, first:]
-    model: Any = session.models[stretch.model]
-    outputs = [
-        model.rows(hidden, name, steps) if hasattr(model, "rows") else model.logits(hidden)
-        for name in stretch.gives
-    ]
-    found, start = [], call.texts - first
-    for nodes, inner in zip(operands, call.inner, strict=True):
-        stop = start + inner.width
-        for values in outputs:
-            found.append(_rows_of(nodes, values, live, start, stop))
-        start = stop
-    return found
-
-
-def _rows_of(nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int) -> Rows:
-    """Rows of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
-    if isinstance(nodes.at, range):
-        if not nodes.root:
-            return Rows(nodes.keys, values[:, start:stop], live[:, start:stop], nodes)
-        if start == 1:
-            return Rows(nodes.keys, values[:, :stop], live[:, :stop], nodes)
-        values = torch.cat([values[:, :1], values[:, start:stop]], 1)
-        there = torch.cat([live[:, :1], live[:, start:stop]], 1)
-        return Rows(nodes.keys, values, there, nodes)
-    if not nodes.root:
-        return Rows(nodes.keys, values[:, start:stop], live[:, start:stop], nodes)
-    place = torch.arange(start, stop, device=values.device).where(nodes.at > 0, 0)
-    rows = values.gather(1, place[:, :, None].expand(-1, -1, values.shape[2]))
-    there = live.gather(1, place) & nodes.live
-    return Rows(nodes.keys, rows, there, nodes)
+def _slots(session: Runner, stretch: Stretch, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
+    """Slots below the nodes of a pass, where its model looks ahead by them."""
+    if stretch.most_levels == 1 or not stretch.pieces:
+        return ()
+    if not session.models[stretch.model].by_slots:
+        return ()
+    if len(operands) > 1:
+        raise MissingCapabilityError("slots stand below the nodes of one tree", where="eager")
+    return (slots_of(operands[0], stretch.most_levels - 1),)

@@ -8,11 +8,9 @@ from itertools import pairwise
 
 from specplan.backends.eager.caches import Layers
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.ir.infer import infer_round
-from specplan.ir.ops import Commit, Forward
+from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
-from specplan.ir.types import NodesType, TreeType
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,7 @@ class Stretch:
         inside: they go on in the middle of its stack.
         keeps: tracks that are written, and after how many layers each of their parts; -1 for all.
         gives: what there are rows of.
+        levels: how many tokens ahead its rows look, one number or one per node.
         skips: blocks that are left out.
         block: all tokens of a pass see each other.
         scratch: what is written is no part of the text.
@@ -48,10 +47,21 @@ class Stretch:
     inside: bool = False
     keeps: tuple[tuple[str, tuple[int, ...]], ...] = ()
     gives: tuple[str, ...] = ("logits",)
+    levels: int | tuple[int, ...] = 1
     skips: Skips = NO_SKIPS
     block: bool = False
     scratch: bool = False
     keys_only: bool = False
+
+    @property
+    def most_levels(self) -> int:
+        """How many tokens ahead its rows look at most."""
+        return self.levels if isinstance(self.levels, int) else max(self.levels)
+
+    @property
+    def feeds(self) -> bool:
+        """Whether it writes what it reads: all of its text is read before any is written."""
+        return any(name == self.features for name, _ in self.keeps)
 
     @property
     def pieces(self) -> tuple[Layers, ...]:
@@ -71,7 +81,7 @@ def spans_of(op: Forward, layers: int) -> tuple[Layers, ...]:
     return tuple((span.start, span.stop) for span in op.layers)
 
 
-def segments_of(plan: Plan, models: Mapping[str, CausalModel]) -> dict[str, tuple[Layers, ...]]:
+def segments_of(plan: Plan, models: Mapping[str, Module]) -> dict[str, tuple[Layers, ...]]:
     """By the name of a cache, spans of its layers, cut wherever a forward begins or ends."""
     found: dict[str, tuple[Layers, ...]] = {}
     for state in plan.states:
@@ -116,6 +126,7 @@ def stretch_of(
         inside=own and op.shift == 0 and bool(op.layers),
         keeps=keeps,
         gives=("logits",) if op.gives is None else op.gives,
+        levels=op.levels,
         skips=Skips.read(op.skip) if op.skip else NO_SKIPS,
         block=op.attend == "block",
         scratch=op.write == "scratch",
@@ -130,40 +141,6 @@ def layers_kept(track: TrackState) -> tuple[int, ...]:
     return track.layer if isinstance(track.layer, tuple) else (track.layer,)
 
 
-def whole_stack(
-    plan: Plan, cache: CacheState, layers: int, segments: tuple[Layers, ...]
-) -> Stretch:
-    """How prompts run through a model that reads no other one's states: all it keeps is kept."""
-    tracks = (
-        state
-        for state in plan.states
-        if isinstance(state, TrackState) and state.model == cache.model
-    )
-    keeps = (
-        ()
-        if cache.policy is not None or cache.view is not None
-        else tuple((track.name, layers_kept(track)) for track in tracks)
-    )
-    return Stretch(
-        cache.model, cache.name, ((0, layers),), segments, keeps=keeps, gives=(),
-    )  # fmt: skip
-
-
-def node_slots(plan: Plan) -> int:
-    """Most cache slots that drafted nodes of one round, and its root, may take in one cache."""
-    most, living = 0, 0
-    for item in plan.rounds:
-        taken: dict[str | None, int] = {}
-        for step in infer_round(plan, item).steps:
-            if isinstance(step.op, Forward):
-                for name in step.op.nodes:
-                    held = step.reads[name]
-                    assert isinstance(held, TreeType | NodesType)
-                    width = held.nodes + 1 if isinstance(held, TreeType) else held.width
-                    taken[step.op.cache] = taken.get(step.op.cache, 0) + width
-            elif isinstance(step.op, Commit) and step.op.alive is not None:
-                tree = step.reads[step.op.alive]
-                assert isinstance(tree, TreeType)
-                living = max(living, tree.nodes)
-        most = max(most, *taken.values(), 0)
-    return most + living + 2
+def whole_stack(cache: CacheState, layers: int, segments: tuple[Layers, ...]) -> Stretch:
+    """How text runs through all layers of a model, for its cache alone."""
+    return Stretch(cache.model, cache.name, ((0, layers),), segments, gives=())

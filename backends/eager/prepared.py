@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from specplan.backends.eager.caches import Layers
 from specplan.backends.eager.passes import (
     Stretch,
-    node_slots,
     segments_of,
     stretch_of,
     whole_stack,
 )
 from specplan.backends.eager.placing import Placement, placements, plain_caches
-from specplan.backends.reference.stopping import judged_nodes
-from specplan.ir.infer import infer_round
+from specplan.cost_models.memory import speculative_slots
+from specplan.ir.infer import Step, infer_round
 from specplan.ir.lifetimes import last_reads
-from specplan.ir.ops import Forward, Grow, Measure, Mix, Op, Pick, Score
-from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
-from specplan.ir.types import Type
-from specplan.ir.values import Value
-from specplan.runtime.models import CausalModel
+from specplan.ir.ops import Accept, Forward, Grow, Measure, Mix, Op, Pick, Score
+from specplan.ir.plan import CacheState, Plan, TrackState, ValueState, walk_plan
+from specplan.ir.tables import BUILTIN
+from specplan.ir.types import LogitsType, NodesType, TreeType
+from specplan.ir.values import State, Value
+from specplan.runtime.modules import Module
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Prepared:
 
     Attributes:
         plan: the plan.
-        types: by op and trip, what the verifier knows of what an op gives.
-        reads: the same of what it reads.
+        steps: by op and trip, what the verifier knows of what an op reads and gives.
         placements: by forward and trip, slots of nodes where they are known.
         plain: caches that are run in one way only, and whether that is scratch.
         stretches: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
-        whole: by the name of a cache, how prompts run through its model.
+        whole: by the name of a cache, how text runs through all of its model.
+        prefilled: caches whose prompts run so before the first round; others read theirs in it.
         spent: by the identity of an op, values that nothing reads after it.
-        judged: by the identity of an op that judges, the nodes of its tree when all trips run.
+        judged: by the identity of an op that judges, how many nodes it judges at most.
         scored: some op reads scores of nodes.
         mixes: some op reads the rows that trees were grown from.
         drawn: value states whose nodes keep the laws that they were drawn from.
@@ -46,13 +46,13 @@ class Prepared:
     """
 
     plan: Plan
-    types: Mapping[tuple[int, int], tuple[Type, ...]]
-    reads: Mapping[tuple[int, int], Mapping[Value, Type]]
+    steps: Mapping[tuple[int, int], Step]
     placements: Mapping[tuple[int, int], Placement]
     plain: Mapping[str, bool]
     stretches: Mapping[int, Stretch]
     segments: Mapping[str, tuple[Layers, ...]]
     whole: Mapping[str, Stretch]
+    prefilled: frozenset[str]
     spent: Mapping[int, tuple[Value, ...]]
     judged: Mapping[int, int]
     scored: bool
@@ -60,22 +60,16 @@ class Prepared:
     drawn: frozenset[str]
     speculative: int
 
-    def read(self, op: Op, trip: int, name: Value) -> Type:
-        """What the verifier knows of an operand."""
-        return self.reads[id(op), trip][name]
 
-
-def prepare(plan: Plan, models: Mapping[str, CausalModel]) -> Prepared:
+def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
     """Gather what a plan's ops need to know."""
     steps = [step for item in plan.rounds for step in infer_round(plan, item).steps]
     segments = segments_of(plan, models)
     forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
-    readers = {op.cache for op in forwards if _reads_another(plan, op)}
     caches = [state for state in plan.states if isinstance(state, CacheState)]
     return Prepared(
         plan=plan,
-        types={(id(step.op), step.trip): step.gives for step in steps},
-        reads={(id(step.op), step.trip): step.reads for step in steps},
+        steps={(id(step.op), step.trip): step for step in steps},
         placements=placements(plan),
         plain=plain_caches(plan),
         stretches={
@@ -84,13 +78,13 @@ def prepare(plan: Plan, models: Mapping[str, CausalModel]) -> Prepared:
         segments=segments,
         whole={
             str(state.name): whole_stack(
-                plan, state, models[state.model].num_layers, segments[state.name]
+                state, models[state.model].num_layers, segments[state.name]
             )
             for state in caches
-            if state.name not in readers
         },
+        prefilled=frozenset(prefilled_caches(plan, forwards)),
         spent=last_reads(plan),
-        judged=judged_nodes(plan),
+        judged=judged_nodes(steps),
         scored=any(map(_reads_scores, walk_plan(plan))),
         mixes=any(isinstance(op, Mix) for op in walk_plan(plan)),
         drawn=frozenset(
@@ -98,14 +92,30 @@ def prepare(plan: Plan, models: Mapping[str, CausalModel]) -> Prepared:
             for state in plan.states
             if isinstance(state, ValueState) and state.keeps_laws
         ),
-        speculative=node_slots(plan),
+        speculative=speculative_slots(plan) + _slots_ahead(steps),
     )
 
 
-def _reads_another(plan: Plan, op: Forward) -> bool:
-    """Whether a forward reads hidden states of another model."""
-    track = None if op.features is None else plan.state(op.features)
-    return track is not None and getattr(track, "model", None) != op.model
+def prefilled_caches(plan: Plan, forwards: Sequence[Forward]) -> set[State]:
+    """Caches whose prompts may run through the whole stack before the first round.
+
+    A prompt is read by the passes of the first round, in a wider form: where these do otherwise
+    than the whole stack does, or read what the round has not yet computed, it is left to them.
+    Where the round asks how much text some layers lack, they lack all of it at first. A view is a
+    copy of what its cache has read, so that this one reads before.
+    """
+    asked = (op.operand for op in walk_plan(plan) if isinstance(op, Measure))
+    lagging = (plan.state(state) for state in asked if isinstance(state, State))
+    late = {cache.model for cache in lagging if isinstance(cache, CacheState)}
+    for op in forwards:
+        track = None if op.features is None else plan.state(op.features)
+        if isinstance(track, TrackState) and (track.model != op.model or op.shift):
+            late |= {op.model, track.model}
+        if op.write == "exact" and (len(op.layers) > 1 or op.only or op.attend == "block"):
+            late.add(op.model)
+    caches = [state for state in plan.states if isinstance(state, CacheState)]
+    viewed = {state.view for state in caches}
+    return {s.name for s in caches if s.model not in late or s.name in viewed}
 
 
 def _reads_scores(op: Op) -> bool:
@@ -118,3 +128,36 @@ def _reads_scores(op: Op) -> bool:
     if isinstance(op, Score):
         return True
     return isinstance(op, Measure) and op.kind.name == "value"
+
+
+def _slots_ahead(steps: Sequence[Step]) -> int:
+    """Cache slots for what looks ahead of nodes, in all passes of all rounds."""
+    found = 0
+    for step in steps:
+        if isinstance(step.op, Forward) and step.op.most_levels > 1:
+            nodes = (step.reads[name] for name in step.op.nodes)
+            wide = (n.nodes + 1 if isinstance(n, TreeType) else n.width for n in nodes
+                    if isinstance(n, TreeType | NodesType))  # fmt: skip
+            found += (step.op.most_levels - 1) * sum(wide)
+    return found
+
+
+def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
+    """By the identity of an op that judges below the root, how many nodes it judges at most.
+
+    Loops may end early, and nodes without logits are not judged: the bonus is drawn with the same
+    number however many there are. Rules that draw by place take all numbers.
+    """
+    found: dict[int, int] = {}
+    for step in steps:
+        op = step.op
+        if isinstance(op, Accept) and op.at is None and op.target and not _draws_by_place(op):
+            tree, rows = step.reads[op.tree], step.reads[op.target]
+            assert isinstance(tree, TreeType) and isinstance(rows, LogitsType)
+            found[id(op)] = min(tree.nodes, rows.width)
+    return found
+
+
+def _draws_by_place(op: Accept) -> bool:
+    rule = BUILTIN.find("rule", op.rule.name)
+    return rule is not None and rule.draws_by_place

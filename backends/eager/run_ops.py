@@ -1,4 +1,4 @@
-"""The interpreter's ops that run models, measure, judge, and write text and states."""
+"""The interpreter's ops that run models, measure, and write text and states; see `OPS`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from specplan.backends.eager import sources
+from specplan.backends.eager import lanes, regions, sources
 from specplan.backends.eager.forward import run_forward
-from specplan.backends.eager.tree_ops import kind_of
+from specplan.backends.eager.observed import Observed
 from specplan.backends.eager.values import Scope, held_as, nodes_as
-from specplan.backends.ops.accept import accept
+from specplan.backends.ops import lowerings
+from specplan.backends.ops.compute import compute
+from specplan.backends.ops.lookup import lookup
 from specplan.backends.ops.measure import measure, over_batch, said
-from specplan.backends.ops.mix import mix
 from specplan.backends.ops.values import Nodes, Path, Rows, Tree
-from specplan.backends.reference.observed import Observed
-from specplan.backends.reference.scalars import compute
 from specplan.ir import ops as ir
+from specplan.ir.types import TreeType
 from specplan.ir.values import State
 from specplan.runtime.executable import forward_variant
 from specplan.runtime.uniforms import numbers_of
@@ -34,15 +34,9 @@ def _forward(session: EagerSession, op: ir.Forward, scope: Scope) -> None:
     ran = run_forward(session, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
     span = stretch.spans[0] if op.layers else None
     variant = forward_variant(span, bool(stretch.gives), stretch.skips.words)
-    session.observed = Observed(variant, op.model, ran.width, ran.context)
+    name = f"{op.keyword}:{variant}" if variant else op.keyword
+    session.observed = Observed(name, op.model, ran.width, ran.context)
     scope.update(zip(op.results, ran.rows, strict=True))
-
-
-def _mix(session: EagerSession, op: ir.Mix, scope: Scope) -> None:
-    values = [scope[name] for name in op.logits]
-    operands = [value if isinstance(value, Tree) else held_as(value, Rows) for value in values]
-    weights = [held_as(scope[name], Tensor) for name in op.weights]
-    scope[op.results[0]] = mix(op, operands, weights)
 
 
 def _uniform(session: EagerSession, op: ir.Uniform, scope: Scope) -> None:
@@ -50,17 +44,6 @@ def _uniform(session: EagerSession, op: ir.Uniform, scope: Scope) -> None:
     starts = session.batch.starts
     drawn = numbers_of(op.key)(session.batch.seeds, op.stream, starts, offset, op.count)
     scope[op.results[0]] = drawn.to(session.batch.device)
-
-
-def _accept(session: EagerSession, op: ir.Accept, scope: Scope) -> None:
-    tree = held_as(scope[op.tree], Tree)
-    session.observed = Observed(variant=op.rule.name, width=tree.size)
-    scope[op.results[0]] = accept(
-        op, tree, None if op.target is None else held_as(scope[op.target], Rows),
-        None if op.by is None else held_as(scope[op.by], Tensor),
-        None if op.at is None else nodes_as(scope[op.at]),
-        settings=session.batch.settings, most=session.prepared.judged.get(id(op), tree.size),
-    )  # fmt: skip
 
 
 def _emit(session: EagerSession, op: ir.Emit, scope: Scope) -> None:
@@ -72,11 +55,12 @@ def _emit(session: EagerSession, op: ir.Emit, scope: Scope) -> None:
 
 
 def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
-    batch, path = session.batch, held_as(scope[op.path], Path)
-    session.observed = Observed(variant="chain" if path.chain else "tree")
+    batch = session.batch
     positions, keys, emitted = batch.written()
     if op.state in batch.tracks:
-        batch.tracks[op.state].commit(keys, emitted, positions)
+        track = batch.tracks[op.state]
+        track.commit(keys, emitted, positions)
+        track.commit_deeper(*batch.written_since_root())
         return
     alive = None if op.alive is None else held_as(scope[op.alive], Tree)
     inner = None
@@ -89,8 +73,18 @@ def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
     batch.caches[op.state].commit(keys, emitted, batch.lengths, inner)
 
 
+def _lookup(session: EagerSession, op: ir.Lookup, scope: Scope) -> None:
+    tree, at = held_as(scope[op.tree], Tree), nodes_as(scope[op.at])
+    found = sources.asked(session.batch, op, at)
+    kind = held_as(session.kind(op), TreeType)
+    scope[op.results[0]] = lookup(op, tree, at, found=found, kind=kind)
+
+
+def _store(session: EagerSession, op: ir.Store, scope: Scope) -> None:
+    session.batch.values[op.state] = lowerings()[op.keyword](op, scope, session)
+
+
 def _update(session: EagerSession, op: ir.Update, scope: Scope) -> None:
-    session.observed = Observed(kind_of(session, op.source))
     rows = None if op.logits is None else held_as(scope[op.logits], Rows)
     sources.update(session.batch, op, held_as(scope[op.tree], Tree), rows)
 
@@ -103,7 +97,7 @@ def _refresh(session: EagerSession, op: ir.Refresh, scope: Scope) -> None:
         longest = max(cache.whole)
         width = -(-longest // kept.retrieved) if kept.retrieved else kept.budget
         name = "retrieved" if kept.retrieved else "sink_recent"
-        session.observed = Observed(name, width=width)
+        session.observed = Observed(f"{op.keyword}:{name}", width=width)
 
 
 def _measure(session: EagerSession, op: ir.Measure, scope: Scope) -> None:
@@ -119,12 +113,6 @@ def _measure(session: EagerSession, op: ir.Measure, scope: Scope) -> None:
         _, keys, emitted = session.batch.written()
         scope[op.results[0]] = said(operand, keys, emitted).cpu()
         return
-    width = 1
-    if op.variant and isinstance(operand, Tree):
-        width = max(1, operand.size)
-    elif op.variant and not isinstance(operand, Rows):
-        width = max(1, operand.width)
-    session.observed = Observed(op.variant, width=width)
     scope[op.results[0]] = measure(operand, op.kind).cpu()
 
 
@@ -170,16 +158,21 @@ def _is_idle(session: EagerSession, row: int) -> bool:
     return session.idle_rows[row] or not all(bool(loop.running[row]) for loop in session.loops)
 
 
-RUN_OPS: dict[type, Callable[[EagerSession, Any, Scope], None]] = {
+OPS: dict[type[ir.Op], Callable[[Any, Any, Scope], None]] = {
     ir.Forward: _forward,
-    ir.Mix: _mix,
     ir.Uniform: _uniform,
-    ir.Accept: _accept,
+    ir.Lookup: _lookup,
     ir.Emit: _emit,
     ir.Commit: _commit,
+    ir.Store: _store,
     ir.Update: _update,
     ir.Refresh: _refresh,
     ir.Measure: _measure,
     ir.Compute: _compute,
+    ir.Repeat: regions.repeat,
+    ir.When: regions.when,
+    ir.Segment: lanes.segment,
 }
-"""By op; called with the session, the op and the values so far, to which results are added."""
+"""Ops that touch more than their operands: texts, caches, sources, states, other ops. They are
+called with the session, the op and the values so far, to which results are added; every other op
+is its lowering."""

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specplan.backends.eager import regions, sources
-from specplan.backends.eager.batch import Batch
+from specplan.backends.eager import lanes, sources
+from specplan.backends.eager.batch import MOST_CHUNK, Batch
 from specplan.backends.eager.forward import catch_up
+from specplan.backends.eager.observed import Observed
 from specplan.backends.eager.prepared import Prepared
-from specplan.backends.eager.run_ops import RUN_OPS
-from specplan.backends.eager.tree_ops import TREE_OPS
-from specplan.backends.eager.values import Scope, held_as
-from specplan.backends.reference import lanes
-from specplan.backends.reference.batch import MOST_CHUNK
-from specplan.backends.reference.observed import Observed
+from specplan.backends.eager.run_ops import OPS
+from specplan.backends.eager.values import Scope
+from specplan.backends.ops import lowerings
+from specplan.backends.ops.accept import Form, fastest
+from specplan.backends.ops.values import Tree
 from specplan.ir import ops as ir
-from specplan.ir.types import TreeType, Type
+from specplan.ir.needs import Work
+from specplan.ir.types import Type
+from specplan.ir.values import Value
 from specplan.runtime.executable import Observer, StepResult
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import sources_of_batch
 
@@ -41,7 +44,7 @@ class EagerSession:
     def __init__(
         self,
         prepared: Prepared,
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         requests: Sequence[Request],
         shared: Mapping[str, Source],
         capacity: int | None,
@@ -56,7 +59,6 @@ class EagerSession:
         used = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
         self.batch = Batch(requests, models, used, prepared.speculative, capacity)
         self.batch.add_states(plan.states, models, prepared.segments, prepared.plain, self.scores)
-        self.whole = prepared.whole
         self.emitted: list[list[int]] = []
         self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
         self.trip = 0
@@ -64,7 +66,7 @@ class EagerSession:
         self.trips: list[Tensor] = []
         self.loops: list[Any] = []
         self.observer: Observer | None = None
-        self.observed = Observed()
+        self.observed: Observed | None = None
 
     @property
     def done(self) -> list[bool]:
@@ -101,16 +103,15 @@ class EagerSession:
     def prefill(self, observer: Observer | None = None) -> None:
         """Run the prompts, all but the last token, through every model that keeps a cache.
 
-        Models that read another one's states catch up in the first round.
+        Models that read another one's states, or leave layers out, catch up in the first round.
         """
         for name, cache in self.batch.caches.items():
             if cache.of is not None:
                 cache.refresh()
                 continue
-            stretch = self.whole.get(name)
-            if stretch is None:
+            if name not in self.prepared.prefilled:
                 continue
-            start = perf_counter()
+            stretch, start = self.prepared.whole[name], perf_counter()
             catch_up(self, cache, stretch, 1)
             if observer is not None:
                 seconds = perf_counter() - start
@@ -142,37 +143,73 @@ class EagerSession:
     def run(self, ops: tuple[ir.Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
         for op in ops:
-            if self.observer is None or isinstance(op, ir.Repeat | ir.Segment | ir.When):
-                OPS[type(op)](self, op, scope)
+            if self.observer is None or op.body is not None:
+                self._run_one(op, scope)
             else:
                 self._observe(self.observer, op, scope)
             for name in self.prepared.spent.get(id(op), ()):
                 scope.pop(name, None)
 
+    def _run_one(self, op: ir.Op, scope: Scope) -> None:
+        special = OPS.get(type(op))
+        if special is not None:
+            special(self, op, scope)
+        else:
+            scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
+
     def _observe(self, observer: Observer, op: ir.Op, scope: Scope) -> None:
         """Run one op, and tell how long it took."""
-        self.observed = Observed()
+        self.observed = None
         start = perf_counter()
-        OPS[type(op)](self, op, scope)
+        self._run_one(op, scope)
         seconds = perf_counter() - start
         seen = self.observed
-        name = f"{op.keyword}:{seen.variant}" if seen.variant else op.keyword
-        observer(name, seen.model, self.batch.size, seen.width, seen.context, seconds)
+        if seen is None:
+            work = op.demand(self.prepared.steps[id(op), self.trip], self.plan)
+            assert isinstance(work, Work), "passes say what they are"
+            seen = Observed(work.name, width=work.width)
+        observer(seen.name, seen.model, self.batch.size, seen.width, seen.context, seconds)
 
-    def gives(self, op: ir.Op) -> Type:
-        """What the verifier knows of an op's result, on this trip."""
-        return self.prepared.types[id(op), self.trip][0]
+    def taking_part(self) -> Tensor | None:
+        """Which requests take part in the region that runs, bool `[B]`; None for all."""
+        if self.active is None:
+            return None
+        return torch.tensor(self.active, device=self.batch.device)
 
-    def tree_type(self, op: ir.Op) -> TreeType:
-        """The same of an op that gives a tree."""
-        return held_as(self.gives(op), TreeType)
+    # what lowerings ask: see `specplan.backends.ops.Runner`
 
+    def kind(self, op: ir.Op) -> Type:
+        """See `Runner.kind`."""
+        return self.prepared.steps[id(op), self.trip].gives[0]
 
-OPS: dict[type, Callable[[Any, Any, Scope], None]] = {
-    **TREE_OPS,
-    **RUN_OPS,
-    ir.Repeat: regions.repeat,
-    ir.When: regions.when,
-    ir.Segment: lanes.segment,  # type: ignore[dict-item]  # it asks of a session what all have
-}
-"""By op; called with the session, the op and the values so far, to which results are added."""
+    def reads(self, op: ir.Op) -> Mapping[Value, Type]:
+        """See `Runner.reads`."""
+        return self.prepared.steps[id(op), self.trip].reads
+
+    def root(self, op: ir.Op) -> Tree:
+        """See `Runner.root`."""
+        return self.batch.root(self.scores)
+
+    def state(self, op: ir.Load | ir.Store) -> Tree | Tensor:
+        """See `Runner.state`."""
+        return self.batch.values[op.state]
+
+    def keeps_laws(self, op: ir.Store) -> bool:
+        """See `Runner.keeps_laws`."""
+        return op.state in self.prepared.drawn
+
+    def settings(self, op: ir.Op) -> SamplingSettings:
+        """See `Runner.settings`."""
+        return self.batch.settings
+
+    def remembers(self, op: ir.Op) -> bool:
+        """See `Runner.remembers`."""
+        return self.prepared.mixes
+
+    def most(self, op: ir.Op) -> int | None:
+        """See `Runner.most`."""
+        return self.prepared.judged.get(id(op))
+
+    def form(self, op: ir.Op) -> Form:
+        """See `Runner.form`."""
+        return fastest

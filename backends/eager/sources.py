@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.batch import Batch
-from specplan.backends.ops.lookup import Continuations
+from specplan.backends.ops.lookup import Continuations, merges
 from specplan.backends.ops.reshaping import counts_of
 from specplan.backends.ops.values import Nodes, Rows, Tree
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.source import Found, Tokens, Wanted
-from specplan.runtime.sources.text import lookup as lookup_text
-from specplan.runtime.sources.text import lookup_batch
+from specplan.runtime.sources.text import TEXT_MATCH, continuations, lookup_batch
 from specplan.runtime.sources.use import SourceUse
 
-TEXT_MATCH = (1, 3)
-"""Suffixes looked for in the text where a plan does not say."""
+
+class Texts(Protocol):
+    """Texts that sources are asked about: those of a batch, or of the requests that fill it."""
+
+    @property
+    def text(self) -> Tensor:
+        """Int64 `[B, S]`."""
+        ...
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens of each text."""
+        ...
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """The same when the round began."""
+        ...
+
+    @property
+    def done(self) -> Sequence[bool]:
+        """Requests that want no more tokens."""
+        ...
+
+    @property
+    def sources(self) -> Mapping[str, SourceUse]:
+        """By name."""
+        ...
+
+    def emitted(self, row: int) -> bool:
+        """Whether a request's text grew in this round."""
+        ...
 
 
 def wanted_of(op: Lookup, width: int) -> Wanted:
     """What the op asks for below so many nodes; what needs no merging stands side by side."""
     children = max(counts_of(op.children, width))
     match = op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
-    merged = op.nodes is not None and op.nodes < children * op.length
-    return Wanted(match[0], match[-1], children, op.length, op.nodes if merged else None)
+    nodes = op.nodes if merges(op) else None
+    return Wanted(match[0], match[-1], children, op.length, nodes)
 
 
-def asked(batch: Batch, op: Lookup, at: Nodes, wanted: Wanted) -> Continuations:
+def asked(batch: Texts, op: Lookup, at: Nodes) -> Continuations:
     """What a source, or the text itself, has below W nodes."""
+    wanted = wanted_of(op, at.width)
     longest = None if op.source == TEXT_STATE else wanted.longest
     texts, lengths = _texts(batch, at, longest)
     if op.source == TEXT_STATE:
@@ -41,11 +71,11 @@ def asked(batch: Batch, op: Lookup, at: Nodes, wanted: Wanted) -> Continuations:
     else:
         found = batch.sources[op.source].lookup(texts, lengths, wanted)
     parts = (found.tokens, found.parents, found.live)
-    tokens, parents, live = (torch.from_numpy(part).to(batch.device) for part in parts)
+    tokens, parents, live = (torch.from_numpy(part).to(at.tree.tokens.device) for part in parts)
     return tokens, parents, live
 
 
-def _texts(batch: Batch, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens]:
+def _texts(batch: Texts, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens]:
     """What is looked up at each of W nodes: texts `[B * W, S]`, and their lengths.
 
     Where only the last tokens matter, the others are left out but for those of whole texts.
@@ -80,65 +110,73 @@ def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
         )
         live = np.arange(wanted.length) < counts[:, None]
         return Found(tokens, Found.nothing(len(texts), wanted).parents, live)
-    found = Found.nothing(len(texts), wanted)
-    for row, length in enumerate(lengths):
-        for place, run in enumerate(_runs_in(texts[row, :length], wanted)):
-            start = place * wanted.length
-            found.tokens[row, start : start + len(run)] = run
-            found.live[row, start : start + len(run)] = True
-    return found
+    rows = zip(texts, lengths, strict=True)
+    return Found.stacked([continuations(text[:length], wanted) for text, length in rows])
 
 
-def _runs_in(text: Tokens, wanted: Wanted) -> list[Tokens]:
-    """Continuations with first tokens of their own: the best, then the latest of any match."""
-    best_run = lookup_text(
-        text, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
-    )
-    runs = [best_run] if len(best_run) else []
-    tail = text[len(text) - wanted.shortest :]
-    for end in range(len(text) - 1, wanted.shortest - 1, -1):
-        if len(runs) == wanted.children:
-            break
-        run = text[end : end + wanted.length]
-        alike = (text[end - len(tail) : end] == tail).all()
-        if alike and all(run[0] != other[0] for other in runs):
-            runs.append(run)
-    return runs
-
-
-def update(batch: Batch, op: Update, tree: Tree, rows: Rows | None) -> None:
+def update(batch: Texts, op: Update, tree: Tree, rows: Rows | None) -> None:
     """Teach a source rows of judged nodes, the text up to the root, or runs of drafted nodes."""
     use = batch.sources[op.source]
-    active = [row for row in range(batch.size) if not batch.done[row] or batch.emitted(row)]
-    if rows is not None and not use.width:
-        return  # it learns nothing of rows
     if rows is not None:
-        _teach_rows(use, active, tree, rows)
+        if use.width:  # others learn nothing of rows
+            parts = taught_rows(tree, rows, use.width)
+            teach_rows(batch, op, *(part.cpu().numpy() for part in parts))
     elif tree.size:
-        _teach_runs(batch, use, active, tree, op.last or 1)
+        runs = (tree.tokens, tree.parents, tree.live)
+        teach_runs(batch, op, *(part.cpu().numpy() for part in runs))
     else:
-        text = batch.text.cpu().numpy()
-        for row in active:
-            use.learn_text(row, text[row, : batch.starts[row]], op.last or 1)
+        teach_text(batch, op)
 
 
-def _teach_rows(use: SourceUse, active: Sequence[int], tree: Tree, rows: Rows) -> None:
-    """The likeliest tokens after the root and after nodes that were judged."""
+def teach_text(batch: Texts, op: Update) -> None:
+    """Teach a source the texts up to the root."""
+    text = batch.text.cpu().numpy()
+    for row in _active(batch):
+        known = text[row, : batch.starts[row]]
+        batch.sources[op.source].learn_text(row, known, op.last or 1)
+
+
+def _active(batch: Texts) -> list[int]:
+    return [row for row, done in enumerate(batch.done) if not done or batch.emitted(row)]
+
+
+def taught_rows(tree: Tree, rows: Rows, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What a source learns of rows: the root and all nodes, which were judged, and what follows.
+
+    Args:
+        tree: that was judged.
+        rows: of its nodes.
+        width: likeliest tokens of each row.
+
+    Returns:
+        Tokens `[B, 1 + N]`, which of them count, and the likeliest after each, `[B, 1 + N, width]`.
+    """
     logits, known = rows.of(tree.everything)
-    likeliest = best(logits, min(use.width, logits.shape[2])).cpu().numpy()
-    tokens, live = tree.tokens.cpu().numpy(), (tree.live & known).cpu().numpy()
-    for row in active:
+    return tree.tokens, tree.live & known, best(logits, min(width, logits.shape[2]))
+
+
+def teach_rows(batch: Texts, op: Update, tokens: Tokens, live: Tokens, likeliest: Tokens) -> None:
+    """Teach a source what `taught_rows` gives."""
+    use = batch.sources[op.source]
+    for row in _active(batch):
         use.learn_rows(row, tokens[row][live[row]], likeliest[row][live[row]])
 
 
-def _teach_runs(batch: Batch, use: SourceUse, active: Sequence[int], tree: Tree, last: int) -> None:
-    """The last tokens on the path to each leaf, text before the round among them."""
-    text, tokens = batch.text.cpu().numpy(), tree.tokens.cpu().numpy()
-    live, parents = tree.live.cpu().numpy(), tree.parents.cpu().numpy()
-    for row in active:
-        inner = {int(parent) for parent in parents[row][1:]}
+def teach_runs(batch: Texts, op: Update, tokens: Tokens, parents: Tokens, live: Tokens) -> None:
+    """Teach a source the last tokens on the path from the root, which is one of them, to each leaf.
+
+    Args:
+        batch: the texts.
+        op: says how many tokens.
+        tokens: of the root and all nodes, `[B, 1 + N]`.
+        parents: columns, `[B, 1 + N]`.
+        live: bool `[B, 1 + N]`.
+    """
+    text, last = batch.text.cpu().numpy(), op.last or 1
+    for row in _active(batch):
+        inner = {int(parent) for parent in parents[row][1:][live[row][1:]]}
         runs = []
-        for leaf in range(1, tree.columns):
+        for leaf in range(1, tokens.shape[1]):
             if leaf in inner or not live[row, leaf]:
                 continue
             path, node = list[int](), leaf
@@ -146,9 +184,9 @@ def _teach_runs(batch: Batch, use: SourceUse, active: Sequence[int], tree: Tree,
                 path.append(int(tokens[row, node]))
                 node = int(parents[row, node])
             start = batch.starts[row]
-            before = text[row, max(start - max(last - len(path), 0), 0) : start]
-            runs.append(np.concatenate([before, np.array(path[::-1][-last:], dtype=np.int64)]))
-        use.learn_runs(row, runs)
+            run = [int(text[row, start - 1]), *path[::-1]]
+            runs.append(np.array(run[-last:], dtype=np.int64))
+        batch.sources[op.source].learn_runs(row, runs)
 
 
 def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, SourceUse]) -> None:

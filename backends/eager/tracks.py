@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -16,13 +18,21 @@ class Track:
         text: `[B, S + 1, F]`; the last position is that of dead lanes.
         known: bool `[B, S + 1]`, which positions are there.
         steps: passes of its own model that a state went through, int64 `[B, S + 1]`.
+        deeper: states of the slots below, level by level; they have gaps.
     """
 
-    def __init__(self, text: Tensor) -> None:
-        self.text = text
-        self.known = torch.zeros(text.shape[:2], dtype=torch.bool, device=text.device)
-        self.steps = torch.zeros(text.shape[:2], dtype=torch.int64, device=text.device)
+    def __init__(
+        self, text: Tensor, known: Tensor, steps: Tensor, deeper: Sequence[Track] = ()
+    ) -> None:
+        self.text, self.known, self.steps, self.deeper = text, known, steps, tuple(deeper)
         self.begin_round()
+
+    @classmethod
+    def empty(cls, text: Tensor, levels: int = 1) -> Track:
+        """A track that holds nothing yet, of nodes and of so many levels less one below them."""
+        zero = torch.zeros(text.shape[:2], dtype=torch.int64, device=text.device)
+        deeper = [cls.empty(torch.zeros_like(text)) for _ in range(levels - 1)]
+        return cls(text, zero.bool(), zero, deeper)
 
     @property
     def trash(self) -> int:
@@ -31,6 +41,11 @@ class Track:
 
     def begin_round(self) -> None:
         """Forget drafted nodes."""
+        self._forget()
+        for track in self.deeper:
+            track.begin_round()
+
+    def _forget(self) -> None:
         self.nodes: tuple[Tensor, Tensor, Tensor] | None = None
         self.live: tuple[Tensor, Tensor] | None = None
 
@@ -84,4 +99,15 @@ class Track:
         slots, held = commit(keys, emitted, mine, self.live[1])
         moved = states.gather(1, slots[:, :, None].expand(-1, -1, states.shape[2]))
         self.write_text(positions, held, moved, steps.gather(1, slots))
-        self.begin_round()
+        self._forget()
+
+    def commit_deeper(self, positions: Tensor, keys: Tensor, said: Tensor) -> None:
+        """Make all states of slots below these paths permanent, whatever is missing between."""
+        for track in self.deeper:
+            if track.nodes is None or track.live is None:
+                continue
+            mine, states, steps = track.nodes
+            place, there = places_of(keys, mine, track.live[1])
+            moved = states.gather(1, place[:, :, None].expand(-1, -1, states.shape[2]))
+            track.write_text(positions, there & said, moved, steps.gather(1, place))
+            track.begin_round()

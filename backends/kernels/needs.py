@@ -20,7 +20,6 @@ from specplan.backends.kernels.variants import (
 from specplan.cost_models.demands import ForwardDemand, round_demands
 from specplan.cost_models.shapes.layers import GroupedAttention
 from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.ir.ops import Accept
 from specplan.ir.plan import CacheState, Plan, walk
 from specplan.passes.pipeline import run_passes
 
@@ -111,10 +110,10 @@ def _endings(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[
         if isinstance(state, CacheState) and state.model in fused.moves
     }
     for item in plan.rounds:
-        judging = [op for op in walk(item.ops) if isinstance(op, Accept)]
-        for op, tree in zip(judging, round_demands(plan, item).judged, strict=True):
-            if op.rule.name in fused.rules and tree.nodes:
+        rules = [op.judges_by for op in walk(item.ops) if op.judges_by is not None]
+        for rule, tree in zip(rules, round_demands(plan, item).judged, strict=True):
+            if rule.name in fused.rules and tree.nodes:
                 distinct = not tree.is_chain and "draw" not in tree.laws
-                yield acceptance(op.rule.name, tree.nodes, tree.drawn, distinct)
+                yield acceptance(rule.name, tree.nodes, tree.drawn, distinct)
             if tree.depth:  # chains too: a cache may hold their nodes in another order
                 yield from (moves(size, tree.depth) for size in sorted(sizes))

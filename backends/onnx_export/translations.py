@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-INT64 = 7
-"""`TensorProto.INT64`."""
+INT64, BOOL = 7, 9
+"""Of `TensorProto`."""
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
@@ -66,7 +66,26 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         shape = op.Concat(op.Shape(given, start=0, end=-1), width, axis=0)
         return op.Reshape(op.Gemm(flat, weight, bias, transB=1), shape)
 
+    def where(flag: Any, chosen: Any, other: Any) -> Any:
+        """Of truths by `And` and `Or`: ONNX Runtime has no `Where` of them."""
+        if chosen.dtype != onnx_ir.DataType.BOOL:
+            return op.Where(flag, chosen, other)
+        return op.Or(op.And(flag, chosen), op.And(op.Not(flag), other))
+
+    def scatter_reduce(
+        given: Any, dim: int, index: Any, values: Any, reduce: str, include_self: bool = True
+    ) -> Any:
+        """The largest of truths by numbers: ONNX Runtime scatters no others so."""
+        if reduce != "amax" or given.dtype != onnx_ir.DataType.BOOL or not include_self:
+            return core.aten_scatter_reduce(given, dim, index, values, reduce, include_self)
+        numbers = (op.Cast(each, to=INT64) for each in (given, values))
+        held, new = numbers
+        found = op.ScatterElements(held, index, new, axis=dim, reduction="max")
+        return op.Cast(found, to=BOOL)
+
     return {
+        torch.ops.aten.where.self: where,
+        torch.ops.aten.scatter_reduce.two: scatter_reduce,
         torch.ops.aten.searchsorted.Tensor: searchsorted,
         torch.ops.aten.sort.stable: stable_sort,
         torch.ops.aten.index_put.default: index_put,

@@ -1,26 +1,128 @@
 """Lowerings of the ops: one file each, pure functions of tensors.
 
-`specplan.backends.ops.<op>` has a function named as the op. It takes the op, what its operands hold
-(`specplan.backends.ops.values`) and what the verifier knows of the result, and gives what the op
-gives. It reads no number of a tensor, loops over no requests, and its shapes follow from those of
-its operands and from types, so that `torch.export` can trace it. What touches caches, texts and
+`specplan.backends.ops.<op>` has a function named as the op. It reads no number of a tensor, loops
+over no requests, and its shapes follow from those of its operands and from types, so that
+`torch.export` can trace it.
+
+Its parameters say what it needs, so that nobody who runs ops has to name them. `op` is the op;
+others are fields of the op, and get what these operands hold (`specplan.backends.ops.values`);
+those behind the `*` are asked of whoever runs the op (`Runner`). What touches caches, texts and
 sources stays with the backend that holds them: `forward` and `commit` are the arithmetic of slots
 and masks, `lookup` begins with what a source found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from inspect import Parameter, signature
 from pkgutil import iter_modules
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from specplan.ir.op import Op
 from specplan.ir.ops import OPS
+from specplan.ir.types import Type
+from specplan.ir.values import Value
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specplan.backends.ops.accept import Form
+    from specplan.backends.ops.values import Tree
+    from specplan.runtime.sampling import SamplingSettings
+
+
+class Runner(Protocol):
+    """What lowerings ask of whoever runs ops, beside their operands, by the parameter's name."""
+
+    def kind(self, op: Op) -> Type:
+        """What the verifier knows of the op's result."""
+        ...
+
+    def reads(self, op: Op) -> Mapping[Value, Type]:
+        """What it knows of the op's operands."""
+        ...
+
+    def root(self, op: Op) -> Tree:
+        """The tree without drafted nodes, of the texts as they are now."""
+        ...
+
+    def state(self, op: Any) -> Tree | Tensor:
+        """What the value state of `load` or `store` holds."""
+        ...
+
+    def keeps_laws(self, op: Any) -> bool:
+        """Whether that state keeps the laws that nodes were drawn from."""
+        ...
+
+    def settings(self, op: Op) -> SamplingSettings:
+        """Of the requests."""
+        ...
+
+    def remembers(self, op: Op) -> bool:
+        """Whether rows that trees are grown from are asked for again, see `Tree.rows`."""
+        ...
+
+    def most(self, op: Op) -> int | None:
+        """Nodes that the round judges at most; None: as many as there are."""
+        ...
+
+    def form(self, op: Op) -> Form:
+        """Which form of a rule runs."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """A lowering, and what it is called with.
+
+    Attributes:
+        function: of the op's file.
+        operands: fields of the op whose values it takes, in order.
+        asked: what it asks of a `Runner`.
+    """
+
+    function: Callable[..., Any]
+    operands: tuple[str, ...]
+    asked: tuple[str, ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Lowering:
+        """Read a function's parameters."""
+        behind = [p.name for p in signature(function).parameters.values() if _asked(p)]
+        names = [name for name in signature(function).parameters if name not in behind]
+        return cls(function, tuple(name for name in names if name != "op"), tuple(behind))
+
+    def __call__(self, op: Op, scope: Mapping[Value, Any], runner: Runner) -> Any:
+        """What the op gives.
+
+        Args:
+            op: of the lowering's keyword.
+            scope: what values hold.
+            runner: who runs it.
+        """
+        given = [held(getattr(op, name), scope) for name in self.operands]
+        asked = {name: getattr(runner, name)(op) for name in self.asked}
+        return self.function(op, *given, **asked)
+
+
+def held(field: object, scope: Mapping[Value, Any]) -> Any:
+    """What the values in a field of an op hold; anything else as it is."""
+    if isinstance(field, Value):
+        return scope[field]
+    if isinstance(field, tuple):
+        return [held(one, scope) for one in field]
+    return field
+
+
+def _asked(parameter: Parameter) -> bool:
+    return parameter.kind is Parameter.KEYWORD_ONLY
 
 
 @cache
-def lowerings() -> dict[str, Callable[..., Any]]:
+def lowerings() -> dict[str, Lowering]:
     """By the keyword of the op, the function of the file of that name."""
     names = (module.name for module in iter_modules(__path__) if module.name in OPS)
-    return {name: getattr(import_module(f"{__name__}.{name}"), name) for name in names}
+    return {name: Lowering.of(getattr(import_module(f"{__name__}.{name}"), name)) for name in names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,9 +11,11 @@ from torch import Tensor
 
 from specplan.backends.ops.pick import at_and_below
 from specplan.backends.ops.reshaping import first_columns
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree
+from specplan.backends.ops.values import Nodes, Path, Rows, Tree, nodes_of
 from specplan.ir.ops import Accept
 from specplan.ir.tables import BUILTIN
+from specplan.ir.types import TreeType, Type
+from specplan.ir.values import Value
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
 from specplan.runtime.sampling import SamplingSettings, law
 
@@ -31,10 +33,11 @@ def accept(
     tree: Tree,
     target: Rows | None,
     by: Tensor | None,
-    at: Nodes | None,
+    at: Tree | Nodes | None,
     *,
     settings: SamplingSettings,
-    most: int,
+    reads: Mapping[Value, Type],
+    most: int | None = None,
     form: Form = fastest,
 ) -> Path:
     """What a rule accepts.
@@ -46,36 +49,41 @@ def accept(
         op: names the rule.
         tree: what was drafted.
         target: logits of the root and of nodes; None for the rule that accepts unseen.
-        by: uniforms; number i judges node i in order, and one more draws the bonus: number
-            `most`, or the next one where there are rows for some nodes only.
+        by: uniforms; number i judges node i in order, and number `most` draws the bonus.
         at: one node of each request to judge below; the root when None.
         settings: of the requests.
-        most: nodes of the tree when all trips of its loops ran.
+        reads: what the verifier knows of the operands.
+        most: nodes that the round judges at most; None: as many as there are.
         form: of the rule.
     """
+    at = None if at is None else nodes_of(at)
     if target is None:
-        return _unseen(tree)
+        return _unseen(tree, at)
     part = _part(tree, at, target.keys.shape[1])
     logits, known = target.of(part.nodes)
     rule = RULES[op.rule.name]
     live = part.live
     if live.shape[1]:
         live = live & known.gather(1, part.parents)[:, 1:]
+    kind = reads[op.tree]
+    shape = kind.parents if isinstance(kind, TreeType) and part.whole else None
+    shape = None if shape is None or len(shape) != tree.size else shape
     drafted = DraftedTree(
         tokens=part.tokens,
-        parents=part.parents[:, 1:] - 1,
+        parents=part.parents[:, 1:] - 1 if shape is None else shape,
         live=live,
         laws=tree.all_laws,
         law_index=None if not tree.laws else part.law_row,
         distinct=tree.distinct,
         levels=min(part.levels, live.shape[1]),
-        widest=1 if tree.chain else None,
+        widest=None if shape is not None else min(1 if tree.chain else tree.widest, tree.size),
     )
     declared = BUILTIN.find("rule", op.rule.name)
     assert declared is not None
     width = live.shape[1]
-    if by is not None and by.shape[1] > width + 1:
-        last = most if width == tree.size and most < by.shape[1] else width
+    last = width if most is None else most
+    if by is not None and (last, width + 1) != (width, by.shape[1]):
+        last = min(last, by.shape[1] - 1)
         by = torch.cat([by[:, :width], by[:, last : last + 1]], 1)
     rows = law(logits, settings) if rule.TARGET == "law" else logits
     judged = form(op.rule.name)(drafted, rows, by, **declared.arguments(op.rule))
@@ -93,6 +101,7 @@ class _Part:
         live: which of them there are.
         law_row: of the judged nodes.
         levels: no node is deeper.
+        whole: these are all nodes of the tree, column by column.
     """
 
     nodes: Nodes
@@ -101,12 +110,13 @@ class _Part:
     live: Tensor
     law_row: Tensor
     levels: int
+    whole: bool = False
 
 
 def _whole(tree: Tree) -> _Part:
     return _Part(
         tree.everything, tree.parents, tree.tokens[:, 1:], tree.live[:, 1:], tree.law_row[:, 1:],
-        tree.levels,
+        tree.levels, whole=True,
     )  # fmt: skip
 
 
@@ -155,22 +165,21 @@ def _path(part: _Part, judged: Judged, known: Tensor) -> Path:
         tokens = tokens.scatter(1, last, bonus)
         places = places + 1
         last = torch.cat([torch.zeros_like(last), places], 1).gather(1, last)
-        nodes = places if part.nodes is tree.everything else part.nodes.columns.gather(1, places)
+        nodes = places if part.nodes.same(tree.everything) else part.nodes.columns.gather(1, places)
     return Path(
         nodes=nodes,
         tokens=tokens,
         accepted=accepted,
         counts=accepted + known.gather(1, last)[:, 0],
         start=part.nodes.columns[:, :1],
-        chain=tree.chain,
     )
 
 
-def _unseen(tree: Tree) -> Path:
-    """The first live node below the root, the first below that, and so on."""
-    here = torch.zeros_like(tree.parents[:, :1])
-    going = torch.ones_like(here, dtype=torch.bool)
-    steps = []
+def _unseen(tree: Tree, at: Nodes | None) -> Path:
+    """The first live node below a node, the root where none is given, and so on down."""
+    start = torch.zeros_like(tree.parents[:, :1]) if at is None else at.columns[:, :1]
+    here, steps = start, []
+    going = torch.ones_like(here, dtype=torch.bool) if at is None else at.live[:, :1]
     drafted = torch.arange(tree.columns, device=here.device) > 0
     for _ in range(tree.levels):
         children = (tree.parents == here) & tree.live & drafted & going
@@ -180,5 +189,4 @@ def _unseen(tree: Tree) -> Path:
     nodes = torch.cat([tree.parents[:, :0], *steps], 1)
     count = (nodes > 0).sum(1)
     tokens = torch.cat([tree.tokens.gather(1, nodes), torch.zeros_like(here)], 1)
-    start = torch.zeros_like(here)
-    return Path(nodes, tokens, count, count, start, tree.chain)
+    return Path(nodes, tokens, count, count, start)

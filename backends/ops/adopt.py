@@ -6,21 +6,30 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.reshaping import first_columns, padded_to, selected
+from specplan.backends.ops.reshaping import first_columns, padded_to, selected, summed
 from specplan.backends.ops.values import Path, Rows, Tree, child_keys, places_of
+from specplan.ir.ops import Adopt
 from specplan.ir.types import TreeType
 from specplan.runtime.sampling import SamplingSettings, law
 
 
 def adopt(
-    tree: Tree, path: Path, rows: Rows, *, settings: SamplingSettings, kind: TreeType
+    op: Adopt,
+    tree: Tree,
+    path: Path,
+    logits: Rows | None,
+    *,
+    settings: SamplingSettings,
+    kind: TreeType,
 ) -> Tree:
     """The tree with a judged path in place of the nodes that were judged.
 
     Args:
+        op: the op.
         tree: that was judged below a node.
         path: what was accepted of it, and the bonus.
-        rows: logits of that node and of those below it: tokens of the path follow their laws.
+        logits: of that node and of those below it: tokens of the path follow their laws; without
+            them they are given.
         settings: of the requests.
         kind: what the verifier knows of the result: how many nodes it has.
     """
@@ -65,11 +74,14 @@ def adopt(
         left,
         **filled,
         levels=tree.levels + 1,
+        widest=tree.widest + 1,
         newest=range(start, width + 1),
         chain=kind.is_chain,
         in_order=kind.is_chain,
     )
-    return _with_laws(adopted, tree, rows, order, on_path, count, settings)
+    taken = torch.nn.functional.pad(on_path.gather(1, order + 1), (1, width - order.shape[1]))
+    taken = taken.scatter(1, count, True) & adopted.live
+    return _judged_by(adopted, taken, logits, settings)
 
 
 def _place_of(
@@ -81,23 +93,27 @@ def _place_of(
     return torch.where(same.any(1, keepdim=True), place, 0).minimum(at_most)
 
 
-def _with_laws(
-    adopted: Tree,
-    tree: Tree,
-    rows: Rows,
-    order: torch.Tensor,
-    on_path: torch.Tensor,
-    count: torch.Tensor,
-    settings: SamplingSettings,
+def _judged_by(
+    adopted: Tree, taken: torch.Tensor, logits: Rows | None, settings: SamplingSettings
 ) -> Tree:
-    """Nodes of the path, and the bonus, with the laws that the rows of their parents state."""
-    taken = on_path.gather(1, order + 1)
-    taken = torch.nn.functional.pad(taken, (1, adopted.columns - 1 - taken.shape[1]))
-    taken = taken.scatter(1, count, True) & adopted.live
-    keys = adopted.keys.gather(1, adopted.parents)
-    row = places_of(keys, rows.keys, rows.live)[0] + tree.laws_held
+    """The tree where what was taken is drawn from the rows of its parents; without them, given."""
+    nothing = torch.full_like(adopted.law_row, -1)
+    if logits is None:
+        row, own, laws = nothing, adopted.own, adopted.laws
+        own = None if own is None else own.masked_fill(taken, 0.0)
+    else:
+        parents = adopted.keys.gather(1, adopted.parents)
+        place, there = places_of(parents, logits.keys, logits.live)
+        row = torch.where(there, place + adopted.laws_held, nothing)
+        laws, own = (*adopted.laws, law(logits.values, settings)), adopted.own
+        if own is not None:
+            said = logits.values.log_softmax(2).flatten(1)
+            said = said.gather(1, place * logits.values.shape[2] + adopted.tokens)
+            own = torch.where(taken, said.where(there, 0.0).to(own), own)
     return replace(
         adopted,
-        laws=(*tree.laws, law(rows.values, settings)),
+        laws=laws,
         law_row=torch.where(taken, row, adopted.law_row),
+        own=own,
+        scores=None if own is None else summed(adopted, own),
     )

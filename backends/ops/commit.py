@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from specplan.backends.ops.values import places_of
+from specplan.runtime.masks import prefix
 
 
 def commit(keys: Tensor, emitted: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
@@ -21,4 +22,4 @@ def commit(keys: Tensor, emitted: Tensor, known: Tensor, there: Tensor) -> tuple
         the prefix, bool `[B, E]`.
     """
     places, held = places_of(keys, known, there)
-    return places, (held & emitted).cumprod(1).bool()
+    return places, prefix(held & emitted)

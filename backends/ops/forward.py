@@ -109,7 +109,7 @@ def visible(lines: Tensor, roots: Tensor, known: Tensor, ran: Tensor) -> tuple[T
 
 
 def attention_mask(
-    slots: Tensor, texts: int, ends: Tensor, seen: Tensor | None, used: int
+    slots: Tensor, texts: int, ends: Tensor, seen: Tensor | None, keys: Tensor
 ) -> Tensor:
     """Bool `[B, T, U]`: text up to oneself, and for nodes all text and what they see of nodes.
 
@@ -118,9 +118,8 @@ def attention_mask(
         texts: columns of text.
         ends: slots of text, int64 `[B, 1]`.
         seen: bool `[B or 1, W, M]`, see `visible`; None where nodes see all up to their own slot.
-        used: slots that are attended to, U.
+        keys: the slots that are attended to, `0 .. U - 1`.
     """
-    keys = torch.arange(used, device=slots.device)
     if seen is None:
         return keys <= slots[:, :, None]
     place = keys - ends

@@ -11,18 +11,19 @@ from torch import Tensor
 from specplan.backends.ops.reshaping import rehung
 from specplan.backends.ops.values import Tree
 from specplan.ir.ops import Graft
+from specplan.ir.types import TreeType
 from specplan.runtime.masks import first_true
 
 
-def graft(op: Graft, trees: Sequence[Tree], *, chain: bool) -> Tree:
+def graft(op: Graft, trees: Sequence[Tree], *, kind: TreeType) -> Tree:
     """All nodes of all trees, tree after tree.
 
     Args:
         op: says whether equal siblings are kept apart.
         trees: with one root.
-        chain: no node of the result has two children.
+        kind: what the verifier knows of the result.
     """
-    joined = _side_by_side(trees, chain)
+    joined = _side_by_side(trees, kind.is_chain)
     return joined if op.same == "keep" or not joined.size else _merged(joined)
 
 
@@ -30,6 +31,7 @@ def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
     """Equal siblings apart."""
     parents, laws, start, held = list[Tensor](), list[Tensor](), 0, 0
     rows = tuple(row for tree in trees for row in tree.rows)
+    noise = tuple(row for tree in trees for row in tree.noise)
     for tree in trees:
         own = tree.parents[:, 1:]
         parents.append(torch.where(own > 0, own + start, own) if start else own)
@@ -57,9 +59,12 @@ def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
         levels=max(tree.levels for tree in trees),
         distinct=any(tree.distinct for tree in trees),
         newest=range(1, start + 1) if start else range(1),
+        widest=sum(tree.widest for tree in trees),
         chain=chain,
         in_order=False,
+        sure=all(tree.sure for tree in trees),
         rows=rows,
+        noise=noise,
     )
 
 
@@ -88,10 +93,12 @@ def _merged(tree: Tree) -> Tree:
 
 
 def _summed(tree: Tree, scores: Tensor, first: Tensor, parents: Tensor) -> Tensor:
-    """Path scores of merged nodes, none better than its parent's; -inf of the others."""
+    """Path scores of merged nodes, none better than its drafted parent's; -inf of the others."""
     nodes = torch.arange(tree.columns, device=scores.device)
     members = (first[:, None, :] == nodes[:, None]) & tree.live[:, None, :]
     total = scores[:, None, :].where(members, -torch.inf).logsumexp(2)
-    for _ in range(tree.levels):  # sums are rounded
-        total = total.minimum(total.gather(1, parents))
+    free = torch.full_like(total[:, :1], torch.inf)  # children of the root may sum to more than 1
+    for _ in range(tree.levels - 1):  # sums are rounded
+        above = torch.cat([free, total[:, 1:]], 1).gather(1, parents)
+        total = torch.cat([total[:, :1], total.minimum(above)[:, 1:]], 1)
     return total

@@ -7,10 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from specplan.backends.ops.beam import beam
 from specplan.backends.ops.pick import best_columns
 from specplan.backends.ops.reshaping import counts_of, extended, selected
-from specplan.backends.ops.values import Nodes, Rows, Tree
+from specplan.backends.ops.values import Nodes, Rows, Tree, nodes_of
 from specplan.ir.ops import Grow
+from specplan.ir.types import TreeType
 from specplan.runtime.races import exponentials, race
 from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law
 
@@ -18,12 +20,12 @@ from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinc
 def grow(
     op: Grow,
     tree: Tree,
-    at: Nodes,
-    rows: Rows,
+    at: Tree | Nodes,
+    logits: Rows,
     by: Tensor | None,
     *,
     settings: SamplingSettings,
-    chain: bool,
+    kind: TreeType,
     remembers: bool = False,
 ) -> Tree:
     """Children below nodes.
@@ -32,66 +34,69 @@ def grow(
         op: counts of children, how they come about, and how many of them stay.
         tree: what grows.
         at: the parents.
-        rows: logits of the parents, or of more nodes.
+        logits: of the parents, or of more nodes.
         by: uniforms `[B, draws]`, parent by parent; for shared draws `[B, levels]`, by the depth
             of the parent.
         settings: of the requests.
-        chain: no node of the result has two children.
+        kind: what the verifier knows of the result.
         remembers: whether the rows are asked for again, see `Tree.rows`.
     """
-    logits, live = rows.of(at)
+    at, chain = nodes_of(at), kind.is_chain
+    rows, there = logits.ahead(at)
     if remembers:
-        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, logits, live, at)))
+        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, rows, there, at)))
     counts = counts_of(op.children, at.width)
     if not any(counts):
         return tree
-    tokens, laws = _tokens(op, tree, at, logits, by, counts, settings)
-    parents, live = at.columns, live & at.live
-    row = torch.arange(at.width, device=tokens.device)
-    if set(counts) != {1}:
-        row = torch.tensor(
-            [place for place, count in enumerate(counts) for _ in range(count)],
-            device=tokens.device,
-        )
-        parents, live = parents.index_select(1, row), live.index_select(1, row)
-    single = at if set(counts) == {1} else None
+    if op.how == "draw_distinct" and op.keep is not None:
+        assert by is not None, "the verifier lets no draw without uniforms through"
+        return beam(tree, at, rows, there, by, counts=counts, keep=op.keep, settings=settings)
+    tokens, laws = _tokens(op, tree, at, rows, by, counts, settings)
+    parents, live = at.columns, there & at.live
+    place, single = torch.arange(at.width, device=tokens.device), set(counts) == {1}
+    if not single:
+        listed = [number for number, count in enumerate(counts) for _ in range(count)]
+        place = torch.tensor(listed, device=tokens.device)
+        parents, live = parents.index_select(1, place), live.index_select(1, place)
     own = None
     if tree.scores is not None:
-        total = logits.logsumexp(2).index_select(1, row)
-        own = logits.flatten(1).gather(1, row * logits.shape[2] + tokens) - total
+        total = rows.logsumexp(2).index_select(1, place)
+        own = rows.flatten(1).gather(1, place * rows.shape[2] + tokens) - total
     grown = extended(
-        tree, parents, tokens, live, own=own, at=single,
-        law_row=None if laws is None else (row + tree.laws_held).expand_as(tokens),
+        tree, parents, tokens, live, own=own, at=at if single else None,
+        law_row=None if laws is None else (place + tree.laws_held).expand_as(tokens),
     )  # fmt: skip
     grown = replace(
         grown,
         laws=tree.laws if laws is None else (*tree.laws, laws),
-        distinct=op.how == "draw_distinct" or op.how == "shared"
+        distinct=op.how in ("draw_distinct", "shared")
         if laws is not None and max(counts) > 1
         else tree.distinct,
+        widest=tree.widest_below(at, max(counts)),
         chain=chain,
+        sure=tree.sure and logits.sure,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
-    return grown if op.keep is None or op.keep >= len(row) else _best_of(grown, op.keep)
+    return grown if op.keep is None or op.keep >= len(place) else _best_of(grown, op.keep)
 
 
 def _tokens(
     op: Grow,
     tree: Tree,
     at: Nodes,
-    logits: Tensor,
+    rows: Tensor,
     by: Tensor | None,
     counts: tuple[int, ...],
     settings: SamplingSettings,
 ) -> tuple[Tensor, Tensor | None]:
     """Tokens `[B, C]` of all children, and the laws `[B, W, V]` that they were drawn from."""
     if op.how == "best":
-        ranked = best(logits, max(counts))
+        ranked = best(rows, max(counts))
         if set(counts) == {ranked.shape[2]}:
             return ranked.flatten(1), None
         return torch.cat([ranked[:, i, :count] for i, count in enumerate(counts)], 1), None
     assert by is not None, "the verifier lets no draw without uniforms through"
-    laws = law(logits, settings)
+    laws = law(rows, settings)
     if op.how == "draw" and set(counts) == {1}:
         return draw(laws, by[:, : len(counts)]), laws
     if op.how == "shared":
@@ -99,6 +104,8 @@ def _tokens(
         numbers = by.gather(1, depths.clamp(max=by.shape[1] - 1))
     drawn, start = [], 0
     for place, count in enumerate(counts):
+        if not count:
+            continue
         mine, numbers_of = laws[:, place], by[:, start : start + count]
         if op.how == "shared":
             drawn.append(race(mine, exponentials(numbers[:, place], mine.shape[1]), count))

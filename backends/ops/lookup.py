@@ -8,8 +8,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import rehung
-from specplan.backends.ops.values import Nodes, Tree, child_keys
+from specplan.backends.ops.reshaping import counts_of, rehung
+from specplan.backends.ops.values import Nodes, Tree, child_keys, nodes_of
+from specplan.ir.ops import Lookup
+from specplan.ir.types import TreeType
 
 Continuations: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Tokens, parents and which there are, `[B * W, n]` as `specplan.runtime.sources.source.Found` has
@@ -17,37 +19,31 @@ them: parents count from the first slot of each of W texts, -1 is the text's end
 
 
 def lookup(
-    tree: Tree,
-    at: Nodes,
-    found: Continuations,
-    *,
-    counts: tuple[int, ...],
-    length: int,
-    merged: bool,
-    chain: bool,
+    op: Lookup, tree: Tree, at: Tree | Nodes, *, found: Continuations, kind: TreeType
 ) -> Tree:
     """The tree with what was found below nodes.
 
     Args:
+        op: how many continuations, of how many tokens.
         tree: what grows.
         at: W nodes.
         found: below each.
-        counts: continuations of each that are wanted.
-        length: tokens of one.
-        merged: continuations that begin alike are one node there, in a tree of each request's own.
-        chain: no node of the result has two children.
+        kind: what the verifier knows of the result.
     """
-    if not merged:
+    at, length, chain = nodes_of(at), op.length, kind.is_chain
+    counts = counts_of(op.children, at.width)
+    if not merges(op) and (op.nodes is None or sum(counts) * length <= op.nodes):
         return _side_by_side(tree, at, found, counts, length, chain)
-    requests, width = len(tree.tokens), at.width
+    requests, width, old = len(tree.tokens), at.width, tree.columns
     tokens, parents, live = (part.view(requests, width, -1) for part in found)
-    slots = tokens.shape[2]
-    device = tokens.device
-    above = torch.arange(width, device=device).repeat_interleave(slots)
-    old, own = tree.columns, parents.flatten(1)
-    columns = torch.where(own < 0, at.columns.index_select(1, above), own + above * slots + old)
-    there = live.flatten(1) & at.live.index_select(1, above)
-    new = tokens.flatten(1)
+    slots, device = tokens.shape[2], tokens.device
+    taken = _taken(counts, length, slots, op.nodes or 0)
+    chosen = torch.tensor([place * slots + slot for place, slot, _ in taken], device=device)
+    above = torch.tensor([place for place, _, _ in taken], device=device)
+    first = torch.tensor([old + first for _, _, first in taken], device=device)
+    new, own, there = (part.flatten(1).index_select(1, chosen) for part in (tokens, parents, live))
+    columns = torch.where(own < 0, at.columns.index_select(1, above), own + first)
+    there = there & at.live.index_select(1, above)
     zero = torch.zeros_like(new)
 
     def longer(field: Tensor, more: Tensor) -> Tensor:
@@ -65,13 +61,37 @@ def lookup(
         own=None if tree.own is None or score is None else longer(tree.own, score),
         scores=None if tree.scores is None or score is None else longer(tree.scores, score),
         levels=tree.levels + length,
-        newest=range(old, old + width * slots),
+        widest=tree.widest_below(at, max(counts)),
+        tips=range(0),
+        newest=range(old, old + len(taken)),
         chain=chain,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
     if grown.scores is not None and tree.size:
         grown = _scored(grown, old, length)
     return rehung(grown)
+
+
+def _taken(
+    counts: tuple[int, ...], length: int, slots: int, most: int
+) -> list[tuple[int, int, int]]:
+    """Which of the slots below each node become nodes, in order, until there are `most`.
+
+    Returns:
+        The place of the node, the slot, and how many new nodes stand before its first slot.
+    """
+    taken: list[tuple[int, int, int]] = []
+    for place, count in enumerate(counts):
+        first = len(taken)
+        size = min(count * length, slots, most - first)
+        taken += [(place, slot, first) for slot in range(size)]
+    return taken
+
+
+def merges(op: Lookup) -> bool:
+    """Whether continuations that begin alike are one node, in trees of the requests' own."""
+    most = max(op.children) if isinstance(op.children, tuple) else op.children
+    return op.nodes is not None and op.nodes < most * op.length
 
 
 def _side_by_side(
@@ -128,6 +148,8 @@ def _side_by_side(
         own=own,
         scores=scores,
         levels=tree.levels + length,
+        widest=tree.widest_below(at, max(counts)),
+        tips=range(0),
         newest=range(old, old + chains * length),
         chain=chain,
         in_order=tree.in_order and chain and at.is_last_of(tree),

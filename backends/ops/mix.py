@@ -14,16 +14,16 @@ from specplan.ir.tables import BUILTIN
 from specplan.runtime.laws import LAWS
 
 
-def mix(op: Mix, operands: Sequence[Rows | Tree], weights: Sequence[Tensor]) -> Rows:
+def mix(op: Mix, logits: Sequence[Rows | Tree], weights: Sequence[Tensor]) -> Rows:
     """Logits of the first operand's nodes; there is one where all have one.
 
     Args:
         op: names the law.
-        operands: rows, or trees, which stand for the rows that their children were grown from.
+        logits: rows, or trees, which stand for the rows that their children were grown from.
         weights: numbers `[B]`, one for each operand, or none.
     """
     declared = BUILTIN.find("law", op.law.name)
-    first, *others = operands
+    first, *others = logits
     assert declared is not None and isinstance(first, Rows)
     assert first.nodes is not None, "a forward gives rows of one set of nodes"
     values, live = [first.values], first.live
@@ -36,4 +36,8 @@ def mix(op: Mix, operands: Sequence[Rows | Tree], weights: Sequence[Tensor]) -> 
         live = live & known
     shares = torch.stack(list(weights))[:, :, None].to(first.values) if weights else None
     mixed = LAWS[op.law.name].combine(torch.stack(values), shares, **declared.arguments(op.law))
-    return replace(first, values=mixed, live=live)
+    return replace(first, values=mixed, live=live, deeper=(), sure=_sure(logits))
+
+
+def _sure(operands: Sequence[Rows | Tree]) -> bool:
+    return all(operand.sure for operand in operands)

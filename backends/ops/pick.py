@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.reshaping import first_columns
-from specplan.backends.ops.values import Nodes, Tree
+from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Pick
 from specplan.ir.types import NodesType
 
@@ -14,11 +14,11 @@ from specplan.ir.types import NodesType
 def pick(
     op: Pick,
     tree: Tree,
-    at: Nodes | None,
+    at: Tree | Nodes | None,
     count: Tensor | None,
+    above: Tensor | float | None,
     *,
     kind: NodesType,
-    above: Tensor | None = None,
 ) -> Nodes:
     """Some nodes.
 
@@ -27,14 +27,14 @@ def pick(
         tree: whose.
         at: of `of=from`, the nodes at and below which.
         count: numbers `[B]`, at most how many.
+        above: the bar of a probability, one number or one of each request, `[B]`.
         kind: what the verifier knows of them.
-        above: numbers `[B]`, the bar of `above=`.
     """
-    found = _placed(op, tree, at, kind)
+    found = _placed(op, tree, None if at is None else nodes_of(at), kind)
     if op.nodes is not None:
         return _numbered(op.nodes, found)
-    if op.above is not None:
-        found = _above(tree, found, above if above is not None else op.above, op.by == "own")
+    if above is not None:
+        found = _above(tree, found, above, op.by == "own")
     bound = op.best if op.best is not None else op.worst
     if count is None and (bound is None or bound >= found.width):
         return found
@@ -42,17 +42,18 @@ def pick(
     columns, live = best_columns(
         tree, found, width, worst=op.worst is not None, own=op.by == "own", most=count
     )
-    return Nodes(tree, columns, live, root=False)
+    among = found.at if isinstance(found.at, range) else found.among
+    return Nodes(tree, columns, live, root=False, among=among)
 
 
-def _above(tree: Tree, among: Nodes, bar: Tensor | float | str, own: bool) -> Nodes:
+def _above(tree: Tree, among: Nodes, bar: Tensor | float, own: bool) -> Nodes:
     """Nodes whose probability, of the path or of the token alone, is above a bar."""
     scores = tree.own if own else tree.scores
-    assert scores is not None and not isinstance(bar, str)
+    assert scores is not None
     least = bar[:, None].to(scores) if isinstance(bar, Tensor) else bar
     columns = among.columns
     chosen = among.live & (columns > 0) & (scores.gather(1, columns).exp() > least)
-    return Nodes(tree, columns, chosen, root=False)
+    return Nodes(tree, *compacted(columns, chosen), root=False)
 
 
 def _placed(op: Pick, tree: Tree, at: Nodes | None, kind: NodesType) -> Nodes:
@@ -63,14 +64,16 @@ def _placed(op: Pick, tree: Tree, at: Nodes | None, kind: NodesType) -> Nodes:
     if op.of == "all":
         return Nodes(tree, range(1, tree.columns) if tree.size else range(1), root=not tree.size)
     if op.of == "leaves":
-        return _leaves(tree, kind)
+        chosen = (op.nodes, op.best, op.worst, op.above)
+        every = all(one is None for one in chosen)
+        known = kind.indices if every and tree.sure else None
+        return _leaves(tree, known, kind.width if every else tree.size)
     assert op.of == "from" and at is not None, "the verifier sees to it"
-    return at_and_below(tree, at)
+    return at_and_below(tree, at) if op.nodes is None else _at_then_below(tree, at)
 
 
-def _leaves(tree: Tree, kind: NodesType) -> Nodes:
-    """Nodes without children, the root of an empty tree."""
-    known = kind.indices
+def _leaves(tree: Tree, known: tuple[int, ...] | None, most: int) -> Nodes:
+    """Nodes without children, the root of an empty tree; where they are `known`, these."""
     if known is not None and max(known) < tree.size:
         start = known[0] + 1
         if known == tuple(range(known[0], known[-1] + 1)):
@@ -85,7 +88,7 @@ def _leaves(tree: Tree, kind: NodesType) -> Nodes:
     inner = torch.zeros_like(tree.live).scatter_reduce(1, tree.parents, tree.live, "amax")
     lonely = ~(tree.live[:, 1:].any(1, keepdim=True))
     leaves = torch.cat([lonely, (tree.live & ~inner)[:, 1:]], 1)
-    return Nodes(tree, *first_columns(leaves, min(kind.width, tree.columns)))
+    return Nodes(tree, *first_columns(leaves, min(most, tree.columns)))
 
 
 def at_and_below(tree: Tree, at: Nodes) -> Nodes:
@@ -98,6 +101,16 @@ def at_and_below(tree: Tree, at: Nodes) -> Nodes:
     for _ in range(tree.levels):
         over = over | over.gather(1, tree.parents)
     return Nodes(tree, range(tree.columns), over)
+
+
+def _at_then_below(tree: Tree, at: Nodes) -> Nodes:
+    """The same, the nodes `at` first, so that both can be told by number."""
+    over = at_and_below(tree, at)
+    mask = torch.zeros_like(tree.live).scatter_reduce(1, over.columns, over.live, "amax")
+    mask = mask.scatter(1, at.columns, False)
+    below, there = first_columns(mask, tree.columns)
+    chosen = torch.cat([at.live, there & tree.live.gather(1, below)], 1)
+    return Nodes(tree, torch.cat([at.columns, below], 1), chosen, root=at.root)
 
 
 def best_columns(
@@ -137,8 +150,13 @@ def best_columns(
     columns, live = columns.gather(1, order), live.gather(1, order)
     if most is not None:
         live = live & (torch.arange(width, device=live.device) < most.to(live.device)[:, None])
-    columns, order = columns.sort(dim=1)
-    return columns, live.gather(1, order)
+    return compacted(columns, live)
+
+
+def compacted(columns: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns `[B, W]` in the tree's order, those that do not live behind the others."""
+    order = columns.where(live, torch.iinfo(torch.int64).max).sort(dim=1).indices
+    return columns.gather(1, order), live.gather(1, order)
 
 
 def _numbered(numbers: tuple[int, ...], found: Nodes) -> Nodes:
@@ -146,7 +164,9 @@ def _numbered(numbers: tuple[int, ...], found: Nodes) -> Nodes:
     start = numbers[0]
     if isinstance(found.at, range) and numbers == tuple(range(start, start + len(numbers))):
         at = range(found.at.start + start, found.at.start + start + len(numbers))
-        return Nodes(found.tree, at, root=at.start == 0)
+        chosen = found.chosen
+        chosen = None if chosen is None else chosen[:, start : start + len(numbers)]
+        return Nodes(found.tree, at, chosen, root=at.start == 0)
     places = torch.tensor(numbers, device=found.columns.device)
     chosen = None if found.chosen is None else found.chosen.index_select(1, places)
     return Nodes(found.tree, found.columns.index_select(1, places), chosen, root=found.root)

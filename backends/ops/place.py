@@ -7,23 +7,25 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import extended, padded_to, rehung
-from specplan.backends.ops.values import Nodes, Tree
+from specplan.backends.ops.reshaping import extended, padded_to, rehung, summed
+from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Place
+from specplan.ir.types import TreeType
 
 
-def place(op: Place, tree: Tree, at: Nodes, *, chain: bool) -> Tree:
+def place(op: Place, tree: Tree, at: Tree | Nodes, *, kind: TreeType) -> Tree:
     """A chain of constant tokens below each node, or below a chain's end up to a depth.
 
     Args:
         op: the tokens, and up to which depth.
         tree: what grows.
         at: below which.
-        chain: no node of the result has two children.
+        kind: what the verifier knows of the result.
     """
+    at, chain = nodes_of(at), kind.is_chain
     if op.upto is not None:
         return _filled(op.tokens, tree, at, op.upto)
-    start, width = tree.columns, at.width
+    start, width, widest = tree.columns, at.width, tree.widest_below(at, 1)
     parents, live = at.columns, at.live
     in_order = tree.in_order and chain and at.is_last_of(tree)
     for token in op.tokens:
@@ -32,7 +34,9 @@ def place(op: Place, tree: Tree, at: Nodes, *, chain: bool) -> Tree:
         parents = torch.arange(tree.columns - width, tree.columns, device=tokens.device)
         parents = parents.expand(len(tokens), -1)
     return _ordered(
-        replace(tree, newest=range(start, tree.columns), chain=chain, in_order=in_order),
+        replace(
+            tree, newest=range(start, tree.columns), widest=widest, chain=chain, in_order=in_order
+        ),
         start, width, len(op.tokens),
     )  # fmt: skip
 
@@ -54,7 +58,7 @@ def _ordered(tree: Tree, start: int, width: int, length: int) -> Tree:
         name: moved(getattr(tree, name))
         for name in ("tokens", "depths", "live", "keys", "law_row", "own", "scores")
     }
-    return replace(tree, parents=parents, **fields)  # type: ignore[arg-type]
+    return replace(tree, parents=parents, tips=range(0), **fields)  # type: ignore[arg-type]
 
 
 def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
@@ -72,9 +76,14 @@ def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
         parents=(place - 1).clamp(min=0).expand_as(tree.tokens),
         live=tree.live | new,
         levels=max(upto, tree.levels),
+        widest=1,
+        tips=range(0),
         newest=range(1, tree.columns),
         law_row=tree.law_row.masked_fill(new, -1),
         chain=True,
         in_order=True,
     )
+    if tree.own is not None:
+        own = tree.own.masked_fill(new, 0.0)
+        filled = replace(filled, own=own, scores=summed(filled, own))
     return rehung(filled)

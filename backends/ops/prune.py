@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 
 from specplan.backends.ops.reshaping import first_columns, selected
-from specplan.backends.ops.values import Nodes, Tree
-from specplan.ir.types import NodesType, TreeType
+from specplan.backends.ops.values import Nodes, Tree, nodes_of
+from specplan.ir.ops import Prune
+from specplan.ir.types import NodesType, TreeType, Type
+from specplan.ir.values import Value
 
 
-def prune(tree: Tree, to: Nodes, *, kind: TreeType, chosen: NodesType | None) -> Tree:
+def prune(
+    op: Prune, tree: Tree, to: Tree | Nodes, *, kind: TreeType, reads: Mapping[Value, Type]
+) -> Tree:
     """The nodes `to` and their ancestors, renumbered in the tree's order.
 
     Args:
+        op: the op.
         tree: what is cut.
         to: what stays.
         kind: what the verifier knows of the result.
-        chosen: and of what stays; None for a whole tree.
+        reads: and of the operands.
     """
+    to, chosen = nodes_of(to), reads[op.to]
     width = min(kind.nodes, tree.size)
     everything = (range(tree.columns), range(1, tree.columns))
     if isinstance(to.at, range) and to.chosen is None and to.at in everything:
         return replace(tree, newest=range(1, tree.columns) if tree.size else range(1))
-    if chosen is not None and chosen.closed and isinstance(to.at, torch.Tensor):
+    if isinstance(chosen, NodesType) and chosen.closed and isinstance(to.at, torch.Tensor):
         order, live = to.at, to.live
     else:
         stays = torch.zeros_like(tree.live).scatter_reduce(1, to.columns, to.live, "amax")

@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from specplan.backends.ops.reshaping import as_given, rehung, summed
-from specplan.backends.ops.values import Nodes, Rows, Tree
+from specplan.backends.ops.reshaping import as_given, padded_to, rehung, summed
+from specplan.backends.ops.values import Nodes, Rows, Tree, nodes_of
 from specplan.ir.ops import Relabel
 
 
 def relabel(
-    op: Relabel, tree: Tree, rows: Rows | None, other: Tree | None, at: Nodes | None
+    op: Relabel,
+    tree: Tree,
+    logits: Rows | None,
+    other: Tree | None,
+    at: Tree | Nodes | None,
 ) -> Tree:
     """New tokens; what they come from must be live.
 
@@ -20,28 +25,27 @@ def relabel(
         op: whether rows are those of the parents or of the nodes themselves, which nodes of `other`
             give tokens to which, or the one token.
         tree: the shape.
-        rows: the likeliest token of each.
+        logits: the likeliest token of each.
         other: whose tokens are taken.
         at: which nodes get new tokens; all when None.
     """
     tokens, live = tree.tokens, tree.live
     own = None if tree.own is None else torch.zeros_like(tree.own)
-    if rows is not None:
+    if logits is not None:
         nodes = tree.everything
         if op.align == "parent":
             nodes = Nodes(tree, tree.parents)
-        logits, known = rows.of(nodes)
-        new = logits.argmax(2)
+        rows, known = logits.of(nodes)
+        new = rows.argmax(2)
         live = live & known
         if own is not None:
-            own = logits.amax(2) - logits.logsumexp(2)
+            own = rows.amax(2) - rows.logsumexp(2)
     elif other is not None:
-        mapped = [0, *(node + 1 for node in op.map)] if op.map else range(tree.columns)
-        places = torch.tensor(list(mapped), device=tokens.device)
-        new, live = other.tokens.index_select(1, places), other.live.index_select(1, places)
+        new, live = _of_another(op, other, tree.columns)
     else:
         new = torch.full_like(tokens, op.token or 0)
     chosen = torch.ones_like(tree.live)
+    at = None if at is None else nodes_of(at)
     if at is not None:
         chosen = torch.zeros_like(tree.live).scatter_reduce(1, at.columns, at.live, "amax")
     root = torch.zeros_like(chosen)
@@ -54,6 +58,7 @@ def relabel(
         own = torch.where(chosen, own, tree.own)
     relabelled = replace(
         left,
+        sure=tree.sure and (logits is None or logits.sure) and (other is None or other.sure),
         tokens=torch.where(chosen, new, tree.tokens),
         live=torch.where(chosen, live, tree.live),
         newest=range(1, tree.columns) if tree.size else range(1),
@@ -61,3 +66,14 @@ def relabel(
         scores=own if own is None else summed(tree, own),
     )
     return rehung(relabelled)
+
+
+def _of_another(op: Relabel, other: Tree, columns: int) -> tuple[Tensor, Tensor]:
+    """Tokens that another tree's nodes give to so many columns, and which of them there are.
+
+    Data may have left nodes out of either tree, the last ones.
+    """
+    mapped = [0, *(node + 1 for node in op.map)][:columns] if op.map else range(columns)
+    other = padded_to(other, 1 + max(mapped))
+    places = torch.tensor(list(mapped), device=other.tokens.device)
+    return other.tokens.index_select(1, places), other.live.index_select(1, places)

@@ -55,6 +55,7 @@ def extended(
         scores=scores,
         levels=tree.levels + 1,
         newest=range(tree.columns, tree.columns + tokens.shape[1]),
+        tips=range(tree.columns, tree.columns + tokens.shape[1]),
     )
 
 
@@ -110,6 +111,7 @@ def selected(
         scores=None if score is None else score - score[:, :1],
         levels=levels,
         newest=range(1, order.shape[1]) if order.shape[1] > 1 else range(1),
+        tips=range(0),
     )
 
 
@@ -136,10 +138,21 @@ def padded_to(tree: Tree, columns: int) -> Tree:
     )
 
 
+def with_own_laws(tree: Tree) -> Tree:
+    """The tree with one law for each node, and none that no node was drawn from."""
+    laws = tree.all_laws
+    if laws is None:
+        return tree
+    rows = tree.law_row[:, 1:]
+    own = laws.gather(1, rows.clamp(min=0)[:, :, None].expand(-1, -1, laws.shape[2]))
+    places = torch.arange(tree.size, device=rows.device).where(rows >= 0, -1)
+    return replace(tree, laws=(own,), law_row=torch.cat([tree.law_row[:, :1], places], 1))
+
+
 def as_given(tree: Tree) -> Tree:
     """The tree whose nodes count as given: nothing is known of how they came about."""
     return replace(
-        tree, laws=(), law_row=torch.full_like(tree.law_row, -1), distinct=False, rows=()
+        tree, laws=(), law_row=torch.full_like(tree.law_row, -1), distinct=False, rows=(), noise=()
     )
 
 
@@ -159,8 +172,8 @@ def first_columns(mask: Tensor, width: int, order: Tensor | None = None) -> tupl
 
 
 def counts_of(children: int | Sequence[int], width: int) -> tuple[int, ...]:
-    """Children of each of so many nodes."""
-    return (children,) * width if isinstance(children, int) else tuple(children)
+    """Children of each of so many nodes; the last of a list are of nodes that data left out."""
+    return (children,) * width if isinstance(children, int) else tuple(children)[:width]
 
 
 def summed(tree: Tree, own: torch.Tensor) -> torch.Tensor:

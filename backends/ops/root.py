@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from specplan.backends.ops.values import first_tree as root
+from specplan.backends.ops.values import Tree
+from specplan.ir.ops import Root
 
-__all__ = ["root"]
+
+def root(op: Root, *, root: Tree) -> Tree:
+    """The tree that whoever runs the op makes of its texts."""
+    return root

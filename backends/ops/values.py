@@ -36,6 +36,20 @@ def key_after(key: int, token: int) -> int:
     return found - _WORD if found >= _WORD // 2 else found
 
 
+def keys_along(above: Tensor, tokens: Tensor) -> Tensor:
+    """Keys of the nodes of one path, int64 `[B, W]`, below nodes with keys `[B, 1]`.
+
+    All at once: a key is a sum of what stands above it, each times a power of the factor.
+    """
+    width = tokens.shape[1]
+    powers = [pow(_FACTOR, i, _WORD) for i in range(width + 1)]
+    powers = [p - _WORD if p >= _WORD // 2 else p for p in powers]
+    rows = [[powers[i - j] if j <= i else 0 for j in range(width)] for i in range(width)]
+    weights = torch.tensor(rows, dtype=torch.int64, device=tokens.device).view(width, width)
+    first = torch.tensor(powers[1:], dtype=torch.int64, device=tokens.device)
+    return (tokens[:, None, :] * weights).sum(2) + above * first
+
+
 def places_of(keys: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     """Where nodes stand among others.
 
@@ -73,9 +87,13 @@ class Tree:
         levels: no node is deeper.
         distinct: siblings were drawn without replacement.
         newest: columns that the last op added; the root's alone at first.
+        widest: no node has more children.
+        tips: columns that are known to have none: the level that was added last.
         chain: no node has two children.
+        sure: no node is dead because its parent had no row.
         in_order: of a chain, every live node stands in the column of its depth.
         rows: what its nodes' children were grown from, where the plan mixes that with other rows.
+        noise: perturbed log-probabilities `[B, Q, 1]` of paths that were drawn without replacement.
     """
 
     tokens: Tensor
@@ -90,9 +108,13 @@ class Tree:
     levels: int = 0
     distinct: bool = False
     newest: range = range(1)
+    widest: int = 0
+    tips: range = range(0)
     chain: bool = True
     in_order: bool = True
+    sure: bool = True
     rows: tuple[Rows, ...] = ()
+    noise: tuple[Rows, ...] = ()
 
     @property
     def columns(self) -> int:
@@ -109,17 +131,24 @@ class Tree:
         """Rows of all laws."""
         return sum(block.shape[1] for block in self.laws)
 
-    @cached_property
+    @property
     def all_laws(self) -> Tensor | None:
         """All laws `[B, Q, V]`; None where no node was drawn."""
-        if len(self.laws) < 2:
-            return self.laws[0] if self.laws else None
-        return torch.cat(self.laws, 1)
+        if len(self.laws) > 1:  # joined once, and the blocks are free
+            object.__setattr__(self, "laws", (torch.cat(self.laws, 1),))
+        return self.laws[0] if self.laws else None
 
-    @cached_property
+    @property
     def everything(self) -> Nodes:
-        """The root and all nodes."""
+        """The root and all nodes; made anew, as a tree that held them would outlive its round."""
         return Nodes(self, range(self.columns))
+
+    def widest_below(self, nodes: Nodes, children: int) -> int:
+        """A bound of the children of one node, once some nodes get so many more each."""
+        at = nodes.among if nodes.among is not None else nodes.at
+        if isinstance(at, range) and self.tips.start <= at.start and at.stop <= self.tips.stop:
+            return max(self.widest, children)
+        return self.widest + children
 
     def lines(self, nodes: Tensor) -> Tensor:
         """Columns `[B, W]` and their ancestors, `[B, W, levels]`; shorter lines end in roots."""
@@ -138,6 +167,7 @@ class Nodes:
         at: columns, the same for all requests (a range) or int64 `[B, W]`.
         chosen: bool `[B, W]`, which of them are meant; None for all that live.
         root: the root may be among them.
+        among: columns that data has chosen them from, where that is known.
         after: of tips of a chain, its columns when they were tips: what was grown since is below.
     """
 
@@ -145,6 +175,7 @@ class Nodes:
     at: range | Tensor
     chosen: Tensor | None = None
     root: bool = True
+    among: range | None = None
     after: int = 0
 
     @property
@@ -157,6 +188,13 @@ class Nodes:
         if isinstance(self.at, range):
             return fields[:, self.at.start : self.at.stop]
         return fields.gather(1, self.at)
+
+    def same(self, other: Nodes | None) -> bool:
+        """Whether others are known to be the same columns of the same tree, whatever they hold."""
+        if other is None or self.tree is not other.tree or self.chosen is not other.chosen:
+            return False
+        ranges = isinstance(self.at, range) and isinstance(other.at, range)
+        return self.at == other.at if ranges else self.at is other.at
 
     def is_last_of(self, tree: Tree) -> bool:
         """Whether it is the last column of a tree, whatever the request."""
@@ -192,19 +230,41 @@ class Rows:
         values: `[B, R, V]`: logits over the target's vocabulary, or scores `[B, R, 1]`.
         live: bool `[B, R]`, which of them there are.
         nodes: the nodes, where all requests have rows of one set.
+        sure: all live nodes have one.
+        deeper: of the same nodes, rows that say what lies one node deeper, two nodes, and so on.
     """
 
     keys: Tensor
     values: Tensor
     live: Tensor
     nodes: Nodes | None = None
+    sure: bool = True
+    deeper: tuple[Rows, ...] = ()
 
     def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
         """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""
-        if wanted is self.nodes:
+        if wanted.same(self.nodes):
             return self.values, self.live
         place, there = places_of(wanted.keys, self.keys, self.live)
         found = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
+        return found, there
+
+    def ahead(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
+        """The same of nodes by their own row, or by that of the nearest node above which has one.
+
+        That row is the one of the level that says what lies so deep below it; there is none where
+        it does not look as far ahead.
+        """
+        found, there = self.of(wanted)
+        column, settled = wanted.columns, there
+        for rows in self.deeper:
+            column = wanted.tree.parents.gather(1, column)
+            above = Nodes(wanted.tree, column)
+            values, known = rows.of(above)
+            settles = ~settled
+            found = torch.where((settles & known)[:, :, None], values, found)
+            there = there | (settles & known)
+            settled = settled | self.of(above)[1]
         return found, there
 
 
@@ -218,7 +278,6 @@ class Path:
         accepted: accepted nodes, int64 `[B]`.
         counts: tokens, int64 `[B]`: one more where there is a bonus.
         start: the column below which was judged, int64 `[B, 1]`.
-        chain: they are of a chain.
     """
 
     nodes: Tensor
@@ -226,7 +285,11 @@ class Path:
     accepted: Tensor
     counts: Tensor
     start: Tensor
-    chain: bool
+
+
+def nodes_of(given: Tree | Nodes) -> Nodes:
+    """Nodes; a tree stands for the root and all its nodes."""
+    return given.everything if isinstance(given, Tree) else given
 
 
 def first_tree(tokens: Tensor, keys: Tensor, scores: torch.dtype | None) -> Tree:
@@ -241,5 +304,5 @@ def first_tree(tokens: Tensor, keys: Tensor, scores: torch.dtype | None) -> Tree
     score = None if scores is None else zero.to(scores)
     return Tree(
         tokens, zero, zero, torch.ones_like(zero, dtype=torch.bool), keys, zero - 1,
-        own=score, scores=score,
+        own=score, scores=score, tips=range(1),
     )  # fmt: skip

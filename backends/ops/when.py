@@ -63,12 +63,18 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
         levels=max(entered.levels, otherwise.levels),
         distinct=entered.distinct or otherwise.distinct,
         newest=longer.newest,
+        widest=max(entered.widest, otherwise.widest),
+        tips=entered.tips if entered.tips == otherwise.tips else range(0),
         chain=entered.chain and otherwise.chain,
         in_order=entered.in_order and otherwise.in_order,
-        rows=entered.rows
-        if _begins_with(entered.rows, otherwise.rows)
-        else (*otherwise.rows, *entered.rows),
+        sure=entered.sure and otherwise.sure,
+        rows=_joined(entered.rows, otherwise.rows),
+        noise=_joined(entered.noise, otherwise.noise),
     )
+
+
+def _joined(entered: tuple[Rows, ...], otherwise: tuple[Rows, ...]) -> tuple[Rows, ...]:
+    return entered if _begins_with(entered, otherwise) else (*otherwise, *entered)
 
 
 def _begins_with(longer: Sequence[object], shorter: Sequence[object]) -> bool:
@@ -79,17 +85,20 @@ def _begins_with(longer: Sequence[object], shorter: Sequence[object]) -> bool:
 def _rows(flag: Tensor, entered: Rows, otherwise: Rows) -> Rows:
     chosen = flag.to(entered.live.device)[:, None]
     if entered.keys.shape == otherwise.keys.shape:
-        nodes = entered.nodes if entered.nodes is otherwise.nodes else None
+        shared = entered.nodes is not None and entered.nodes.same(otherwise.nodes)
+        nodes = entered.nodes if shared else None
         return Rows(
             torch.where(chosen, entered.keys, otherwise.keys),
             torch.where(chosen[:, :, None], entered.values, otherwise.values),
             torch.where(chosen, entered.live, otherwise.live),
             nodes,
+            entered.sure and otherwise.sure,
         )
     return Rows(
         torch.cat([entered.keys, otherwise.keys], 1),
         torch.cat([entered.values, otherwise.values], 1),
         torch.cat([entered.live & chosen, otherwise.live & ~chosen], 1),
+        sure=entered.sure and otherwise.sure,
     )
 
 
@@ -118,5 +127,4 @@ def _path(flag: Tensor, entered: Path, otherwise: Path) -> Path:
         accepted=torch.where(chosen, one.accepted, other.accepted),
         counts=torch.where(chosen, one.counts, other.counts),
         start=torch.where(chosen[:, None], one.start, other.start),
-        chain=one.chain and other.chain,
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from specplan.backends.binding import check_roles
 from specplan.backends.oracle.capabilities import CAPABILITIES
 from specplan.backends.oracle.session import OracleSession
-from specplan.backends.oracle.stacks import Checkpoint, Stack
+from specplan.backends.oracle.stacks import Stack, stack_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.verify import check_plan
 from specplan.runtime import require_torch
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import shared_sources
@@ -30,36 +31,27 @@ class OracleBackend:
             return str(error)
         return None
 
-    def compile(self, plan: Plan, models: Mapping[str, CausalModel | Stack]) -> OracleExecutable:
+    def compile(self, plan: Plan, models: Mapping[str, Module | Stack]) -> OracleExecutable:
         """An executable for a plan.
 
         Args:
             plan: any plan; it is verified here.
-            models: checkpoints or stacks by the names the plan gives them.
+            models: checkpoints, modules or stacks, by the names the plan gives them.
 
         Raises:
             UsageError: the plan breaks a rule, or a model is missing.
         """
         check_plan(plan)
-        missing = [name for name in plan.models_run if name not in models]
-        if missing:
-            raise UsageError(
-                f"no model is given for {', '.join(missing)}",
-                where=f"plan {plan.name}",
-                remedy="Give one checkpoint for each model the plan runs.",
-            )
+        check_roles(plan, models)
         return OracleExecutable(plan, models)
 
 
 class OracleExecutable:
     """A plan bound to its models; see `specplan.runtime.executable.Executable`."""
 
-    def __init__(self, plan: Plan, models: Mapping[str, CausalModel | Stack]) -> None:
+    def __init__(self, plan: Plan, models: Mapping[str, Module | Stack]) -> None:
         self.plan = plan
-        self.stacks = {
-            name: Checkpoint(model) if isinstance(model, CausalModel) else model
-            for name, model in models.items()
-        }
+        self.stacks = {name: stack_of(model) for name, model in models.items()}
         self.shared = self._new_sources()
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> OracleSession:

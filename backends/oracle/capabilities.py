@@ -13,5 +13,6 @@ CAPABILITIES = Capabilities(
     sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
     policies=frozenset({"sink_recent", "retrieved"}),
     limits={},
+    any_layer=True,
     stops=True,
 )

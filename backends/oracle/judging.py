@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -86,6 +87,7 @@ def _drafted(
             index[id(node.logits)] = len(laws)
             laws.append(world.probabilities(node.logits))
     parents = [place.get(node.parent, -1) for node in nodes]
+    siblings = Counter(node.parent for node in nodes)
     live = [
         number in tree.living and rows[parent + 1] is not None
         for number, parent in zip(order, parents, strict=True)
@@ -96,5 +98,7 @@ def _drafted(
         live=torch.tensor([live], dtype=torch.bool).view(1, -1),
         laws=torch.stack(laws)[None] if laws else None,
         law_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes) if laws else None,
-        distinct=all(node.how != "draw" for node in nodes if node.drawn),
+        distinct=any(
+            node.how != "draw" and siblings[node.parent] > 1 for node in nodes if node.drawn
+        ),
     )

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from specplan.backends.oracle.memory import Memory
 from specplan.backends.oracle.stacks import Context
-from specplan.ir.errors import SpecplanError
 from specplan.ir.meaning import Path
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ def context_of(run: Pass, number: int, states: States, own: Memory) -> Context:
         number: the layer.
         states: of the running paths, those that enter the layer.
         own: what slots left at it, which nothing but deeper slots sees.
-
-    Raises:
-        SpecplanError: a plan that promises the target's distribution lacks a state.
     """
     paths = list(states)
     seen: States = {}
@@ -42,12 +38,6 @@ def context_of(run: Pass, number: int, states: States, own: Memory) -> Context:
             fact = memory.get(number, part, run.op.write)
             if fact is not None:
                 seen[part] = fact
-            elif run.complete:
-                raise SpecplanError(
-                    f"layer {number} of {run.op.model} lacks the state of position {size - 1}",
-                    where=f"plan {run.world.plan.name}",
-                    remedy="Run the layers below it first; `specplan lint` checks the plan.",
-                )
     columns = list(seen)
     mask = torch.tensor([[path[: len(one)] == one for one in columns] for path in paths])
     if run.op.attend == "block":

@@ -15,6 +15,7 @@ from specplan.ir.meaning import Path
 from specplan.runtime.attention import additive_mask
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.retrieval import best_chunks
 
@@ -110,12 +111,13 @@ class Stack(Protocol):
 
 
 class Checkpoint:
-    """A causal language model as a stack; it has neither slots nor heads, and reads no other."""
+    """A causal language model as a stack; it has no heads but its own, and reads no other."""
 
-    by_slots, slots_enter, optional_features = False, 0, False
+    optional_features = False
 
     def __init__(self, model: CausalModel) -> None:
         self.model = model
+        self.by_slots, self.slots_enter = model.by_slots, model.slots_enter
         self.num_layers, self.vocab_size = model.num_layers, model.vocab_size
 
     def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
@@ -175,7 +177,7 @@ class Checkpoint:
 
     def enter_slot(self, state: Tensor, level: int) -> Tensor:
         """See `Stack.enter_slot`."""
-        raise self._lacks("slots")
+        return self.model.enter_slots(state[None, None], level)[0, 0]
 
     def reads_layer(self, number: int) -> int:
         """See `Stack.reads_layer`."""
@@ -207,6 +209,86 @@ class Checkpoint:
         chunks = best_chunks(keys, query, torch.tensor([size]), chunk, budget // chunk)
         starts = (chunks[0] * chunk).tolist()
         return [[i for s in head for i in range(s, min(s + chunk, size))] for head in starts]
+
+
+class Attached:
+    """A module as a stack: what eager runs on whole batches, path by path and layer by layer."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.num_layers, self.vocab_size = module.num_layers, module.vocab_size
+        self.by_slots, self.slots_enter = module.by_slots, module.slots_enter
+        self.optional_features = module.optional_features
+
+    def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
+        """See `Stack.enter`."""
+        tokens, steps = torch.tensor([[path[-1]]]), torch.tensor([[step]])
+        positions, known = _positions([path]), None
+        if feature is not None:
+            feature, known = feature[None, None], torch.ones(1, 1, dtype=torch.bool)
+        entered = self.module.enter(tokens, positions, feature, known, steps)
+        if entered is None:
+            cache = self.module.new_cache(1, 1)
+            mask = torch.ones(1, 1, 1, dtype=torch.bool)
+            entered = self.module.hidden(tokens, positions, steps * 0, mask, cache, (0, 0))
+        return entered[0, 0]
+
+    def enter_slot(self, state: Tensor, level: int) -> Tensor:
+        """See `Stack.enter_slot`."""
+        return self.module.enter_slots(state[None, None], level)[0, 0]
+
+    def layer(
+        self, number: int, paths: Sequence[Path], context: Context, skips: Skips = NO_SKIPS
+    ) -> Tensor:
+        """Keys and values of the whole context are made anew; see `Stack.layer`."""
+        if len(context.mask) > 1 or context.source is not None:
+            raise self._lacks("other caches to read")
+        column = {path: place for place, path in enumerate(context.paths)}
+        rows, size = torch.tensor([column[path] for path in paths]), len(context.paths)
+        mask = torch.eye(size, dtype=torch.bool)[None]
+        mask[0, rows] = context.mask[0]
+        positions, slots = _positions(context.paths), torch.arange(size)[None]
+        cache, span = self.module.new_cache(1, size), (number, number + 1)
+        states = context.states[None].clone()
+        tokens = torch.zeros_like(slots)
+        after = self.module.hidden(
+            tokens, positions, slots, mask, cache, span, states, skips
+        )  # fmt: skip
+        return after[0, rows]
+
+    def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:
+        """See `Stack.logits`."""
+        return self.module.rows(state[None, None], output, torch.tensor([[step]]))[0, 0]
+
+    def level_logits(self, state: Tensor, path: Path, levels: int, step: int) -> Sequence[Tensor]:
+        """See `Stack.level_logits`."""
+        states, steps = state[None, None], torch.tensor([[step]])
+        return [self.module.rows(states, "logits", steps, level)[0, 0] for level in range(levels)]
+
+    def reads_layer(self, number: int) -> int:
+        """See `Stack.reads_layer`."""
+        raise self._lacks("other caches to read")
+
+    def outside(self, request: Request) -> Tensor:
+        """See `Stack.outside`."""
+        return self.module.outside("encoder", [request])
+
+    def retrieved(
+        self, number: int, states: Tensor, paths: Sequence[Path], asks: int, budget: int, chunk: int
+    ) -> list[list[int]]:
+        """See `Stack.retrieved`."""
+        raise self._lacks("chunks")
+
+    def _lacks(self, what: str) -> MissingCapabilityError:
+        name = type(self.module).__name__
+        return MissingCapabilityError(f"{name} has no {what}", where="backend oracle")
+
+
+def stack_of(model: Module | Stack) -> Stack:
+    """What the oracle runs of a checkpoint, of a module, or of what is a stack already."""
+    if isinstance(model, CausalModel):
+        return Checkpoint(model)
+    return Attached(model) if isinstance(model, Module) else model
 
 
 def _positions(paths: Sequence[Path]) -> Tensor:

@@ -26,12 +26,9 @@ from specplan.ir.world import Batch
 from specplan.runtime import sampling
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Wanted
-from specplan.runtime.sources.text import continuations
+from specplan.runtime.sources.text import TEXT_MATCH, continuations
 from specplan.runtime.sources.use import SourceUse
 from specplan.runtime.uniforms import numbers_of
-
-TEXT_MATCH = (1, 3)
-"""Suffixes that are looked for in the text itself where a plan does not say."""
 
 
 class OneRequest(Arithmetic):

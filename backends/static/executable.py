@@ -7,19 +7,19 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.batch import Batch
+from specplan.backends.binding import check_models, check_requests
+from specplan.backends.eager.prepared import prepare
+from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
-from specplan.backends.static.carried import first_parts
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession
-from specplan.cost_models.memory import speculative_slots
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.requests import Request
-from specplan.runtime.sources.use import sources_of_batch
+from specplan.runtime.sources.source import Source
+from specplan.runtime.sources.use import shared_sources, sources_of_batch
 
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""
@@ -29,7 +29,7 @@ class StaticExecutable:
     """A plan bound to its models.
 
     Args:
-        plan: one that the reference backend runs.
+        plan: one that the interpreter runs.
         models: by the names the plan gives them.
         compile_round: makes a program of a graph; None runs graphs eagerly.
         buckets: shapes to fit batches into; shapes are made as they are needed when none fits.
@@ -41,24 +41,24 @@ class StaticExecutable:
     def __init__(
         self,
         plan: Plan,
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         compile_round: Compile | None = None,
         buckets: Sequence[Bucket] = (),
         fused_on: Collection[str] = (),
         captured_on: Collection[str] = (),
     ) -> None:
-        self._interpreted = ReferenceBackend().compile(plan, models)
+        check_models(plan, models)
         self.plan = plan
         self.lowered = run_passes(plan)
         self.models = dict(models)
-        self.speculative = speculative_slots(plan)
+        self.prepared = prepare(self.lowered, models)
         self.buckets = list(buckets)
         self.fused = fused_for(models, fused_on)
         self.captured_on = frozenset(captured_on)
         self._compile = compile_round
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
-        self.shared = self._interpreted.shared
+        self.shared = self._new_sources()
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
         """Begin a batch: check the requests and make room for them.
@@ -70,26 +70,28 @@ class StaticExecutable:
         Raises:
             UsageError: names the request and what is wrong with it.
         """
-        self._interpreted.check(requests)
+        check_requests(self.plan, self.models, requests)
         bucket = bucket_for(requests, capacity, self.buckets)
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        states, vocabulary = self.lowered.states, self.models["target"].vocab_size
-        sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
-        batch = Batch(filled, self.models, states, sources, self.speculative, bucket.text)
-        values = first_parts(batch, states, self.models["target"])
-        return StaticSession(batch, len(requests), self, bucket, values)
+        host = EagerSession(self.prepared, self.models, filled, self.shared, bucket.text)
+        vocabulary = self.models["target"].vocab_size
+        host.batch.sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
+        return StaticSession(host, len(requests), self, bucket)
 
     def forget(self) -> None:
         """See `Executable.forget`."""
-        self._interpreted.forget()
+        self.shared.update(self._new_sources())
+
+    def _new_sources(self) -> dict[str, Source]:
+        return shared_sources(self.plan, self.models["target"].vocab_size)
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""
         key = (name, sampling)
         if key not in self._graphs:
             item = self.lowered.round(name)
-            self._graphs[key] = RoundGraph(self.lowered, item, self.models, sampling, self.fused)
+            self._graphs[key] = RoundGraph(self.prepared, item, self.models, sampling, self.fused)
         return self._graphs[key]
 
     def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:

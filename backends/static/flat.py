@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram, export
 
 from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.folding import fold
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import free_sizes
 from specplan.backends.static.layer_ops import with_layer_kernels
@@ -20,7 +21,9 @@ def exported(module: nn.Module, tensors: Sequence[Tensor]) -> ExportedProgram:
     """A module of a round's tensors as `torch.export` traces it, free in the slots attended to."""
     with torch.no_grad():
         sizes = (free_sizes(tensors),)
-        return export(module, tuple(tensors), dynamic_shapes=sizes, strict=False)
+        program = export(module, tuple(tensors), dynamic_shapes=sizes, strict=False)
+    fold(program)
+    return program
 
 
 def flat_program(graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:

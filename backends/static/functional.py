@@ -7,6 +7,7 @@ same memory for what comes in and what goes out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -41,14 +42,17 @@ class FunctionalRound(nn.Module):
         given = replace(
             given,
             text=given.text.clone(),
+            text_keys=given.text_keys.clone(),
             stores={name: FunctionalCache(store) for name, store in given.stores.items()},
-            tracks={name: track.clone() for name, track in given.tracks.items()},
-            values={
-                name: tuple(part.clone() for part in parts) for name, parts in given.values.items()
-            },
+            tracks=_copied(given.tracks),
+            values=_copied(given.values),
         )
         told = self.graph.run(given)
         return told, *given.written()
+
+
+def _copied(held: Mapping[str, tuple[Tensor, ...]]) -> dict[str, tuple[Tensor, ...]]:
+    return {name: tuple(part.clone() for part in parts) for name, parts in held.items()}
 
 
 class FunctionalCache(KVCache):

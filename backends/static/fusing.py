@@ -10,11 +10,12 @@ from torch import Tensor
 
 from specplan.backends.kernels import ops
 from specplan.backends.kernels.fitting import NOTHING, Fused, Heads
-from specplan.backends.reference.judging import Form
+from specplan.backends.ops.accept import Form
 from specplan.runtime.acceptance import RULES, Judged
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import CacheWriter, KVCache
 from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 
 
 def heads_of(model: CausalModel) -> Heads:
@@ -29,11 +30,12 @@ def heads_of(model: CausalModel) -> Heads:
     )
 
 
-def fused_for(models: Mapping[str, CausalModel], devices: Collection[str]) -> Fused:
+def fused_for(models: Mapping[str, Module], devices: Collection[str]) -> Fused:
     """The parts that have kernels, where the models are on one of these kinds of device."""
     if any(model.device.type not in devices for model in models.values()):
         return NOTHING
-    return Fused.of({name: heads_of(model) for name, model in models.items()})
+    causal = {name: model for name, model in models.items() if isinstance(model, CausalModel)}
+    return Fused.of({name: heads_of(model) for name, model in causal.items()})
 
 
 def form_by(fused: Fused) -> Form:

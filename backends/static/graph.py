@@ -2,62 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from specplan.backends.eager.passes import Stretch
+from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.slots import Layers
 from specplan.backends.kernels.fitting import NOTHING, Fused
-from specplan.backends.reference.choosing import reads_scores
-from specplan.backends.reference.one_pass import pending_of
 from specplan.backends.static.buckets import Sampling
 from specplan.backends.static.fusing import form_by
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors
 from specplan.backends.static.tracing import RoundRun
-from specplan.ir.lifetimes import last_reads
-from specplan.ir.ops import Forward
-from specplan.ir.plan import Plan, Round, walk, walk_plan
-from specplan.ir.values import State
-from specplan.runtime.models import CausalModel
+from specplan.ir.ops import Forward, When
+from specplan.ir.plan import CacheState, Round, walk
+from specplan.runtime.modules import Module
 
 
 class RoundGraph(nn.Module):
     """One round of a lowered plan, for batches of one size.
 
     Args:
-        plan: after all passes: no loop is left but those that may end early.
+        prepared: of a plan after all passes: no loop is left but those that may end early.
         item: the round.
         models: by the names the plan gives them.
         sampling: of the batches.
         fused: parts that are kernels of our own.
 
     Attributes:
-        pending: caches, and how much text of theirs the round takes that no model has seen yet.
+        first: passes that may find text missing, and have the host catch it up.
+        pending: by cache and segment, how much text may be missing when the round begins.
         masked: some pass computes a mask over all slots attended to.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        prepared: Prepared,
         item: Round,
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         sampling: Sampling,
         fused: Fused = NOTHING,
     ) -> None:
         super().__init__()
-        self.plan = plan
+        self.prepared, self.plan = prepared, prepared.plan
         self.item = item
         self.models = dict(models)
         self.sampling = sampling
         self.fused = fused
         self.form = form_by(fused)
-        self.interface = Interface.of(plan, models)
-        self.inputs = HostInputs.of(plan, item, models["target"].vocab_size)
-        self.pending = tuple(_pending(item))
-        self.masked = any(
-            isinstance(op, Forward) and op.model not in fused.attention for op in walk(item.ops)
-        )
-        self.spent = last_reads(plan)
-        self.scored = any(map(reads_scores, walk_plan(plan)))
+        target = models["target"]
+        self.scores = target.logits_dtype if prepared.scored else None
+        self.interface = Interface.of(self.plan, models, prepared.scored)
+        self.inputs = HostInputs.of(self.plan, item, target.vocab_size)
+        self.model_of = {
+            str(state.name): state.model
+            for state in self.plan.states
+            if isinstance(state, CacheState)
+        }
+        self.first = _first(item, prepared)
+        self.pending = {name: _pending(self.first, name) for name in self.model_of}
+        forwards = [op for op in walk(item.ops) if isinstance(op, Forward)]
+        self.masked = any(op.model not in fused.attention for op in forwards)
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """Run the round.
@@ -78,14 +83,33 @@ class RoundGraph(nn.Module):
         """Run the round, and give the logits `[B, R, V]` that the target judged by."""
         run = RoundRun(self, given)
         run.result()
-        assert run.rows is not None, "the round accepts something"
-        return run.rows.logits
+        assert run.judged is not None, "the round accepts something"
+        return run.judged.values
 
 
-def _pending(item: Round) -> Iterator[tuple[str, int]]:
-    """Caches, and the most text that the first pass over each of them and its layers takes."""
-    seen = set()
+def _first(item: Round, prepared: Prepared) -> tuple[Stretch, ...]:
+    """Passes that may find text missing when they begin: no earlier one has taken it all in."""
+    found: dict[object, Stretch] = {}
+    taken: set[tuple[str | None, Layers]] = set()
+    conditions = [op for op in walk(item.ops) if isinstance(op, When)]
+    sometimes = {id(op) for one in conditions for op in walk(one.body.ops)}
     for op in walk(item.ops):
-        if isinstance(op, Forward) and (op.cache, op.layers, op.write) not in seen:
-            seen.add((op.cache, op.layers, op.write))
-            yield op.cache or State(""), max(pending_of(op), 1)
+        if not isinstance(op, Forward) or op.cache is None:
+            continue
+        stretch = prepared.stretches[id(op)]
+        parts = {(stretch.cache, span) for span in stretch.segments}
+        if not parts <= taken:
+            found.setdefault((op.cache, op.layers, op.write), stretch)
+        if not stretch.scratch and id(op) not in sometimes:
+            taken |= parts
+    return tuple(found.values())
+
+
+def _pending(first: tuple[Stretch, ...], cache: str) -> dict[Layers, int]:
+    """By segment, the most text that it may lack once the host has caught up all first passes."""
+    found: dict[Layers, int] = {}
+    for stretch in first:
+        for span in stretch.segments if stretch.cache == cache else ():
+            bound = max(stretch.pending, 1)
+            found[span] = min(found.get(span, bound), bound)
+    return found

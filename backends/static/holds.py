@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specplan.backends.reference.capabilities import CAPABILITIES as REFERENCE
-from specplan.backends.static.shapes import shape_refusals
-
-_LEFT_OUT = {"refresh", "adopt"}
+from specplan.backends.eager.capabilities import CAPABILITIES as EAGER
 
 STATIC = replace(
-    REFERENCE,
+    EAGER,
     backend="static",
-    ops=REFERENCE.ops - _LEFT_OUT,
+    ops=EAGER.ops - {"refresh"},
     policies=frozenset(),
-    limits={
-        **REFERENCE.limits,
-        ("pick", "of"): ("newest", "leaves", "all"),
-        ("pick", "at"): (None,),
-        ("accept", "at"): (None,),
-    },
-    shapes=shape_refusals,
+    limits={**EAGER.limits, ("commit", "alive"): (None,), ("track", "levels"): (1,)},
+    sources_around=True,
     whole_rounds=True,
     all_trips=True,
 )
-"""What the interpreter runs, judging within a round and small caches left out.
+"""What the interpreter runs, small caches and nodes that live on behind the text left out.
 Loops are unrolled before tracing; of those that end by request every trip is traced. A backend that
 compiles such graphs says so under its own name."""
 

@@ -20,7 +20,7 @@ from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.ir.printer import print_plan
 
 MADE_FOR = "made_for.json"
-MEANING = 3
+MEANING = 4
 """Of the tensors and of what a round tells: raised where names do not show that it has changed."""
 _PARTS = {"tensors": "other tensors", "round": "another round", "weights": "other weights"}
 

@@ -15,21 +15,23 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from specplan.backends.static.hosted import host_ops
+from specplan.backends.static.states import value_parts
+from specplan.ir.around import host_ops
 from specplan.ir.infer import infer_round
-from specplan.ir.ops import Compute, Op, Repeat, Uniform, Update
+from specplan.ir.ops import Compute, Op, Uniform, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, ValueState, walk
 from specplan.ir.types import TreeType
+from specplan.ir.values import State
 from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.sources.registry import row_width
 
 PER_REQUEST = (
-    "text", "lengths", "limits", "stops", "done", "temperature", "top_k", "top_p",
-    "uniforms", "found", "found_parents", "found_live",
+    "text", "text_keys", "prompts", "lengths", "limits", "stops", "done",
+    "temperature", "top_k", "top_p", "uniforms", "found", "found_parents", "found_live",
 )  # fmt: skip
-KEYS = "keys"
-KEYS_PLACE = len(PER_REQUEST)
+SLOTS = "slots"
+SLOTS_PLACE = len(PER_REQUEST)
 """Where the slots attended to stand in the flat list."""
 
 
@@ -39,6 +41,8 @@ class RoundTensors:
 
     Attributes:
         text: int64 `[B, S]`; the last column is that of dead lanes. Written.
+        text_keys: of the texts up to every token, int64 `[B, S]`. Written.
+        prompts: tokens of each prompt, int64 `[B]`.
         lengths: tokens of each text, int64 `[B]`.
         limits: lengths at which the texts end, int64 `[B]`.
         stops: tokens after which each text ends, int64 `[B, E]`, padded with -1.
@@ -51,15 +55,17 @@ class RoundTensors:
         found_parents: their parents among those of their lookup, -1 for where it began, int64
             `[B, F]`.
         found_live: whether each was found, bool `[B, F]`.
-        keys: the slots attended to, `0 .. U - 1`, int64 `[U]`.
-        resident: by cache, the text tokens that it holds, int64 `[B]`.
+        slots: the slots attended to, `0 .. U - 1`, int64 `[U]`.
+        resident: by cache, text tokens that each of its segments has taken in, int64 `[B, L]`.
         stores: by cache, its keys, values and positions. Written.
-        tracks: by track, hidden states `[B, S, hidden]`. Written.
-        values: by value state, a number of each request, float64 `[B]`; or of a tree its tokens,
-            int64 `[B, N]`, live mask and, where it was drawn, laws `[B, N, V]`. Written.
+        tracks: by track, hidden states `[B, S, hidden]`, which of them are there, `[B, S]`, and
+            passes that they went through, int64 `[B, S]`. Written.
+        values: by value state, what `specplan.backends.static.states.value_parts` says. Written.
     """
 
     text: Tensor
+    text_keys: Tensor
+    prompts: Tensor
     lengths: Tensor
     limits: Tensor
     stops: Tensor
@@ -71,36 +77,32 @@ class RoundTensors:
     found: Tensor
     found_parents: Tensor
     found_live: Tensor
-    keys: Tensor
+    slots: Tensor
     resident: Mapping[str, Tensor]
     stores: Mapping[str, KVCache]
-    tracks: Mapping[str, Tensor]
+    tracks: Mapping[str, tuple[Tensor, ...]]
     values: Mapping[str, tuple[Tensor, ...]]
 
     def flat(self) -> list[Tensor]:
         """All of them, in the order of `Interface.read`."""
-        found = [getattr(self, name) for name in (*PER_REQUEST, KEYS)]
+        found = [getattr(self, name) for name in (*PER_REQUEST, SLOTS)]
         for name, store in self.stores.items():
             found += [self.resident[name], store.positions, *store.keys, *store.values]
-        return [*found, *self.tracks.values(), *self._carried()]
+        return [*found, *self._carried()]
 
     def written(self) -> list[Tensor]:
         """What a round writes, in the order of `Interface.written`."""
-        found = [self.text]
+        found = [self.text, self.text_keys]
         for store in self.stores.values():
             found += [store.positions, *store.keys, *store.values]
-        return [*found, *self.tracks.values(), *self._carried()]
+        return [*found, *self._carried()]
 
     def _carried(self) -> list[Tensor]:
-        return [part for parts in self.values.values() for part in parts]
+        kept = (*self.tracks.values(), *self.values.values())
+        return [part for parts in kept for part in parts]
 
 
-def value_parts(state: ValueState) -> tuple[str, ...]:
-    """What each tensor of a value state holds."""
-    if state.kind.name != "tree":
-        return ("value",)
-    laws = ("laws",) if state.keeps_laws else ()
-    return ("tokens", "live", *laws)
+TRACK_PARTS = ("hidden", "known", "steps")
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ class Interface:
     values: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
-    def of(cls, plan: Plan, models: Mapping[str, CausalModel]) -> Interface:
-        """The interface that all rounds of a plan share."""
+    def of(cls, plan: Plan, models: Mapping[str, Module], scored: bool) -> Interface:
+        """The interface that all rounds of a plan share; `scored` where some op reads scores."""
         return cls(
             tuple(
                 (state.name, models[state.model].num_layers)
@@ -128,15 +130,19 @@ class Interface:
             ),
             tuple(state.name for state in plan.states if isinstance(state, TrackState)),
             tuple(
-                (state.name, value_parts(state))
+                (state.name, value_parts(state, scored))
                 for state in plan.states
                 if isinstance(state, ValueState)
             ),
         )
 
+    def parts(self, state: State) -> tuple[str, ...]:
+        """What each tensor of a value state holds."""
+        return dict(self.values)[state]
+
     def names(self) -> list[str]:
         """A name for each tensor of the flat list."""
-        found = [*PER_REQUEST, KEYS]
+        found = [*PER_REQUEST, SLOTS]
         for name, layers in self.caches:
             found += [f"{name}.resident", *_stored(name, layers)]
         return [*found, *self._kept()]
@@ -144,11 +150,11 @@ class Interface:
     def written(self) -> list[str]:
         """Names of those that a round writes."""
         stored = [part for name, layers in self.caches for part in _stored(name, layers)]
-        return ["text", *stored, *self._kept()]
+        return ["text", "text_keys", *stored, *self._kept()]
 
     def _kept(self) -> list[str]:
-        hidden = (f"{name}.hidden" for name in self.tracks)
-        return [*hidden, *(f"{name}.{part}" for name, parts in self.values for part in parts)]
+        kept = (*((name, TRACK_PARTS) for name in self.tracks), *self.values)
+        return [f"{name}.{part}" for name, parts in kept for part in parts]
 
     def read(self, tensors: Sequence[Tensor]) -> RoundTensors:
         """The tensors of a flat list by their names."""
@@ -158,12 +164,12 @@ class Interface:
             taken, left[:] = left[:count], left[count:]
             return taken
 
-        fixed = dict(zip((*PER_REQUEST, KEYS), take(len(PER_REQUEST) + 1), strict=True))
+        fixed = dict(zip((*PER_REQUEST, SLOTS), take(len(PER_REQUEST) + 1), strict=True))
         resident, stores = {}, {}
         for name, layers in self.caches:
             resident[name], positions = take(2)
             stores[name] = KVCache(take(layers), take(layers), positions)
-        tracks = dict(zip(self.tracks, take(len(self.tracks)), strict=True))
+        tracks = {name: tuple(take(len(TRACK_PARTS))) for name in self.tracks}
         values = {name: tuple(take(len(parts))) for name, parts in self.values}
         return RoundTensors(**fixed, resident=resident, stores=stores, tracks=tracks, values=values)
 
@@ -174,22 +180,23 @@ class Taught:
 
     Attributes:
         op: the `update` op.
-        nodes: of its tree, N.
-        parents: of them, where it learns the runs on the tree; the round tells tokens and live mask
-            `[B, N]`.
+        columns: of its tree, 1 + N.
         width: likeliest tokens of each row, where it learns rows; the round tells what
-            `looking.taught_rows` gives. 0 otherwise.
+            `specplan.backends.eager.sources.taught_rows` gives. 0 where it learns the runs on the
+            tree, and the round tells tokens, parents and live mask, `[B, 1 + N]` each; of a
+            tree without nodes it learns the text, and the round tells nothing.
     """
 
     op: Update
-    nodes: int
-    parents: tuple[int, ...] = ()
+    columns: int
     width: int = 0
 
     @property
     def told(self) -> int:
         """Numbers that the round tells of a request."""
-        return (self.nodes + 1) * (2 + self.width) if self.width else 2 * self.nodes
+        if self.width:
+            return self.columns * (2 + self.width)
+        return self.columns * 3 if self.columns > 1 else 0
 
 
 @dataclass(frozen=True)
@@ -211,18 +218,13 @@ class HostInputs:
 
     @classmethod
     def of(cls, plan: Plan, item: Round, vocabulary: int) -> HostInputs:
-        """Those of a round in which no loop stands in another."""
-        trips = {
-            id(op): loop.count
-            for loop in walk(item.ops)
-            if isinstance(loop, Repeat)
-            for op in walk(loop.body.ops)
-        }
+        """Those of a round."""
+        trips = {id(step.op): step.trips for step in infer_round(plan, item).steps}
         uniforms: list[tuple[Uniform, int, int]] = []
         drawn = 0
         for op in walk(item.ops):
             if isinstance(op, Uniform):
-                times = trips.get(id(op), 1)
+                times = trips[id(op)]
                 uniforms.append((op, drawn, times))
                 drawn += op.count * times
         formulas = dict.fromkeys(op.formula for op in walk(item.ops) if isinstance(op, Compute))
@@ -236,11 +238,9 @@ def _taught(plan: Plan, item: Round, after: Sequence[Update], vocabulary: int) -
     for op in after:
         tree, state = types[op.tree], plan.state(op.source)
         assert isinstance(tree, TreeType) and isinstance(state, SourceState)
-        if op.logits is None:
-            assert tree.parents is not None, "runs are learned of trees of one shape"
-            yield Taught(op, tree.nodes, parents=tree.parents)
-        else:
-            yield Taught(op, tree.nodes, width=min(row_width(state), vocabulary))
+        width = 0 if op.logits is None else min(row_width(state), vocabulary)
+        if op.logits is None or width:  # others learn nothing of rows
+            yield Taught(op, 1 + tree.nodes, width)
 
 
 def _stored(name: str, layers: int) -> list[str]:
@@ -251,7 +251,7 @@ def _stored(name: str, layers: int) -> list[str]:
 def free_sizes(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
     """Which sizes of a flat list a compiled round leaves free: how many slots are attended to."""
     free: list[Any] = [None] * len(tensors)
-    free[KEYS_PLACE] = {0: Dim("used", min=2, max=tensors[0].shape[1] - 1)}
+    free[SLOTS_PLACE] = {0: Dim("used", min=2, max=tensors[0].shape[1] - 1)}
     return tuple(free)
 
 
@@ -260,15 +260,15 @@ def packed(
     counts: Tensor,
     done: Tensor,
     failed: Tensor | None,
-    resident: Mapping[str, Tensor],
+    resident: Sequence[Tensor],
     taught: Sequence[Tensor],
 ) -> Tensor:
-    """What a round tells the host, int64 `[B, W + 2 + caches + taught]`.
+    """What a round tells the host, int64 `[B, W + 2 + segments + taught]`.
 
     `failed` `[B]`, 0 where all is well, stands in one column with `done`, as twice its number.
     What sources are taught, `[B, ...]` each, comes last.
     """
     ended = done.long() if failed is None else done.long() + 2 * failed
     columns = [tokens, counts[:, None], ended[:, None]]
-    columns += [held[:, None] for held in resident.values()]
+    columns += [held[:, None] for held in resident]
     return torch.cat([*columns, *(part.flatten(1) for part in taught)], 1)

@@ -4,66 +4,107 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import choosing, looking
-from specplan.backends.reference.values import Scope, Tree, held_as, nodes_as
-from specplan.backends.static.hosted import handed_out
+from specplan.backends.eager import sources
+from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.values import Scope, held_as, nodes_as
+from specplan.backends.ops import Runner, lowerings
+from specplan.backends.ops.lookup import Continuations, lookup
+from specplan.backends.ops.values import FIRST_KEY, Tree, first_tree
 from specplan.backends.static.interface import Taught
-from specplan.ir.ops import Lookup, Op, Pick, Root, Segment, Update
+from specplan.ir.around import handed_out
+from specplan.ir.ops import Lookup, Op, Segment, Update
+from specplan.ir.types import TreeType, Type
+from specplan.ir.values import Value
 from specplan.runtime.sources.use import SourceUse
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts as a round finds them; see `specplan.backends.reference.looking.Asking`."""
+    """Texts as a round finds them, on the CPU; see `specplan.backends.eager.sources.Texts`."""
 
     text: Tensor
-    starts: list[int]
+    lengths: list[int]
     done: list[bool]
     sources: Mapping[str, SourceUse]
+
+    @property
+    def starts(self) -> list[int]:
+        """No text has grown yet."""
+        return self.lengths
 
     def emitted(self, row: int) -> bool:
         """No text has grown yet."""
         return False
 
 
-def run_hosted(texts: Texts, ops: Sequence[Op], scored: bool) -> list[looking.Continuations]:
-    """Run ops in order.
+@dataclass(frozen=True)
+class HostRun:
+    """Runs the ops of a round that nothing a model computes is needed for.
 
-    Args:
-        texts: on the CPU.
-        ops: as `specplan.backends.static.hosted.host_ops` has them first.
-        scored: some op of the plan asks for path scores.
-
-    Returns:
-        What each lookup found, `[B, N]`.
+    Attributes:
+        texts: what they look at.
+        prepared: of the plan.
+        scores: of which type scores of nodes are; None where none are asked for.
     """
-    scope: Scope = {}
-    found: list[looking.Continuations] = []
-    for op in ops:
-        match op:
-            case Root():
-                scope[op.results[0]] = Tree(texts.text[:, :0])
-            case Pick():
-                scope[op.results[0]] = choosing.pick(op, held_as(scope, op.tree, Tree), None)
-            case Segment():
-                known = {out: scope[own] for out, own in handed_out(op) if own in scope}
-                scope.update(known)
-            case Update():
-                looking.update(texts, op, held_as(scope, op.tree, Tree), None)
-            case Lookup():
-                tree, at = held_as(scope, op.tree, Tree), nodes_as(scope, op.at)
-                parts = looking.asked(texts, op, tree, at)
-                scope[op.results[0]] = looking.placed(op, tree, at, parts, scored=scored)
-                tokens, parents, live = (part.reshape(len(texts.starts), -1) for part in parts)
-                found.append((tokens, parents, live))
-    return found
+
+    texts: Texts
+    prepared: Prepared
+    scores: torch.dtype | None
+
+    def run(self, ops: Sequence[Op]) -> list[Continuations]:
+        """Run ops in order.
+
+        Args:
+            ops: as `specplan.ir.around.host_ops` has them first.
+
+        Returns:
+            What each lookup found, `[B, N]`.
+        """
+        scope: Scope = {}
+        found: list[Continuations] = []
+        for op in ops:
+            match op:
+                case Segment():
+                    known = {out: scope[own] for out, own in handed_out(op) if own in scope}
+                    scope.update(known)
+                case Update():
+                    sources.update(self.texts, op, held_as(scope[op.tree], Tree), None)
+                case Lookup():
+                    found.append(self._lookup(op, scope))
+                case _:
+                    runner = cast(Runner, self)
+                    scope[op.results[0]] = lowerings()[op.keyword](op, scope, runner)
+        return found
+
+    def _lookup(self, op: Lookup, scope: Scope) -> Continuations:
+        tree, at = held_as(scope[op.tree], Tree), nodes_as(scope[op.at])
+        parts = sources.asked(self.texts, op, at)
+        kind = held_as(self.kind(op), TreeType)
+        scope[op.results[0]] = lookup(op, tree, at, found=parts, kind=kind)
+        tokens, parents, live = (part.reshape(len(self.texts.lengths), -1) for part in parts)
+        return tokens, parents, live
+
+    def kind(self, op: Op) -> Type:
+        """See `Runner.kind`."""
+        return self.prepared.steps[id(op), 0].gives[0]
+
+    def reads(self, op: Op) -> Mapping[Value, Type]:
+        """See `Runner.reads`."""
+        return self.prepared.steps[id(op), 0].reads
+
+    def root(self, op: Op) -> Tree:
+        """See `Runner.root`; keys tell nodes of one tree apart, and no others are there."""
+        last = torch.tensor(self.texts.lengths)[:, None] - 1
+        tokens = self.texts.text.gather(1, last)
+        return first_tree(tokens, torch.full_like(tokens, FIRST_KEY), self.scores)
 
 
-def joined(found: Sequence[looking.Continuations], rows: int) -> looking.Continuations:
+def joined(found: Sequence[Continuations], rows: int) -> Continuations:
     """What all lookups found side by side, for a batch of `rows` that may be filled up."""
     if not found:
         nothing = torch.zeros(rows, 1, dtype=torch.int64)
@@ -82,16 +123,18 @@ def teach(texts: Texts, taught: Sequence[Taught], told: Tensor) -> None:
         taught: what they learn.
         told: numbers of each request, int64 `[B, ...]`.
     """
-    parts = told[: len(texts.starts)].split([one.told for one in taught], 1)
+    parts = told[: len(texts.lengths)].split([one.told for one in taught], 1)
     for one, numbers in zip(taught, parts, strict=True):
-        if not one.width:
-            tokens, live = numbers.split([one.nodes, one.nodes], 1)
-            tree = Tree(tokens, one.parents, live=live > 0)
-            looking.update(texts, one.op, tree, None)
+        if not one.told:
+            sources.teach_text(texts, one.op)
             continue
-        count = one.nodes + 1
-        tokens, live, likeliest = numbers.split([count, count, count * one.width], 1)
-        likeliest = likeliest.unflatten(1, (count, one.width))
-        active = [row for row, done in enumerate(texts.done) if not done]
-        use = texts.sources[one.op.source]
-        looking.teach_rows(use, active, (tokens, live > 0, likeliest))
+        first, second, *others = _columns(numbers, one.columns)
+        if one.width:
+            likeliest = numbers[:, 2 * one.columns :].unflatten(1, (one.columns, one.width))
+            sources.teach_rows(texts, one.op, first, second > 0, likeliest.numpy())
+        else:
+            sources.teach_runs(texts, one.op, first, second, others[0] > 0)
+
+
+def _columns(numbers: Tensor, width: int) -> list[Any]:
+    return [part.numpy() for part in numbers.split(width, 1)]

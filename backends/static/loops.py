@@ -1,4 +1,4 @@
-"""Loops that end by request, as one straight line: all trips run, for whoever goes on.
+"""Loops and conditions, as one straight line: everything runs, for whom it counts.
 
 What a trip drafts for a request that has stopped is dead: it is neither judged nor emitted, nor
 does a cache keep it. That it is computed nonetheless is the price of a round without a look at the
@@ -11,29 +11,56 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from specplan.backends.reference.stopping import kept
-from specplan.backends.reference.values import held_as
-from specplan.backends.static.values import Held, Scope
-from specplan.ir.ops import Repeat
+from specplan.backends.eager.values import Held, Scope, held_as
+from specplan.backends.ops.when import when as either
+from specplan.ir.ops import Repeat, Segment, When
 
 if TYPE_CHECKING:
     from specplan.backends.static.tracing import RoundRun
 
 
 def repeat(run: RoundRun, op: Repeat, scope: Scope) -> None:
-    """All trips of a loop that may end early; the lowered plan has no others."""
+    """All trips of a loop; what a request carried when it stopped stays as it was."""
     carried: list[Held] = [scope[initial] for _, initial in op.carried]
-    until = op.body.until
-    assert until is not None, "loops without `until` are unrolled before"
-    everyone = run.active
+    until, outer, everyone = op.body.until, run.trip, run.running
+    all_run = op.only is None
     if op.only is not None:
-        run.active = run.active & held_as(scope, op.only, Tensor)
-    for run.trip in range(op.count):
+        run.running = run.running & held_as(scope[op.only], Tensor)
+    for index in range(op.count):
+        run.trip = outer * op.count + index
         inner = dict(scope)
         inner.update({p: held for (p, _), held in zip(op.carried, carried, strict=True)})
         run.run(op.body.ops, inner)
         following = [inner[name] for name in op.body.yields]
-        carried = [kept(run.active, *both) for both in zip(carried, following, strict=True)]
-        run.active = run.active & ~held_as(inner, until, Tensor)
-    run.trip, run.active = 0, everyone
+        if not all_run:
+            pairs = zip(following, carried, strict=True)
+            following = [either(run.running, new, old) for new, old in pairs]
+        carried = following
+        if until is not None:
+            run.running = run.running & ~held_as(inner[until], Tensor)
+            all_run = False
+    run.trip, run.running = outer, everyone
     scope.update(zip(op.results, carried, strict=True))
+
+
+def when(run: RoundRun, op: When, scope: Scope) -> None:
+    """Ops for the requests whose flag holds; the others take what there was."""
+    flag, outer = held_as(scope[op.flag], Tensor), run.active
+    run.active = flag if outer is None else outer & flag
+    lacking = {name: dict(cache.lacking) for name, cache in run.caches.items()}
+    inner = dict(scope)
+    run.run(op.body.ops, inner)
+    run.active = outer
+    for name, cache in run.caches.items():  # the others have not taken in what these have
+        known = lacking[name]
+        cache.lacking = {where: max(known[where], now) for where, now in cache.lacking.items()}
+    for name, new, other in zip(op.results, op.body.yields, op.otherwise, strict=True):
+        scope[name] = either(flag, inner[new], scope[other])
+
+
+def segment(run: RoundRun, op: Segment, scope: Scope) -> None:
+    """Ops one after another: all of a round is one graph."""
+    inner = dict(scope)
+    run.run(op.body.ops, inner)
+    yielded = (inner[name] for name in op.body.yields)
+    scope.update(zip(op.results, yielded, strict=True))

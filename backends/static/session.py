@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from specplan.backends.reference import looking
-from specplan.backends.reference.batch import Batch
+from specplan.backends.eager import sources
+from specplan.backends.eager.forward import settle
+from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import HostInputs, RoundTensors
-from specplan.backends.static.lookups import Texts, joined, run_hosted, teach
+from specplan.backends.static.lookups import HostRun, Texts, joined, teach
+from specplan.backends.static.states import first_values
 from specplan.ir.errors import UsageError
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.uniforms import numbers_of
@@ -29,14 +32,11 @@ class Programs(Protocol):
 
     Attributes:
         captured_on: kinds of device on which rounds are captured in graphs of the device's own.
+        prepared: what is known of the plan.
     """
 
     captured_on: frozenset[str]
-
-    @property
-    def speculative(self) -> int:
-        """Slots beyond the text that a round may use."""
-        ...
+    prepared: Prepared
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""
@@ -51,30 +51,34 @@ class StaticSession:
     """One batch.
 
     Args:
-        batch: the requests, and perhaps others, already done, that fill it up.
+        host: runs text that no round takes in, of the requests and perhaps of others, already done,
+            that fill the batch up; sources are those of the requests alone.
         size: how many are real.
         programs: the plan's rounds.
         bucket: the shape of the batch.
+
+    Attributes:
         values: what goes from round to round, as `RoundTensors` has it.
     """
 
     def __init__(
         self,
-        batch: Batch,
+        host: EagerSession,
         size: int,
         programs: Programs,
         bucket: Bucket,
-        values: Mapping[str, tuple[Tensor, ...]],
     ) -> None:
-        self.batch = batch
+        self.host, self.batch = host, host.batch
+        batch = host.batch
         self.size = size
         self.programs = programs
         self.bucket = bucket
         self.sampling = Sampling.of(batch.settings)
         self._stops = _padded([sorted(stop) for stop in batch.stops], bucket.stops).to(batch.device)
         self._limits = _numbers(batch.limits).to(batch.device)
+        self._prompts = torch.tensor([len(one.prompt_tokens) for one in batch.requests])
         self._captured: dict[str, tuple[int, CapturedRound]] = {}
-        self.values = values
+        self.values = first_values(batch, programs.prepared, host.models["target"])
 
     @property
     def lengths(self) -> list[int]:
@@ -93,7 +97,7 @@ class StaticSession:
     def release(self) -> None:
         """Free the caches, and end the texts that sources learn."""
         real = slice(self.size)
-        looking.close(self.batch.text[real], self.batch.lengths[real], self.batch.sources)
+        sources.close(self.batch.text[real], self.batch.lengths[real], self.batch.sources)
         self._captured.clear()
         self.batch.caches.clear()
         self.batch.tracks.clear()
@@ -101,15 +105,17 @@ class StaticSession:
     @torch.inference_mode()
     def prefill(self, observer: Observer | None = None) -> None:
         """Run the prompts, all but the last token, through every model that keeps a cache."""
-        self.batch.prefill(observer)
+        self.host.prefill(observer)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
         """Run one round in one call; the observer is told of one op `round`."""
         graph = self.programs.graph(round_name, self.sampling)
-        used = max(self.batch.lengths) + self.programs.speculative
+        used = max(self.batch.lengths) + self.programs.prepared.speculative
         start = perf_counter()
-        self._catch_up(graph)
+        self.batch.begin_round()
+        for stretch in graph.first:  # text that a schedule has left behind
+            settle(self.host, self.batch.caches[stretch.cache or ""], stretch)
         result = self._take(self._told(graph, used).tolist(), graph.inputs)
         if observer is not None:
             seconds = perf_counter() - start
@@ -135,19 +141,16 @@ class StaticSession:
         self._captured[graph.item.name] = used, made
         return made(*given)
 
-    def _catch_up(self, graph: RoundGraph) -> None:
-        """Run text that a schedule has left behind, so that a round finds no more than it takes."""
-        for name, pending in graph.pending:
-            self.batch.catch_up(self.batch.caches[name], pending)
-
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
         """What the host makes anew for each round is on the CPU, all else on the device."""
         batch = self.batch
         ops = graph.inputs.hosted
-        looked_up = run_hosted(self._texts(), ops, graph.scored) if ops else []
-        found, parents, live = joined(looked_up, batch.size)
+        asked = HostRun(self._texts(), graph.prepared, graph.scores).run(ops) if ops else []
+        found, parents, live = joined(asked, batch.size)
         return RoundTensors(
             text=batch.text,
+            text_keys=batch.keys,
+            prompts=self._prompts,
             lengths=_numbers(batch.lengths),
             limits=self._limits,
             stops=self._stops,
@@ -159,10 +162,15 @@ class StaticSession:
             found=found,
             found_parents=parents,
             found_live=live,
-            keys=torch.arange(used, device=batch.device),
-            resident={name: _numbers(cache.lengths) for name, cache in batch.caches.items()},
+            slots=torch.arange(used, device=batch.device),
+            resident={
+                name: torch.tensor([*cache.lengths.values()]).t().contiguous()
+                for name, cache in batch.caches.items()
+            },
             stores={name: cache.store for name, cache in batch.caches.items()},
-            tracks={name: track.store for name, track in batch.tracks.items()},
+            tracks={
+                name: (track.text, track.known, track.steps) for name, track in batch.tracks.items()
+            },
             values=self.values,
         )
 
@@ -186,9 +194,10 @@ class StaticSession:
         Raises:
             UsageError: one of the formulas had no value for a request; names it.
         """
-        batch, caches = self.batch, list(self.batch.caches.values())
+        batch, caches = self.batch, self.batch.caches.values()
+        segments = [(cache, span) for cache in caches for span in cache.segments]
         ends = len(told[0]) - sum(one.told for one in inputs.taught)
-        width = ends - 2 - len(caches)
+        width = ends - 2 - len(segments)
         for row, failed in enumerate(line[width + 1] // 2 for line in told):
             if failed:
                 where = f'"{inputs.formulas[failed - 1]}"'
@@ -196,11 +205,10 @@ class StaticSession:
         if inputs.taught:
             learned = torch.tensor([line[ends:] for line in told])
             teach(self._texts(), inputs.taught, learned)
-        for row, (count, done, *resident) in enumerate(line[width:ends] for line in told):
-            batch.lengths[row] += count
-            batch.done[row] = bool(done)
-            for cache, length in zip(caches, resident, strict=True):
-                cache.lengths[row] = length
+        grown, done, *resident = zip(*(line[width:ends] for line in told), strict=True)
+        batch.grown(grown, [bool(one) for one in done])
+        for (cache, span), lengths in zip(segments, resident, strict=True):
+            cache.lengths[span] = [*lengths]
         counts = [line[width] for line in told[: self.size]]
         widest = max(1, *counts)
         tokens = [

@@ -25,6 +25,7 @@ from specplan.cost_models.timing.measured_rows import (
     read_row,
 )
 from specplan.cost_models.timing.spread import drift_half_width, pass_scatter
+from specplan.ir.capabilities import backend_name
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_document, write_json_atomic
 
@@ -57,6 +58,9 @@ class Provenance:
     date: str
     memory_bytes: float
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", backend_name(self.backend))
 
     def differences(self, other: Provenance) -> tuple[str, ...]:
         """What keeps rows of `other` from standing beside rows of this; the date does not."""

@@ -87,6 +87,9 @@ class Accept(Op):
         if rule.children and tree.laws - set(rule.children):
             ways = " or ".join(rule.children)
             yield f"rule {rule.name} judges children of how={ways}, and %{self.tree} has others"
+        if rule.reads_laws and len(tree.siblings) > 1:
+            ways = "with replacement at some nodes and without it at others"
+            yield f"children of %{self.tree} are drawn {ways}; draw all in one way"
         if rule.uniforms_per_node is not None:
             (path,) = step.gives
             judged = path.nodes if self.at and isinstance(path, PathType) else tree.nodes

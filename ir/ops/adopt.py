@@ -56,7 +56,9 @@ class Adopt(Op):
             parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
             newest=tuple(range(base, nodes)) if chain else None, ragged=True,
             laws=tree.laws | {"given" if self.logits is None else "draw"},
+            siblings=tree.siblings,
             dropped_draws=tree.dropped_draws, whole=False, lineage=path.below,
+            root_row=tree.root_row or self.logits is not None,
         )  # fmt: skip
         return (adopted,)
 

@@ -256,6 +256,19 @@ def _operands(op: Forward, step: Step) -> tuple[bool, int]:
     return root, drafted
 
 
+def head_passes(plan: Plan) -> Iterator[Forward]:
+    """Passes of models that are no language models by themselves.
+
+    They read hidden states of another model, or give scores.
+    """
+    for op in walk_plan(plan):
+        if isinstance(op, Forward):
+            track = None if op.features is None else plan.state(op.features)
+            reads = isinstance(track, TrackState) and track.model != op.model
+            if reads or "score" in (op.gives or ()):
+                yield op
+
+
 def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
     """Per model, the last layer that some forward names: taken to be the end of its stack."""
     ends: dict[str, int] = {}

@@ -52,8 +52,10 @@ class Graft(Op):
         races = sum("shared" in tree.laws for tree in trees)
         merged_draws = races > 1 or (self.same == "merge" and races > 0)
         laws = frozenset[str]().union(*(tree.laws for tree in trees))
+        siblings = frozenset[str]().union(*(tree.siblings for tree in trees))
         if sum(tree.drawn for tree in trees) > 1:
             laws |= {"joined"}
+            siblings |= {"draw"}
         joined = TreeType(
             nodes=nodes,
             depth=max(tree.depth for tree in trees),
@@ -63,8 +65,10 @@ class Graft(Op):
             ragged=any(tree.ragged for tree in trees),
             chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
             laws=laws,
+            siblings=siblings,
             dropped_draws=merged_draws or any(tree.dropped_draws for tree in trees),
             whole=all(tree.whole for tree in trees),
+            root_row=any(tree.root_row for tree in trees),
             lineage=trees[0].lineage,
         )
         return (joined,)

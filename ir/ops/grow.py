@@ -70,7 +70,25 @@ class Grow(Op):
         paths = self.how == "draw_distinct"  # those kept are draws of paths without replacement
         dropped = tree.dropped_draws or (self.draws and fewer and not paths)
         laws = tree.laws | ({self.how} if sum(counts) else set())
-        return (replace(grown, laws=laws, dropped_draws=dropped, whole=tree.whole and rows.exact),)
+        siblings = tree.siblings | self._siblings(tree, at, counts)
+        return (
+            replace(
+                grown, laws=laws, siblings=siblings, dropped_draws=dropped,
+                whole=tree.whole and rows.exact,
+                root_row=tree.root_row or ROOT in (at.indices or ()),
+            ),
+        )  # fmt: skip
+
+    def _siblings(self, tree: TreeType, at: NodesType, counts: tuple[int, ...]) -> frozenset[str]:
+        """How nodes that now have several children drew them; apart, if they had some before."""
+        if not self.draws or not any(counts):
+            return frozenset()
+        grew = tree.drawn and tree.parents is not None and at.indices is not None
+        again = grew and not set(tree.parents or ()).isdisjoint(at.indices or ())
+        ways = {"draw"} if again else set[str]()
+        if max(counts) > 1:
+            ways.add("draw" if self.how == "draw" else "draw_distinct")
+        return frozenset(ways)
 
     def _check_covered(self, tree: TreeType, at: NodesType, rows: LogitsType) -> None:
         """Every node needs a row of its own, or of an ancestor that looks as far ahead."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, counts_of, numbered
 from specplan.ir.needs import Work
-from specplan.ir.op import Op, Step
-from specplan.ir.plan import Plan
+from specplan.ir.op import Op, Problem, Step
+from specplan.ir.plan import Plan, SourceState
 from specplan.ir.rule_error import RuleError
 from specplan.ir.state_types import with_source
+from specplan.ir.tables import Tables
 from specplan.ir.tree_types import attach, check_nodes, child_counts, given_nodes, nodes_before
 from specplan.ir.types import ROOT, TreeType
 from specplan.ir.values import State, Value
@@ -51,6 +53,19 @@ class Lookup(Op):
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, self.length, self.nodes)
         return (replace(grown, laws=tree.laws | {"given"}, ragged=True),)
+
+    def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
+        """A source is asked for what it can give."""
+        source = plan.state(self.source)
+        kind = source.kind.name if isinstance(source, SourceState) else ""
+        declared = tables.find("source", kind)
+        if declared is None or declared.finds == "merged":
+            return
+        most = self.children if isinstance(self.children, int) else max(self.children, default=0)
+        if declared.finds == "one" and most > 1:
+            yield "type", f"{kind} finds one continuation; give children=1"
+        elif self.nodes is not None and self.nodes < most * self.length:
+            yield "type", f"{kind} finds continuations side by side; leave nodes= out"
 
     @property
     def finds(self) -> int:

@@ -11,7 +11,7 @@ from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
-from specplan.ir.types import LogitsType, NumberType, TreeType
+from specplan.ir.types import ROOT, LogitsType, NumberType, TreeType
 from specplan.ir.values import Entry, Value
 from specplan.ir.world import World
 
@@ -54,6 +54,9 @@ class Mix(Op):
             if first.lineage is None or not first.lineage.related(other.lineage):
                 both = f"rows %{self.logits[0]} and %{name} belong to different trees"
                 raise RuleError("lineage", both)
+            if isinstance(other, TreeType) and not other.root_row and ROOT in (first.indices or ()):
+                nothing = f"nothing was grown below the root of %{name}: it stands for no row there"
+                raise RuleError("lineage", nothing)
             exact = exact and (other.whole if isinstance(other, TreeType) else other.exact)
         return (replace(first, exact=exact, bounded=False, model="", levels=1),)
 

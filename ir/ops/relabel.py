@@ -54,7 +54,7 @@ class Relabel(Op):
         if other is not None:
             self._check_other(tree, other)
         named = replace(
-            tree, laws=tree.laws | {"given"}, lineage=None,
+            tree, laws=tree.laws | {"given"}, lineage=None, root_row=False,
             dropped_draws=tree.dropped_draws or (tree.drawn and at is not None)
             or (other is not None and other.drawn),
         )  # fmt: skip

@@ -11,5 +11,6 @@ ENTRY = Declaration(
     parameters=(("width", 8),),
     ranges=(("width", Range(1, 1024)),),
     learns=("rows",),
+    finds="apart",
     source="Luo et al. 2024, arXiv 2408.08696",
 )

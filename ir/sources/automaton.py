@@ -11,5 +11,7 @@ ENTRY = Declaration(
     parameters=(("capacity", 65536),),
     ranges=(("capacity", Range(1, 1_000_000_000)),),
     learns=("text",),
+    finds="one",
+    one_text=True,
     source="Hu et al. 2024, arXiv 2411.10666",
 )

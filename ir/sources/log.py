@@ -10,6 +10,6 @@ ENTRY = Declaration(
     name="log",
     parameters=(("capacity", 65536),),
     ranges=(("capacity", Range(1, 1_000_000_000)),),
-    learns=("text", "rows"),
+    learns=("text",),
     source="Liu et al. 2023, arXiv 2310.07177",
 )

@@ -14,5 +14,6 @@ ENTRY = Declaration(
         ("capacity", Range(1, 1_000_000_000)),
     ),
     learns=("text",),
+    finds="apart",
     source="Ou et al. 2024, arXiv 2404.08698",
 )

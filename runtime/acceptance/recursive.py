@@ -66,7 +66,7 @@ def _judge_children(
     """
     live = tree.live_mask()
     chosen = torch.full_like(tree.tokens[:, :1], -1)
-    waiting = children
+    waiting = children & live
     for _ in range(tree.width):
         there = waiting.any(1, keepdim=True) & (chosen < 0)
         node = first_true(waiting)
@@ -74,10 +74,9 @@ def _judge_children(
         token = tree.tokens.gather(1, node)
         proposal = _proposal(tree, children, node, token, residual)
         odds, mass = proposal.gather(1, token), residual.gather(1, token)
-        judged = there & live.gather(1, node)
-        won = judged & (uniforms.gather(1, node) * odds < mass)
+        won = there & (uniforms.gather(1, node) * odds < mass)
         chosen = torch.where(won, node, chosen)
-        residual = torch.where(judged & ~won, _reject(residual, proposal), residual)
+        residual = torch.where(there & ~won, _reject(residual, proposal), residual)
     return chosen, residual
 
 

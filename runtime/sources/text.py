@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from specplan.runtime.sources.source import ROOT, Found, Tokens, Wanted
 
+TEXT_MATCH = (1, 3)
+"""Suffixes that are looked for where a plan does not say, in tokens."""
+
 
 def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
     """Tokens that followed the most recent earlier occurrence of the text's longest known suffix.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -68,7 +69,7 @@ def capabilities_of(problem: Problem) -> Judge | None:
 
     if is_engine(problem.backend):
         return open_table(problem.backend)
-    return backend_capabilities(problem.backend)
+    return replace(backend_capabilities(problem.backend), from_checkpoints=True)
 
 
 def each_backend(problem: Problem) -> tuple[Problem, ...]:
@@ -114,6 +115,6 @@ def check_interpreted(problem: Problem) -> None:
         raise UsageError(
             f"plans are tuned by the interpreter, and {compilers[0]} compiles rounds",
             where="backends" if problem.backends else "backend",
-            remedy="Tune with `backend: reference`; `specplan compile DIR` then compiles the "
+            remedy="Tune with `backend: eager`; `specplan compile DIR` then compiles the "
             "bundle by whatever is fastest.",
         )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import transformers
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.plan import Plan
 from specplan.measure.probes import plain_plan
 from specplan.runtime.generate import generate
@@ -74,7 +74,7 @@ def run(
     plan: Plan, models: dict[str, CausalModel], requests: Sequence[Request]
 ) -> list[tuple[int, ...]]:
     """Emitted tokens per request, all requests in one batch."""
-    executable = ReferenceBackend().compile(plan, models)
+    executable = EagerBackend().compile(plan, models)
     return [item.tokens for item in generate(executable, requests).completions]
 
 

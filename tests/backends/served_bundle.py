@@ -46,7 +46,7 @@ def write_served(folder: Path, backend: str) -> Bundle:
         problem={"schema_version": 1, "workload": {"temperature": 0.0, "top_k": 0, "top_p": 1.0}},
         report={},
         models={"target": (folder / "draft", "float32")},
-        backend="reference",
+        backend="eager",
         versions={"specplan": "0"},
     )
     models = load_models(bundle)

@@ -27,7 +27,7 @@ def _write(folder: Path, plan: str = "draft_chain") -> Bundle:
         problem={"schema_version": 1},
         report={"candidates": []},
         models=models,
-        backend="reference",
+        backend="eager",
         versions={"specplan": "0"},
     )
 

@@ -42,7 +42,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
         problem={"schema_version": 1, "workload": {"batch_sizes": [1]}},
         report={"candidates": [], "chosen": 0},
         models=models,
-        backend="reference",
+        backend="eager",
         versions={"specplan": "0"},
     )
     home = folder / "compiled" / "decode-greedy-b1-t256"

@@ -82,7 +82,7 @@ def test_a_bundle_without_kernels_is_captured(tmp_path: Path) -> None:
         problem={},
         report={},
         models={model.name: (tmp_path / model.name, "float64") for model in plan.models},
-        backend="reference",
+        backend="eager",
         versions={},
     )
     requests = requests_of(**settings)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
 
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.session import ReferenceSession, Scope
-from specplan.backends.reference.values import Rows, Tree, per_request
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.session import EagerSession
+from specplan.backends.eager.values import Scope
+from specplan.backends.ops.values import Rows, Tree
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.types import ROOT
 from specplan.ir.values import Value
 from specplan.ir.verify import verify_plan
 from specplan.measure.teacher import text_logits
@@ -23,7 +23,8 @@ from specplan.planner.trees.beam_growth import BeamGrowth
 from specplan.planner.trees.shape import RankPath
 from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
-from tests.backends.dynamic_trees import dynamic_plan, dynamic_text, pool_size
+from tests.backends.definition import decodes_as_defined
+from tests.backends.dynamic_trees import dynamic_plan, dynamic_text, edited_texts, pool_size
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.runtime.tiny_models import save_tiny
 
@@ -39,6 +40,7 @@ SETTINGS = {
     "a chain, cut": (1, 4, 2),
 }  # fmt: skip
 """Children, levels, judged nodes."""
+EDITED = edited_texts()
 
 
 @pytest.fixture(scope="module")
@@ -78,30 +80,15 @@ def test_greedy_output_is_that_of_plain_decoding(
         assert in_batches(plan, models, requests_of(8), batch) == expected, (greedy, batch)
 
 
-ROWS_FIRST = {
-    "best=3": "nodes=[0, 1, 2, 3]",
-    "    %n = grow %t at=%f": "    %g = pick %t of=newest best=2\n    %n = grow %t at=%g",
-    "logits=%q children=3": "logits=%q children=2",
-    "children=3": "children=4",
-    "best=7": "best=9",
-}
-
-
-def test_choices_among_nodes_that_have_rows(
-    models: dict[str, CausalModel], expected: list[tuple[int, ...]]
-) -> None:
-    """All nodes of a level run, and the best of them get children."""
-    text = dynamic_text(3, 4, 7)
-    for old, new in ROWS_FIRST.items():
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    assert run(parse_plan(text), models, requests_of(8)) == expected
+@pytest.mark.parametrize("name", EDITED)
+def test_other_compositions_decode_as_is_defined(name: str, models: dict[str, CausalModel]) -> None:
+    decodes_as_defined(EDITED[name], models, requests_of(3))
 
 
 def test_a_pool_is_judged_as_it_is(
     models: dict[str, CausalModel], expected: list[tuple[int, ...]]
 ) -> None:
-    text = dynamic_text(2, 4, 7).replace("%c = prune %pool to=%b", "").replace("%c", "%pool")
+    text = dynamic_text(2, 4, 7).replace("  %c = prune %pool to=%b\n", "").replace("%c", "%pool")
     assert run(parse_plan(text), models, requests_of(8)) == expected
 
 
@@ -133,28 +120,38 @@ def test_output_depends_on_the_seed_not_on_batch_mates(models: dict[str, CausalM
 
 @torch.inference_mode()
 def rounds_of(
-    plan: Plan, models: dict[str, CausalModel], requests: list[Request], count: int
-) -> list[tuple[list[list[int]], ReferenceSession, Scope]]:
-    """Texts before each of some rounds, the session after it, and its values."""
-    session = ReferenceBackend().compile(plan, models).start(requests)
-    session.spent = {}  # values are looked at after the round
+    plan: Plan, models: dict[str, CausalModel], requests: list[Request], count: int, ops: int = 0
+) -> list[tuple[list[list[int]], EagerSession, Scope]]:
+    """Texts before each of some rounds, the session after it, and its values.
+
+    The last `ops` ops are left out of the last round.
+    """
+    executable = EagerBackend().compile(plan, models)
+    executable.prepared = replace(executable.prepared, spent={})  # values are looked at afterwards
+    session = executable.start(requests)
     session.prefill()
     found = []
-    for _ in range(count):
+    for left in reversed(range(count)):
         texts = [session.text(row) for row in range(len(requests))]
         scope: Scope = {}
         session.batch.begin_round()
-        session.run(plan.rounds[0].ops, scope)
+        session.emitted = [[] for _ in requests]
+        every = plan.rounds[0].ops
+        session.run(every[: len(every) - (0 if left else ops)], scope)
         found.append((texts, session, scope))
     return found
 
 
-def token_paths(tree: Tree, row: int) -> list[tuple[int, ...]]:
-    """Each node of a request's tree as the tokens on its path."""
-    paths: list[tuple[int, ...]] = []
-    parents = per_request(tree.parents, tree.tokens)[row].tolist()
-    for token, parent in zip(tree.tokens[row].tolist(), parents, strict=True):
-        paths.append((*(() if parent == ROOT else paths[parent]), token))
+def token_paths(tree: Tree, row: int) -> dict[int, tuple[int, ...]]:
+    """The live nodes of a request's tree by their columns, as the tokens on their paths."""
+    paths: dict[int, tuple[int, ...]] = {0: ()}
+    tokens, parents, live = (
+        field[row].tolist() for field in (tree.tokens, tree.parents, tree.live)
+    )
+    for node in range(1, tree.columns):
+        if live[node]:
+            paths[node] = (*paths[parents[node]], tokens[node])
+    del paths[0]
     return paths
 
 
@@ -176,12 +173,15 @@ def test_every_node_sees_its_path_and_nothing_else(models: dict[str, CausalModel
         pool, tree, rows = (scope[Value(name)] for name in ("pool", "c", "l"))
         assert isinstance(pool, Tree) and isinstance(tree, Tree) and isinstance(rows, Rows)
         assert tree.scores is not None and tree.size == 10 and pool.size == pool_size(3, 4)
+        found, there = rows.of(tree.everything)
+        assert there.all()
         for row, text in enumerate(texts):
-            root = logits_after(models["target"], text, ())
-            assert torch.allclose(rows.logits[row, 0], root)
-            for node, path in enumerate(token_paths(tree, row)):
+            assert torch.allclose(found[row, 0], logits_after(models["target"], text, ()))
+            paths = token_paths(tree, row)
+            assert len(paths) == 10
+            for node, path in paths.items():
                 alone = logits_after(models["target"], text, path)
-                assert torch.allclose(rows.logits[row, node + 1], alone), path
+                assert torch.allclose(found[row, node], alone), path
                 score = sum(
                     float(logits_after(models["draft"], text, path[:depth]).log_softmax(0)[token])
                     for depth, token in enumerate(path)
@@ -224,7 +224,7 @@ def test_what_is_drafted_is_the_policys_tree(
             drafted = BeamGrowth(children, levels, nodes)(law)
             assert drafted.pool == pool_size(children, levels)
             wanted = {law.tokens_of(ranks) for ranks in drafted.tree.paths}
-            assert set(token_paths(tree, row)) == wanted
+            assert set(token_paths(tree, row).values()) == wanted
             assert len(wanted) == tree.size == nodes
             shapes.add(drafted.tree.paths)
     assert len(shapes) > 1 or levels == 1, "the trees differ"
@@ -246,8 +246,8 @@ def test_a_draft_model_that_lags_is_caught_up(pending: int, tmp_path: Path) -> N
         assert [len(text) for text in texts] == wanted
     session = rounds[-1][1]
     caches, lengths = session.batch.caches, session.lengths
-    assert caches["dkv"].lengths == [length - 2 for length in lengths]
-    assert caches["kv"].lengths == [length - 1 for length in lengths]
+    assert caches["dkv"].whole == [length - 2 for length in lengths]
+    assert caches["kv"].whole == [length - 1 for length in lengths]
 
 
 def test_pending_must_cover_the_end_of_a_path() -> None:
@@ -262,7 +262,7 @@ def test_slots_are_as_many_as_memory_counts(
     setting: tuple[int, int, int], models: dict[str, CausalModel]
 ) -> None:
     plan = dynamic_plan(*setting)
-    session = rounds_of(plan, models, RAGGED, 2)[-1][1]
+    session = rounds_of(plan, models, RAGGED, 2, ops=2)[-1][1]  # before its commits
     taken = {name: use.taken for name, use in session.batch.caches.items()}
     children, levels, nodes = setting
     assert taken == {"dkv": children * (levels - 1), "kv": nodes}
@@ -277,7 +277,7 @@ def test_the_cache_holds_the_accepted_path_wherever_it_stood(
     for _, session, _ in rounds_of(plan, models, RAGGED, 5)[-1:]:
         for name, use in session.batch.caches.items():
             for row in range(len(RAGGED)):
-                text, length = session.text(row), use.lengths[row]
+                text, length = session.text(row), use.whole[row]
                 tokens = torch.tensor([text[:length]])
                 positions = torch.arange(length)[None]
                 alone = use.model.new_cache(1, length)

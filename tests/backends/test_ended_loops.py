@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.formulas import Formula
 from specplan.backends.static.holds import STATIC, UNCOMPILED
@@ -50,7 +50,7 @@ def side_by_side(
     plan: Plan, models: dict[str, CausalModel], requests: Sequence[Request]
 ) -> list[list[int]]:
     """Run a batch by the interpreter and as graphs, in step; the trips of the rounds."""
-    known = ReferenceBackend().compile(plan, models).start(requests)
+    known = EagerBackend().compile(plan, models).start(requests)
     graphs = StaticExecutable(plan, models).start(requests)
     numbers = [state.name for state in plan.states if isinstance(state, ValueState)]
     trips = []
@@ -125,7 +125,7 @@ def guarded(first: float, inside: str = "n < 0 * x", after: str = "x") -> Plan:
     ids=["after it", "in the loop"],
 )
 def test_a_formula_without_a_value_is_told(plan: Plan, models: dict[str, CausalModel]) -> None:
-    for kind in (ReferenceBackend().compile, StaticExecutable):
+    for kind in (EagerBackend().compile, StaticExecutable):
         session = kind(plan, models).start(requests_of(0.0)[1:3])
         session.prefill()
         with pytest.raises(UsageError, match="the formula has no value") as told:

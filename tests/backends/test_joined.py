@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.inductor.capabilities import CAPABILITIES as INDUCTOR
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.capabilities import CAPABILITIES
-from specplan.backends.reference.carrying import numbered_from
-from specplan.backends.reference.joining import graft
-from specplan.backends.reference.values import Tree, live_mask, per_request
+from specplan.backends.ops.graft import graft
+from specplan.backends.ops.reshaping import extended
+from specplan.backends.ops.values import FIRST_KEY, Tree, first_tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.capabilities import refusals
 from specplan.ir.ops import Graft
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
-from specplan.ir.types import ROOT
+from specplan.ir.types import TreeType
 from specplan.ir.values import Value
 from specplan.ir.verify import verify_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel, load_model
 from specplan.runtime.requests import Request
+from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter
+from tests.backends.test_dynamic_trees import token_paths
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 
 CHAIN = """  %r{i} = root
@@ -103,7 +107,7 @@ def requests_of(temperature: float = 0.0) -> list[Request]:
     ]
 
 
-PLANS = {
+PLANS: dict[str, dict[str, Any]] = {
     "merged": {"lengths": (3, 3)},
     "kept apart": {"lengths": (3, 2), "same": "keep"},
     "the best of merged ones": {"lengths": (4, 2), "best": 6},
@@ -141,9 +145,9 @@ def test_what_any_drafter_knows_is_accepted(three: dict[str, CausalModel]) -> No
     models = {**three, "other": three["target"]}
     for same in ("merge", "keep"):
         plan = joined_plan((3, 3), same=same)
-        rounds = generate(ReferenceBackend().compile(plan, models), [request]).rounds
+        rounds = generate(EagerBackend().compile(plan, models), [request]).rounds
         assert (rounds == 10) if same == "merge" else (rounds >= 10), same
-        three_alone = generate(ReferenceBackend().compile(plan, three), [request]).rounds
+        three_alone = generate(EagerBackend().compile(plan, three), [request]).rounds
         assert three_alone > rounds
 
 
@@ -162,100 +166,80 @@ def test_drawn_chains_have_the_targets_law(
 
 
 def _random_chain(chance: Random, batch: int, drawn: bool) -> Tree:
-    size = chance.randint(0, 4)
-    tokens = [[chance.randrange(2) for _ in range(size)] for _ in range(batch)]
-    live = torch.zeros(batch, size, dtype=torch.bool)
-    for row in range(batch):
-        live[row, : chance.randint(0, size)] = True
-    scores = -torch.rand(batch, size, generator=torch.manual_seed(chance.random())).cumsum(1)
-    return Tree(
-        tokens=torch.tensor(tokens, dtype=torch.int64).view(batch, size),
-        parents=tuple(range(-1, size - 1)),
-        depths=tuple(range(1, size + 1)),
-        live=live,
-        laws=torch.rand(batch, size, 2) if drawn and size else None,
-        law_index=tuple(range(size)) if drawn else (-1,) * size,
-        levels=size,
-        widest=1,
-        scores=scores.where(live, -torch.inf),
-    )
-
-
-def _paths(tree: Tree, row: int) -> dict[int, tuple[int, ...]]:
-    """Tokens down to each live node."""
-    parents = per_request(tree.parents, tree.tokens)[row].tolist()
-    found: dict[int, tuple[int, ...]] = {ROOT: ()}
-    for node in range(tree.size):
-        if live_mask(tree)[row, node]:
-            found[node] = (*found[parents[node]], int(tree.tokens[row, node]))
-    return found
+    one = torch.ones(batch, 1, dtype=torch.int64)
+    tree, size = first_tree(one, one * FIRST_KEY, torch.float64), chance.randint(0, 4)
+    lengths = torch.tensor([[chance.randint(0, size)] for _ in range(batch)])
+    for place in range(size):
+        tokens = torch.tensor([[chance.randrange(2)] for _ in range(batch)])
+        own = torch.tensor([[-chance.random()] for _ in range(batch)], dtype=torch.float64)
+        row = one * (place if drawn else -1)
+        tree = extended(tree, one * place, tokens, place < lengths, own=own, law_row=row)
+    laws = (torch.rand(batch, size, 2, dtype=torch.float64),) if drawn and size else ()
+    return replace(tree, laws=laws)
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_merged_trees_hold_every_path_and_go_on_at_the_first(seed: int, drawn: bool) -> None:
     chance = Random(seed)
     batch = chance.randint(1, 3)
-    chains = [
-        numbered_from(_random_chain(chance, batch, drawn), i) for i in range(chance.randint(1, 3))
-    ]
+    chains = [_random_chain(chance, batch, drawn) for _ in range(chance.randint(1, 3))]
     names = tuple(map(Value, "abc"[: len(chains)]))
-    merged = graft(Graft(results=(Value("c"),), trees=names, same="merge"), chains)
-    assert merged.numbers == tuple(
-        number for tree in chains for number in range(tree.first, tree.first + tree.size)
-    )
+    op = Graft(results=(Value("c"),), trees=names, same="merge")
+    merged = graft(op, chains, kind=TreeType(parents=None, chain=False))
+    first = 0
+    for tree in chains:  # nodes keep their order, and the laws that they were drawn from
+        for node in range(1, tree.columns if drawn else 1):
+            rows = merged.law_row[:, first + node]
+            assert merged.all_laws is not None and tree.all_laws is not None
+            for request, law in enumerate(rows.tolist()):
+                assert torch.equal(merged.all_laws[request, law], tree.all_laws[request, node - 1])
+        first += tree.size
     for row in range(batch):
-        apart = [path for tree in chains for path in _paths(tree, row).values()]
-        found = _paths(merged, row)
+        apart = [path for tree in chains for path in token_paths(tree, row).values()]
+        found = token_paths(merged, row)
         assert set(found.values()) == set(apart)
-        parents = per_request(merged.parents, merged.tokens)[row].tolist()
-        firsts: dict[tuple[int, ...], int] = {}
+        assert len(found) == len(apart if drawn else set(apart)), "equal nodes that were not drawn"
+        firsts: dict[tuple[int, ...], int] = {(): 0}
         for node, path in found.items():
-            assert drawn or path not in firsts, "equal nodes that were not drawn"
             firsts.setdefault(path, node)
-            assert node == ROOT or parents[node] == firsts[path[:-1]]
-        if drawn:
-            assert len(found) - 1 == sum(len(_paths(tree, row)) - 1 for tree in chains)
-            continue
-        for node, path in found.items():
-            if node != ROOT:
-                votes = [_score(tree, row, path) for tree in chains]
-                assert merged.scores is not None
-                assert float(merged.scores[row, node].exp()) == pytest.approx(sum(votes), rel=1e-5)
+            assert int(merged.parents[row, node]) == firsts[path[:-1]]
+            votes = [_chance(tree, row, path) for tree in chains]
+            assert merged.scores is not None
+            if firsts[path] == node:
+                assert float(merged.scores[row, node].exp()) == pytest.approx(sum(votes))
 
 
-def _score(tree: Tree, row: int, path: tuple[int, ...]) -> float:
+def _chance(tree: Tree, row: int, path: tuple[int, ...]) -> float:
     """Probability of a path in one chain."""
     assert tree.scores is not None
-    held = {tokens: node for node, tokens in _paths(tree, row).items()}
+    held = {tokens: node for node, tokens in token_paths(tree, row).items()}
     return float(tree.scores[row, held[path]].exp()) if path in held else 0.0
 
 
-REFUSED = {
-    "one root": ({"  %r1 = root\n": "", "(%t1 = %r1)": "(%t1 = %r0)"}, "must extend one another"),
-    "growth": (
-        {"  %l = forward": "  %g = pick %c of=all nodes=[0]\n  %k = lookup @text %c at=%g\n"
-         "  %l = forward"},
-        "a tree that was joined does not grow"),
-    "known nodes of a merged tree": (
-        {"  %l = forward target %c": "  %x = prune %c to=%d0\n  %l = forward target %x",
-         "accept %c": "accept %x"},
-        "each request's own shape are the best ones"),
-    "joined twice": (
-        {"graft %d0 %d1 %d2 same=merge": "graft %d0 %d1\n  %x = graft %c %d2"},
-        "trees are joined once"),
+EDITS: dict[str, dict[str, str]] = {
+    "one root": {"  %r1 = root\n": "", "(%t1 = %r1)": "(%t1 = %r0)"},
+    "growth": {
+        "  %l = forward target %c": "  %g = pick %c of=all nodes=[0]\n"
+        "  %k = lookup @text %c at=%g length=3\n  %l = forward target %k",
+        "accept %c": "accept %k"},
+    "drafts below what was joined": {
+        "  %l = forward target %c": "  %g = pick %c of=all best=1\n"
+        "  %z = forward other %c cache=@other_kv pending=5\n"
+        "  %k = grow %c at=%g logits=%z children=2\n  %l = forward target %k",
+        "accept %c": "accept %k"},
+    "known nodes of a merged tree": {
+        "  %l = forward target %c": "  %x = prune %c to=%d0\n  %l = forward target %x",
+        "accept %c": "accept %x"},
+    "joined twice": {"graft %d0 %d1 %d2 same=merge": "graft %d0 %d1\n  %x = graft %c %d2",
+        "forward target %c": "forward target %x", "accept %c": "accept %x"},
 }  # fmt: skip
+"""Of chains that are merged, ops that nobody's method puts together."""
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_run_is_refused(name: str) -> None:
-    edits, reason = REFUSED[name]
-    text = print_plan(joined_plan((2, 2)))
-    for old, new in edits.items():
-        assert old in text, text
-        text = text.replace(old, new)
-    plan = parse_plan(text)
-    assert not verify_plan(plan)
-    assert any(reason in str(item) for item in refusals(plan, CAPABILITIES))
+@pytest.mark.parametrize("name", EDITS)
+def test_other_compositions_decode_as_is_defined(name: str, three: dict[str, CausalModel]) -> None:
+    text = edited(print_plan(joined_plan((2, 2))), EDITS[name])
+    decodes_as_defined(text, three, requests_of()[:3])
 
 
 def test_a_rule_of_one_law_judges_no_joined_draws() -> None:

@@ -10,10 +10,11 @@ from itertools import product
 import pytest
 import torch
 
-from specplan.backends.reference.carrying import numbered_from
-from specplan.backends.reference.joining import graft
-from specplan.backends.reference.values import Tree
+from specplan.backends.ops.graft import graft
+from specplan.backends.ops.reshaping import extended
+from specplan.backends.ops.values import FIRST_KEY, Tree, first_tree
 from specplan.ir.ops import Graft
+from specplan.ir.types import TreeType
 from specplan.ir.values import Value
 from tests.runtime.exact import Case, Scenario, emitted_law, proposal, target_law
 from tests.runtime.exact_checks import WAYS, agrees, random_laws
@@ -23,26 +24,26 @@ APART = (-1, 0, -1, 2)
 """Two chains side by side."""
 
 
+def drawn_chain(tokens: tuple[int, ...]) -> Tree:
+    """A chain of draws."""
+    one = torch.ones(1, 1, dtype=torch.int64)
+    tree = first_tree(one, one * FIRST_KEY, None)
+    for place, token in enumerate(tokens):
+        tree = extended(tree, one * place, one * token, one > 0, law_row=one * place)
+    return replace(tree, laws=(torch.full((1, LENGTH, VOCABULARY), 1 / VOCABULARY),))
+
+
 def merged_parents(tokens: tuple[int, ...]) -> tuple[int, ...]:
     """Parents of the nodes of two chains of draws, as the interpreter merges them."""
-    chains = [
-        numbered_from(
-            Tree(
-                tokens=torch.tensor([part]),
-                parents=(-1, 0),
-                depths=(1, 2),
-                laws=torch.full((1, 2, VOCABULARY), 1 / VOCABULARY),
-                law_index=(0, 1),
-                levels=2,
-            ),
-            before,
-        )
-        for before, part in enumerate((tokens[:2], tokens[2:]))
-    ]
     names = (Value("a"), Value("b"))
-    tree = graft(Graft(results=(Value("c"),), trees=names, same="merge"), chains)
-    assert isinstance(tree.parents, torch.Tensor) and tree.live is not None and tree.live.all()
-    return tuple(tree.parents[0].tolist())
+    op = Graft(results=(Value("c"),), trees=names, same="merge")
+    tree = graft(
+        op,
+        [drawn_chain(tokens[:2]), drawn_chain(tokens[2:])],
+        kind=TreeType(parents=None, chain=False),
+    )
+    assert tree.live.all()
+    return tuple(parent - 1 for parent in tree.parents[0, 1:].tolist())
 
 
 def outcomes(rule: str, seed: int, *, dropped: bool = False) -> dict[tuple[int, ...], Fraction]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.caches import CacheUse
-from specplan.backends.reference.shapes import shape_refusals
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.caches import Cache
 from specplan.ir.errors import UsageError
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.verify import verify_plan
 from specplan.measure.teacher import text_logits
 from specplan.runtime.executable import forward_variant, read_forward_variant
 from specplan.runtime.models import CausalModel
@@ -113,7 +113,7 @@ def test_parts_of_a_stack_say_what_the_whole_says(
 
 def test_no_layer_runs_a_token_twice(models: dict[str, CausalModel]) -> None:
     session = (
-        ReferenceBackend()
+        EagerBackend()
         .compile(plan_of(CHAIN_1), models)
         .start([Request(prompt_tokens=(1, 2, 3), max_new_tokens=8)])
     )
@@ -134,16 +134,16 @@ def test_variants_are_read_back() -> None:
     assert forward_variant(None, True) == ""
 
 
-def test_a_node_is_resident_when_all_layers_ran_it(models: dict[str, CausalModel]) -> None:
+def test_a_node_is_there_when_all_layers_ran_it(models: dict[str, CausalModel]) -> None:
     model = models["target"]
-    use = CacheUse(model, model.new_cache(1, 8))
-    use.place([0, 1], (0, 1))
-    assert not use.caught_up and not use.resident(0)
-    use.place([0], (2, 3))
-    assert not use.caught_up, "layer 1 is missing"
-    use.place([0], (1, 3))
-    assert use.caught_up and use.resident(0) and not use.resident(1)
-    assert use.offsets == {0: 0, 1: 1}, "the same slot in all layers"
+    lower, upper = (0, 1), (1, 3)
+    cache = Cache(model, model.new_cache(1, 8), (lower, upper))
+    cache.keys, cache.there = torch.tensor([[11, 12]]), torch.ones(1, 2, dtype=torch.bool)
+    cache.note([lower], False, torch.tensor([[0, 1]]), cache.there)
+    assert cache.ran_by([lower], False).tolist() == [[True, True]]
+    assert cache.ran_by([lower, upper], False).tolist() == [[False, False]]
+    cache.note([upper], False, torch.tensor([[0]]), cache.there[:, :1])
+    assert cache.ran_by([lower, upper], False).tolist() == [[True, False]]
 
 
 def test_first_layers_are_a_smaller_model(models: dict[str, CausalModel]) -> None:
@@ -156,18 +156,12 @@ def test_first_layers_are_a_smaller_model(models: dict[str, CausalModel]) -> Non
 def test_a_stack_of_another_height_is_refused(models: dict[str, CausalModel]) -> None:
     plan = plan_of(CHAIN_1.replace("1:3", "1:4"))
     with pytest.raises(UsageError, match="ends the stack of target at layer 4, and it has 3 layer"):
-        ReferenceBackend().compile(plan, models)
+        EagerBackend().compile(plan, models)
 
 
-def test_states_kept_within_a_pass_are_refused() -> None:
-    plan = plan_of(TREE.replace("layers=[0:1] keep=@one", "layers=[0:2] keep=@one"))
-    assert "of the layer that it ends at" in str(next(shape_refusals(plan)))
-
-
-def test_states_that_no_pass_of_the_round_kept_are_refused() -> None:
+def test_states_that_no_earlier_pass_keeps_starve_those_that_read_them() -> None:
     kept, read = (next(line for line in TREE.splitlines() if word in line)
                   for word in ("keep=@two", "features=@two"))  # fmt: skip
     swapped = TREE.replace(kept, "KEPT").replace(read, kept).replace("KEPT", read)
-    for rounds in (swapped, CHAIN_1.replace("repeat 3", "repeat 0")):
-        without = "".join(line for line in rounds.splitlines(True) if "%last" not in line)
-        assert "no earlier pass of the round keeps" in str(next(shape_refusals(plan_of(without))))
+    without = "".join(line for line in swapped.splitlines(True) if "%last" not in line)
+    assert any(found.rule == "starvation" for found in verify_plan(plan_of(without)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.renumber import plan_digest
@@ -81,7 +81,7 @@ def decoded(plan: Plan, case: Case) -> tuple[list[tuple[int, ...]], int]:
 
     One executable for all, so that what its requests share fills up.
     """
-    executable = ReferenceBackend().compile(plan, case.models)
+    executable = EagerBackend().compile(plan, case.models)
     found = [
         item
         for start in range(0, len(case.requests), 4)
@@ -130,7 +130,7 @@ def test_more_settings_of_every_kind(
     pair_folder: Path, requests: list[Request], tmp_path: Path
 ) -> None:
     models = load_pair(pair_folder)
-    some = requests[::10]
+    some = requests[::20]
     expected = in_batches(plain(), models, some, 1)
     for name, plan in every_kind(tmp_path, 0.0, 4):
         assert in_batches(plan, models, some, 3) == expected, name

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.cost_models.acceptance.drafters import SkipBlocks, SmallCache, read_drafter
 from specplan.ir.plan import Plan
 from specplan.planner.method import discover_methods
@@ -62,7 +62,7 @@ def test_greedy_output_is_the_targets(sure: dict[str, CausalModel], tmp_path: Pa
     expected = in_batches(plain(), sure, requests, 4)
     for name, plan in plans(tmp_path, 0.0).items():
         assert in_batches(plan, sure, requests, 4) == expected, name
-        session = ReferenceBackend().compile(plan, sure).start(requests)
+        session = EagerBackend().compile(plan, sure).start(requests)
         session.prefill()
         trips = set()
         while not all(session.done):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.capabilities import CAPABILITIES
-from specplan.backends.reference.session import ReferenceSession
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.capabilities import CAPABILITIES
+from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.holds import STATIC
 from specplan.cost_models.demands import OpDemand, round_demands
 from specplan.cost_models.refreshing import refresh_width
@@ -85,7 +85,7 @@ def test_a_budget_for_all_text_drafts_the_targets_own_tokens(pair_folder: Path) 
     models = load_pair(pair_folder)
     for request in requests(5, 16):
         if not request.stop_tokens:
-            executable = ReferenceBackend().compile(chain(200, 8), models)
+            executable = EagerBackend().compile(chain(200, 8), models)
             assert generate(executable, [request]).rounds == -(-request.max_new_tokens // 4)
 
 
@@ -96,7 +96,7 @@ def test_the_view_holds_what_the_query_of_the_last_root_asks_for(
     """Round by round, the rows of a ragged batch against the definition, with queries made anew."""
     models = load_pair(pair_folder)
     some = [request for request in requests(6, 12) if not request.stop_tokens]
-    session = ReferenceBackend().compile(plan, models).start(some)
+    session = EagerBackend().compile(plan, models).start(some)
     session.prefill()
     check_view(session, [length - 2 for length in session.lengths])
     for _ in range(4):
@@ -105,10 +105,10 @@ def test_the_view_holds_what_the_query_of_the_last_root_asks_for(
         check_view(session, roots)
 
 
-def check_view(session: ReferenceSession, roots: list[int]) -> None:
+def check_view(session: EagerSession, roots: list[int]) -> None:
     """What `@part` holds is the definition's, by the queries of the tokens at `roots`."""
     whole, part = (session.batch.caches[name] for name in ("kv", "part"))
-    assert part.kept is not None and part.lengths == whole.lengths
+    assert part.kept is not None and part.whole == whole.whole
     for row, root in enumerate(roots):
         text = torch.tensor([session.text(row)[: root + 1]])
         places = torch.arange(root + 1)[None]
@@ -116,7 +116,7 @@ def check_view(session: ReferenceSession, roots: list[int]) -> None:
         seen = torch.ones(1, root + 1, root + 1, dtype=torch.bool).tril()
         whole.model.hidden(text, places, places, seen, alone, latest=torch.tensor([root]))
         assert alone.queries is not None
-        length = whole.lengths[row]
+        length = whole.whole[row]
         for layer, asked in enumerate(alone.queries):
             for head in range(asked.shape[1]):
                 keys = whole.store.keys[layer][row, head]
@@ -131,7 +131,7 @@ def check_view(session: ReferenceSession, roots: list[int]) -> None:
 def test_no_query_is_kept_where_nobody_asks(pair_folder: Path) -> None:
     models = load_pair(pair_folder)
     for plan, asked in ((chain(12, 4), True), (plain(), False)):
-        session = ReferenceBackend().compile(plan, models).start(requests(1, 4))
+        session = EagerBackend().compile(plan, models).start(requests(1, 4))
         assert (session.batch.caches["kv"].store.queries is not None) == asked
 
 
@@ -142,11 +142,11 @@ def test_a_refresh_tells_its_policy_and_its_size_as_prices_ask_for_them(
     plan = small_plan(True, f"policy={policy} budget=12")
     view, step = plan.state(State("part")), round_demands(plan, plan.rounds[0]).steps[-1]
     assert isinstance(view, CacheState) and isinstance(step, OpDemand)
-    session = ReferenceBackend().compile(plan, load_pair(pair_folder)).start(requests(4, 8))
+    session = EagerBackend().compile(plan, load_pair(pair_folder)).start(requests(4, 8))
     session.prefill()
     seen: list[tuple[str, int]] = []
     session.step("decode", lambda op, model, b, width, context, s: seen.append((op, width)))
-    longest = max(session.batch.caches["kv"].lengths)
+    longest = max(session.batch.caches["kv"].whole)
     assert seen[-1] == (step.name, refresh_width(view, longest))
     assert step.name == f"refresh:{policy.partition('(')[0]}"
 
@@ -168,6 +168,6 @@ def test_views_without_chunks_to_keep_are_refused(old: str, new: str, reason: st
 def test_models_with_windows_and_compiled_rounds_are_refused(tmp_path: Path) -> None:
     windowed = load_model(save_tiny("mistral", tmp_path / "target"), dtype="float64")
     with pytest.raises(MissingCapabilityError, match="sliding windows") as caught:
-        ReferenceBackend().compile(chain(12, 4), {"target": windowed})
+        EagerBackend().compile(chain(12, 4), {"target": windowed})
     assert "sink_recent" in (caught.value.remedy or "")
     assert any("whole caches only" in found.reason for found in refusals(chain(12, 4), STATIC))

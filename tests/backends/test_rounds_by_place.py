@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
@@ -74,7 +74,7 @@ def test_blocks_and_then_plain_decoding(
     """Blocks end where a request has emitted so many tokens; all passes keep every round."""
     models, requests = load_pair(repeating), requests_of(temperature)
     plan = METHOD.plan(all_facts(tmp_path, temperature), JacobiOptions(4, FIRST))
-    found = ran(ReferenceBackend().compile(plan, models), requests, batch)
+    found = ran(EagerBackend().compile(plan, models), requests, batch)
     if not temperature:
         assert texts(found) == in_batches(plain(), models, requests, 6)
         assert counts(found, "blocks") < FIRST * len(found), "some guess was right"
@@ -87,7 +87,7 @@ def test_blocks_and_then_plain_decoding(
         if emitted > FIRST + 4:  # a round emits five tokens at most
             assert after >= emitted - FIRST - 4
     for other in (canonicalise(plan), run_passes(plan)) if batch > 1 else ():
-        again = ran(ReferenceBackend().compile(other, models), requests, batch)
+        again = ran(EagerBackend().compile(other, models), requests, batch)
         assert texts(again) == texts(found)
         names = [sorted(generation.rounds_by_name.values()) for generation in found]
         assert [sorted(generation.rounds_by_name.values()) for generation in again] == names
@@ -110,7 +110,7 @@ def test_rounds_never_go_back_when_the_foremost_request_ends(
         replace(request, max_new_tokens=40 if row else 2 * FIRST, stop_tokens=())
         for row, request in enumerate(requests_of())
     ]
-    generate(ReferenceBackend().compile(plan, load_pair(repeating)), asked)
+    generate(EagerBackend().compile(plan, load_pair(repeating)), asked)
     names, emitted = [name for name, _, _ in told], [count for _, count, _ in told]
     assert "blocks" in names and "plain" in names
     assert names == sorted(names) and emitted == sorted(emitted)
@@ -122,12 +122,12 @@ def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: 
     models, facts, output = load_pair(repeating), all_facts(tmp_path, 0.0), 16
     requests = [replace(r, max_new_tokens=output, stop_tokens=()) for r in requests_of()]
     pure, first = (METHOD.plan(facts, JacobiOptions(4, first)) for first in (None, FIRST))
-    told = rehearse(ReferenceBackend().compile(pure, models), requests)
+    told = rehearse(EagerBackend().compile(pure, models), requests)
     evidence = RoundsRun.of_places(told)
     drafted = read_drafted(first, read_stretches(first, 1, 40, output), evidence)
     assert not isinstance(drafted, Unpriced)
     blocks, after = stretch_rounds(drafted, 1)
-    found = ran(ReferenceBackend().compile(first, models), requests, 1)
+    found = ran(EagerBackend().compile(first, models), requests, 1)
     assert counts(found, "blocks") / len(requests) == pytest.approx(blocks.mean)
     assert counts(found, "blocks") < FIRST * len(requests), "some guess was right"
     # what the last of these rounds emits beyond the bound is known in the mean of all rounds
@@ -144,6 +144,6 @@ def test_graphs_of_both_rounds(then: str, repeating: Path) -> None:
     executable = StaticExecutable(plan, models, buckets=[Bucket(2, 64), Bucket(4, 64)])
     found = ran(executable, requests, 2)
     assert texts(found) == expected
-    reference = ran(ReferenceBackend().compile(plan, models), requests, 2)
+    reference = ran(EagerBackend().compile(plan, models), requests, 2)
     assert [one.rounds_by_name for one in found] == [one.rounds_by_name for one in reference]
     assert counts(found, "early") > 0 and counts(found, "late") > 0

@@ -52,7 +52,7 @@ def tokens_of(bundle: Bundle) -> tuple[FittedExecutable, tuple[int, ...]]:
 
 
 def interpreted(bundle: Bundle) -> tuple[int, ...]:
-    plain = get_backend("reference").compile(bundle.plan, load_models(bundle))
+    plain = get_backend("eager").compile(bundle.plan, load_models(bundle))
     return generate(plain, REQUESTS).completions[0].tokens
 
 

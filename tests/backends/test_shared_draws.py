@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.ir import check_plan, parse_plan, verify_plan
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
@@ -86,7 +86,7 @@ def test_shared_numbers_accept_more_than_others_do(pair_folder: Path) -> None:
     own = DRAFTED["chain"].replace("rule=gumbel by=%v", "rule=gumbel by=%w")
     own = own.replace("  %a = ", "  %w = uniform 5 stream=accept\n  %a = ")
     rounds = [
-        generate(ReferenceBackend().compile(plan(text), models), requests(12)).tokens_per_round
+        generate(EagerBackend().compile(plan(text), models), requests(12)).tokens_per_round
         for text, models in (
             (own, pair), (DRAFTED["chain"], pair),
             (DRAFTED["chain"], {"target": pair["target"], "draft": pair["target"]}),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.session import ReferenceSession
-from specplan.backends.reference.shapes import shape_refusals
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.session import EagerSession
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.parser import parse_plan
@@ -20,6 +18,7 @@ from specplan.ir.verify import verify_plan
 from specplan.measure.own_drafts import TeacherText
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
+from tests.backends.definition import decodes_as_defined
 from tests.backends.pairs import in_batches, load_pair, plain
 
 HEAD = "plan skips\nmodel target\nstate @kv = cache target\n"
@@ -96,9 +95,10 @@ def test_output_is_that_of_plain_decoding(rounds: str, models: dict[str, CausalM
         assert in_batches(plan_of(rounds), models, requests, batch) == expected
 
 
-def _start(rounds: str, models: dict[str, CausalModel], **settings: Any) -> ReferenceSession:
-    request = Request(**({"prompt_tokens": (1, 2, 3, 4, 5), "max_new_tokens": 30} | settings))
-    session = ReferenceBackend().compile(plan_of(rounds), models).start([request])
+def _start(rounds: str, models: dict[str, CausalModel], **settings: Any) -> EagerSession:
+    given: dict[str, Any] = {"prompt_tokens": (1, 2, 3, 4, 5), "max_new_tokens": 30} | settings
+    request = Request(**given)
+    session = EagerBackend().compile(plan_of(rounds), models).start([request])
     session.prefill()
     return session
 
@@ -113,7 +113,7 @@ def test_nothing_written_as_scratch_stays_in_the_cache(models: dict[str, CausalM
         kept += session.lengths[0] - before - 1
         (cache,) = session.batch.caches.values()
         text = session.text(0)
-        size = cache.lengths[0]
+        size = cache.whole[0]
         assert size in (len(text) - 1, len(text))
         clean = models["target"].new_cache(1, size)
         places = torch.arange(size)[None]
@@ -153,28 +153,32 @@ def test_passes_say_what_they_left_out(models: dict[str, CausalModel]) -> None:
     assert forwards == [*[("forward:skip=attn.1,mlp.2", 1)] * 3, ("forward", 4)]
 
 
-def _reasons(rounds: str) -> Iterator[str]:
-    return (str(refusal) for refusal in shape_refusals(plan_of(rounds)))
-
-
-def test_scratch_after_what_is_kept_is_refused() -> None:
-    early = CHAIN.replace("  %c =", "  forward target %t0 cache=@kv pending=1 gives=[]\n  %c =")
-    assert any("@kv holds nodes of this round for good" in reason for reason in _reasons(early))
-
-
-def test_two_sets_of_blocks_in_one_cache_are_refused() -> None:
+def _with_other_blocks() -> str:
     second = DRAFT.replace("%f", "%g").replace("attn.1", "attn.2")
-    two = CHAIN.replace("  %l =", f"  %g = pick %c of=newest\n  %p = {second}\n  %l =")
-    assert any("leave out the same blocks" in reason for reason in _reasons(two))
+    return CHAIN.replace("  %l =", f"  %g = pick %c of=newest\n  %p = {second}\n  %l =")
 
 
-def test_hidden_states_of_scratch_are_refused() -> None:
-    kept = CHAIN.replace("skip=[attn.1, mlp.2]", "layers=[0:2] keep=@x")
-    plan = parse_plan(HEAD + "state @x = track target layer=2\n" + kept)
-    assert any("are not kept" in str(reason) for reason in shape_refusals(plan))
+EDITS = {
+    "scratch after what is kept": CHAIN.replace(
+        "  %c =", "  forward target %t0 cache=@kv pending=1 gives=[]\n  %c ="
+    ),
+    "two sets of blocks in one cache": _with_other_blocks(),
+    "hidden states of scratch": CHAIN.replace(
+        "skip=[attn.1, mlp.2]", "layers=[0:2] keep=@x"
+    ).replace("@kv pending=1\n  %a", "@kv pending=1 layers=[0:3]\n  %a"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_other_compositions_decode_as_is_defined(name: str, models: dict[str, CausalModel]) -> None:
+    track = "state @x = track target layer=2\n" if "@x" in EDITS[name] else ""
+    requests = [
+        Request(prompt_tokens=(1, 2, 3, 4, 5)[:size], max_new_tokens=9) for size in (1, 3, 5)
+    ]
+    decodes_as_defined(HEAD + track + EDITS[name], models, requests)
 
 
 def test_blocks_that_are_not_there_are_refused(models: dict[str, CausalModel]) -> None:
     plan = plan_of(CHAIN.replace("mlp.2", "mlp.3"))
     with pytest.raises(UsageError, match="block of layer 3 of target, and it has 3 layers"):
-        ReferenceBackend().compile(plan, models)
+        EagerBackend().compile(plan, models)

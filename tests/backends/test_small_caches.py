@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
@@ -143,10 +143,10 @@ def test_a_budget_for_all_text_drafts_as_whole_caches_do(
         )
     )  # fmt: skip
     for request in long:
-        own = generate(ReferenceBackend().compile(small_plan(True, kept(200)), models), [request])
+        own = generate(EagerBackend().compile(small_plan(True, kept(200)), models), [request])
         assert own.rounds == -(-request.max_new_tokens // 4), "the target agrees with itself"
         rounds = [
-            generate(ReferenceBackend().compile(plan, models), [request]).rounds
+            generate(EagerBackend().compile(plan, models), [request]).rounds
             for plan in (whole, small_plan(False, kept(200)), small_plan(False, kept(3)))
         ]
         assert rounds[0] == rounds[1] <= rounds[2] + 2
@@ -156,16 +156,16 @@ def test_a_budget_for_all_text_drafts_as_whole_caches_do(
 def test_it_holds_and_reads_no_more_than_its_budget(own: bool, pair_folder: Path) -> None:
     models, plan = load_pair(pair_folder), small_plan(own, kept(9))
     request = Request(prompt_tokens=tuple(p * p % 61 for p in range(70)), max_new_tokens=20)
-    session = ReferenceBackend().compile(plan, models).start([request])
+    session = EagerBackend().compile(plan, models).start([request])
     seen: list[int] = []
     session.prefill()
     cache = session.batch.caches["part"]
     while not session.done[0]:
         session.step("decode", lambda op, model, b, width, context, s: seen.append(context))
-        held = cache.lengths[0] - cache.forgotten[0]
+        held = cache.whole[0] - cache.forgotten[0]
         assert held == 9
         positions = cache.store.positions[0, :9].tolist()
-        assert positions == [0, 1, *range(cache.lengths[0] - 7, cache.lengths[0])]
+        assert positions == [0, 1, *range(cache.whole[0] - 7, cache.whole[0])]
     assert cache.store.capacity <= 9 + 9 + 5 < 90
     reads = {context for context in seen if context}
     assert min(reads) <= 9 + 4 < 70 <= max(reads)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
 from specplan.ir.printer import print_plan
@@ -17,6 +17,7 @@ from specplan.ir.verify import verify_plan
 from specplan.runtime.executable import Session
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
+from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.pairs import in_batches, load_pair, plain, run
 from tests.backends.source_plans import LOOKUPS, lookup_plan, source_plans
 
@@ -39,7 +40,7 @@ def test_greedy_output_is_that_of_plain_decoding(
     models, plan = load_pair(pair_folder), source_plans(greedy=True)[name]
     assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
     expected = in_batches(plain(), models, requests, 5)
-    executable = ReferenceBackend().compile(plan, models)
+    executable = EagerBackend().compile(plan, models)
     for start in range(0, len(requests), 5):  # one executable: what it learned stays
         result = generate(executable, requests[start : start + 5])
         assert [item.tokens for item in result.completions] == expected[start : start + 5]
@@ -55,7 +56,7 @@ def test_what_others_wrote_is_known_to_a_process_and_not_to_a_request(pair_folde
     rounds = {}
     for scope in ("request", "process"):
         plan = lookup_plan("log(capacity=500)", scope, "match=[1, 6] length=6", 6, 1, True)
-        executable = ReferenceBackend().compile(plan, models)
+        executable = EagerBackend().compile(plan, models)
         rounds[scope] = [generate(executable, [request]).rounds for _ in range(2)]
     assert rounds["request"][0] == rounds["request"][1] == rounds["process"][0]
     assert rounds["process"][1] <= 30 // 7 + 3 < rounds["process"][0]
@@ -65,7 +66,7 @@ def test_rows_teach_the_targets_own_choices(pair_folder: Path) -> None:
     """After a round, the row of every judged token holds what the target thinks follows it."""
     models = load_pair(pair_folder)
     plan = source_plans(greedy=True)["adjacency of one process"]
-    executable = ReferenceBackend().compile(plan, models)
+    executable = EagerBackend().compile(plan, models)
     session = executable.start([Request(prompt_tokens=(5, 9, 2), max_new_tokens=12)])
     session.prefill()
     session.step("decode")
@@ -78,7 +79,7 @@ def test_rows_teach_the_targets_own_choices(pair_folder: Path) -> None:
 def test_requests_that_ended_teach_nothing(pair_folder: Path) -> None:
     models = load_pair(pair_folder)
     plan = source_plans(greedy=True)["adjacency of one process"]
-    executable = ReferenceBackend().compile(plan, models)
+    executable = EagerBackend().compile(plan, models)
     short = Request(prompt_tokens=(5, 9, 2), max_new_tokens=1)
     long = Request(prompt_tokens=(5, 9, 8), max_new_tokens=9)
     session = executable.start([short, long])
@@ -96,36 +97,38 @@ def _step_until(session: Session, ready: Callable[[], bool]) -> None:
         session.step("decode")
 
 
-REFUSED = {
-    "automaton for all": ("automaton", "scope=request", "scope=process", "holds one text"),
+BROKEN = {
+    "automaton for all": ("automaton", "capacity=40)", "capacity=40) scope=process",
+        "holds one text"),
     "automaton, several": ("automaton", "length=6", "children=2 length=3", "one continuation"),
     "merged n-grams": ("ngram", "length=5", "children=3 length=5 nodes=7", "side by side"),
     "rows for a log": (
         "log", "update @past %t0 last=1", "%r = forward target %t0 cache=@kv pending=1\n"
-        "  update @past %t0 logits=%r", "log learns text here"),
-    "branches of the text": ("ngram", "lookup @past %t0 at=%t0 match=[1, 3] length=5",
-        "lookup @text %t0 at=%t0 match=[1, 3] children=2 length=5", "the text gives one"),
+        "  update @past %t0 logits=%r", "log learns the text"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "old", "new", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_sources_cannot_do_is_refused_by_name(
-    name: str, old: str, new: str, reason: str
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_sources_cannot_do_breaks_a_rule(name: str) -> None:
+    base, old, new, reason = BROKEN[name]
+    text = edited(print_plan(lookup_plan(*LOOKUPS[base], True)), {old: new})
+    assert reason in "\n".join(map(str, verify_plan(parse_plan(text))))
+
+
+def test_other_compositions_decode_as_is_defined(
+    pair_folder: Path, requests: list[Request]
 ) -> None:
-    text = print_plan(lookup_plan(*LOOKUPS[name], True))
-    if "scope=process" in new:  # the default scope is not printed
-        old, new = "capacity=40)", "capacity=40) scope=process"
-    assert old in text, text
-    found = refusals(parse_plan(text.replace(old, new)), CAPABILITIES)
-    assert found and reason in str(found[0])
-
-
-def test_longer_texts_below_drafted_nodes_are_refused() -> None:
-    text = print_plan(source_plans(greedy=True)["adjacency of one process"])
-    one = text.replace("%f1 children=[2, 1]", "%f1 match=[1, 2] children=[2, 1]")
-    assert one != text
-    (found,) = refusals(parse_plan(one), CAPABILITIES)
-    assert "single tokens" in found.reason
+    """Several continuations of the text, and longer matches below nodes that were found."""
+    found = print_plan(lookup_plan(*LOOKUPS["ngram"], True))
+    rows = print_plan(source_plans(greedy=True)["adjacency of one request"])
+    texts = (
+        edited(found, {
+            "lookup @past %t0 at=%t0 match=[1, 3] length=5":
+            "lookup @text %t0 at=%t0 match=[1, 3] children=2 length=5"}),
+        edited(rows, {"%f1 children=[2, 1]": "%f1 match=[1, 2] children=[2, 1]"}),
+    )  # fmt: skip
+    for text in texts:
+        decodes_as_defined(text, load_pair(pair_folder), requests[:3])
 
 
 def test_other_sources_are_refused_with_what_there_is() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
@@ -88,7 +88,7 @@ def test_every_method_decodes_as_the_interpreter_does(
     models = load_pair(pair_folder)
     requests = requests_of(facts.problem.workload.temperature)[2:]
     for words, plan, _ in kinds:
-        expected = in_turn(ReferenceBackend().compile(plan, models), requests, 2)
+        expected = in_turn(EagerBackend().compile(plan, models), requests, 2)
         assert decoded(plan, models, requests, 2, [Bucket(4, 64)]) == expected, words
 
 
@@ -97,7 +97,7 @@ def test_what_sources_learn_is_the_same(pair_folder: Path) -> None:
     models, requests = load_pair(pair_folder), requests_of(0.8)[2:]
     for name, plan in source_plans(greedy=False).items():
         assert STATIC.refusals(plan) == (), name
-        expected = in_turn(ReferenceBackend().compile(plan, models), requests, 2)
+        expected = in_turn(EagerBackend().compile(plan, models), requests, 2)
         assert decoded(plan, models, requests, 2, [Bucket(4, 64)]) == expected, name
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
-from specplan.backends.reference.backend import ReferenceBackend
-from specplan.backends.reference.capabilities import CAPABILITIES
-from specplan.backends.reference.values import Tree
+from specplan.backends.ops.values import Tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
 from specplan.ir.capabilities import refusals
@@ -20,6 +20,7 @@ from specplan.ir.verify import verify_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models import CausalModel
 from specplan.runtime.requests import Request
+from tests.backends.definition import decodes_as_defined
 from tests.backends.pairs import load_pair, plain, save_pair
 
 VOCABULARY = 17
@@ -133,11 +134,11 @@ def test_graphs_do_as_the_interpreter(
     plan, asked = checked(RAN[name]), requests(temperature)
     told = [
         [(one.tokens, one.rounds) for one in generate(executable, asked).completions]
-        for executable in (ReferenceBackend().compile(plan, models), StaticExecutable(plan, models))
+        for executable in (EagerBackend().compile(plan, models), StaticExecutable(plan, models))
     ]
     assert told[0] == told[1]
     if not temperature:
-        alone = generate(ReferenceBackend().compile(plain(True), models), asked).completions
+        alone = generate(EagerBackend().compile(plain(True), models), asked).completions
         assert [tokens for tokens, _ in told[0]] == [one.tokens for one in alone]
 
 
@@ -161,33 +162,39 @@ def test_a_state_of_drawn_nodes_takes_no_others(how: str) -> None:
 def test_drawn_nodes_are_given_ones_in_a_state_that_keeps_no_laws(
     models: dict[str, CausalModel],
 ) -> None:
-    executable = ReferenceBackend().compile(
+    executable = EagerBackend().compile(
         checked(RAN["drawn nodes in a state of given ones"]), models
     )
     session = executable.start(requests(1.0))
     session.prefill()
     session.step("r")
     held = next(value for name, value in session.batch.values.items() if str(name) == "x")
-    assert isinstance(held, Tree) and held.laws is None and set(held.law_index) == {-1}
+    assert isinstance(held, Tree) and not held.laws and bool((held.law_row == -1).all())
 
 
-MERGED = THREE + "  %c = lookup @s %x at=%f children=1 length=2 nodes=4\n"
-REFUSED = {
-    "continuations of several nodes in so many": (written(ADJACENCY, MERGED), "side by side"),
-    "rows of the root alone are learned": (
-        written(ADJACENCY + CACHE, DRAFT + "  %c = grow %t at=%t logits=%q\n",
-                after="  update @s %c logits=%q\n"),
-        "learns rows of the root and of all nodes",
+BELOW = "  %c = lookup @s %x at=%f children=1 length=2 nodes=4\n"
+TAUGHT = "  update @s %{} logits=%{}\n"
+INTERPRETED = {
+    "continuations of several nodes in so many": written(
+        ADJACENCY, THREE + BELOW, after=TAUGHT.format("c", "l")
+    ),
+    "rows of the root alone are learned": written(
+        ADJACENCY + CACHE, DRAFT + TAUGHT.format("t", "q") + "  %o = lookup @s %t at=%t "
+        "children=2\n  %c = grow %o at=%t logits=%q\n",
+    ),
+    "several continuations of the text below each node": written(
+        CACHE, DRAFT + "  %g = grow %t at=%t logits=%q children=2\n  %f = pick %g of=newest\n"
+        "  %c = lookup @text %g at=%f match=[1, 3] children=[2, 1] length=2\n",
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_no_backend_can_run_is_refused(name: str) -> None:
-    text, reason = REFUSED[name]
-    plan = parse_plan(text)
-    assert not verify_plan(plan)
-    assert any(reason in str(one) for one in refusals(plan, CAPABILITIES))
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", INTERPRETED)
+def test_what_makes_no_graph_decodes_as_is_defined(
+    name: str, temperature: float, models: dict[str, CausalModel]
+) -> None:
+    decodes_as_defined(INTERPRETED[name], models, requests(temperature, count=3, tokens=12))
 
 
 @pytest.mark.parametrize("how", ["best", "shared by=%u"])
@@ -203,18 +210,21 @@ def test_no_node_has_more_children_than_there_are_tokens(
             with pytest.raises(
                 UsageError, match="18 different children, and the vocabulary has 17"
             ):
-                ReferenceBackend().compile(plan, models)
+                EagerBackend().compile(plan, models)
         else:
-            ReferenceBackend().compile(plan, models)
+            EagerBackend().compile(plan, models)
 
 
-def test_graphs_look_nothing_up_below_nodes_that_data_chooses() -> None:
+def test_graphs_look_up_below_nodes_that_data_chooses(models: dict[str, CausalModel]) -> None:
     body = "  %t = root\n  update @s %t last=6\n"
     body += "  %x = lookup @s %t at=%t match=[1, 3] children=1 length=4 nodes=2\n"
     body += "  %f = pick %x of=leaves\n  %c = lookup @text %x at=%f length=2\n"
     plan = parse_plan(written(LOG, body))
-    assert not verify_plan(plan) and not refusals(plan, CAPABILITIES)
-    assert any("the same for all requests" in str(one) for one in refusals(plan, STATIC))
+    assert not verify_plan(plan) and not refusals(plan, STATIC)
+    asked = requests(0.0)
+    expected = generate(EagerBackend().compile(plan, models), asked).completions
+    found = generate(StaticExecutable(plan, models), asked).completions
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
 
 
 def test_formulas_need_no_value_for_requests_that_have_just_ended(
@@ -227,7 +237,7 @@ def test_formulas_need_no_value_for_requests_that_have_just_ended(
         Request(prompt_tokens=(1 + i, 2, 3), max_new_tokens=1, temperature=0.0) for i in range(6)
     ]
     for executable in (
-        ReferenceBackend().compile(plan, models), StaticExecutable(plan, models)
+        EagerBackend().compile(plan, models), StaticExecutable(plan, models)
     ):  # fmt: skip
         assert all(len(one.tokens) == 1 for one in generate(executable, asked).completions)
 

@@ -121,7 +121,7 @@ def test_what_compiling_says_fills_the_cell(
 
 def test_shaken_weights_tell_a_tie(cells: ModuleType, matrix: Any) -> None:
     """Only where the interpreter's own token changes."""
-    cell = cells.Cell("tie", plain(greedy=False), "reference", 1, 0.8)
+    cell = cells.Cell("tie", plain(greedy=False), "eager", 1, 0.8)
     theirs = matrix.find(cell)["tokens"][0]
     assert not matrix._shaken_apart(cell, 0, theirs, 3)
     other = [*theirs[:3], (theirs[3] + 1) % 61, *theirs[4:]]

@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         problem=PROBLEM,
         report=told,
         models={name: (home / name, "auto") for name in ("target", "draft")},
-        backend="reference",
+        backend="eager",
         versions={},
     ).folder
 

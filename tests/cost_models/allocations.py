@@ -89,9 +89,9 @@ def peak_of_rounds(
     plan: Plan, models: dict[str, CausalModel], batch: int, prompt: int, output: int, rounds: int
 ) -> tuple[int, int]:
     """Bytes of caches and texts, and the most of a prefill and some rounds, caches included."""
-    from specplan.backends.reference.backend import ReferenceBackend
+    from specplan.backends.eager.backend import EagerBackend
 
-    executable = ReferenceBackend().compile(plan, models)
+    executable = EagerBackend().compile(plan, models)
     executable.side_by_side = False  # the profiler sees this thread alone
     requests = requests_for(plan, models, batch, prompt, output)
     kept = []

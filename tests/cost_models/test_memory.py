@@ -35,7 +35,7 @@ from tests.cost_models.public_shapes import CONFIGS, llama, shape
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from specplan.backends.reference.backend import ReferenceBackend  # noqa: E402
+from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.measure.probes import budget_probes, plain_plan, probe_of_width, probes  # noqa: E402
 from specplan.runtime.models import CausalModel, load_model  # noqa: E402
@@ -109,7 +109,7 @@ def test_a_lowered_round_allocates_what_its_arena_holds_at_once(reference: Model
     models, shapes = reference
     plan = run_passes(probe("bush 8 by draft", greedy=False))
     requests = requests_for(plan, models, 4, 60, 40)
-    for executable in (ReferenceBackend().compile(plan, models), StaticExecutable(plan, models)):
+    for executable in (EagerBackend().compile(plan, models), StaticExecutable(plan, models)):
         longest, peak = peak_of_second_round(executable, requests)
         (arena,) = arenas_of(plan, shapes, 4, longest)
         assert arena.alive_at_once == pytest.approx(peak, rel=0.01)

@@ -83,7 +83,7 @@ def greedy_chain(length: int) -> Plan:
 
 def measured(without: tuple[str, ...] = ()) -> MeasuredDevice:
     """Forwards take 100 (target) or 10 (draft) + tokens + context / 1000 seconds."""
-    here = Provenance("x", "reference", 1, "2026-11-21", 1e12)
+    here = Provenance("x", "eager", 1, "2026-11-21", 1e12)
     table = MeasuredTable("here", here)
     for model, base in ((SHAPES["target"], 100.0), (DRAFT, 10.0)):
         for tokens in (1, 64):

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
@@ -97,7 +97,7 @@ def test_priced_ops_are_the_ops_that_run(
     temperature = 0.8 if kind == "sampled_tree" else 0.0
     request = Request(prompt_tokens=(3, 5, 7, 5, 7), max_new_tokens=40, temperature=temperature)
     used = {name: models[name] for name in plan.models_run}
-    session = ReferenceBackend().compile(plan, used).start([request, request])
+    session = EagerBackend().compile(plan, used).start([request, request])
     session.prefill()
     demands = round_demands(plan, plan.rounds[0])
     price = price_round(demands, Clock(load_device("cpu-generic"), shapes, 2, 20), {})
@@ -137,7 +137,7 @@ def test_replayed_chain_predicts_the_rounds_that_run(
     """The draft is the target itself: everything is accepted, rounds are ceil(N / 4)."""
     plan = greedy_chain(3)
     session = (
-        ReferenceBackend()
+        EagerBackend()
         .compile(plan, models)
         .start([Request(prompt_tokens=(1, 2, 3), max_new_tokens=40)])
     )
@@ -165,7 +165,7 @@ def test_cache_bytes_are_those_allocated(
 ) -> None:
     plan = greedy_chain(3)
     session = (
-        ReferenceBackend()
+        EagerBackend()
         .compile(plan, models)
         .start([Request(prompt_tokens=(1, 2, 3), max_new_tokens=40)] * 3)
     )

@@ -16,7 +16,6 @@ import yaml
 import specplan
 from specplan.backends.registry import INTERPRETER, backend_names
 from specplan.decoder import PlanDecoder, Settings
-from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan
@@ -31,17 +30,6 @@ NAME = "regrown_trees"
 LETTERS = VOCABULARY[:26]
 PAIRS = [[first, second] for first in LETTERS[:8] for second in LETTERS[:8]]
 DRAFTS = ("draft", "small")
-NOT_INTERPRETED = pytest.mark.xfail(
-    INTERPRETER == "reference",
-    strict=True,
-    raises=MissingCapabilityError,
-    reason="the reference backend picks no leaves of a tree that was cut, and does not grow them",
-)
-NO_GRAPH = pytest.mark.xfail(
-    strict=True,
-    raises=MissingCapabilityError,
-    reason="rounds that the reference backend does not run make no graphs",
-)
 NO_ORACLE = pytest.mark.skipif("oracle" not in backend_names(), reason="there is no oracle")
 
 
@@ -142,8 +130,8 @@ def test_its_plans_verify_and_promise_the_targets_law(case: Case, temperature: f
         pytest.param(
             "oracle", marks=pytest.mark.skipif("oracle" not in backend_names(), reason="")
         ),
-        pytest.param(INTERPRETER, marks=NOT_INTERPRETED),
-        pytest.param("static", marks=NO_GRAPH),
+        INTERPRETER,
+        "static",
     ],
 )
 def test_they_decode_as_the_target_alone(case: Case, backend: str) -> None:
@@ -152,7 +140,6 @@ def test_they_decode_as_the_target_alone(case: Case, backend: str) -> None:
         assert emitted(plan, case, backend) == plain
 
 
-@NOT_INTERPRETED
 def test_they_are_priced_by_their_own_rounds(case: Case) -> None:
     result = specplan.optimize(case.path)
     candidates = [one for one in result.candidates if one.method == NAME]

@@ -63,9 +63,10 @@ ROUNDS = {
 }  # fmt: skip
 CACHES = {
     "text_never_caught_up": Broken(
-        "autoregressive", {" pending=1": ""}, "residency", "forward target %t"),
+        "staged", {" pending=3": ""}, "residency", "forward draft",
+        {"cache=@kv pending=1": "cache=@kv"}),
     "upper_layers_never_caught_up": Broken(
-        "early_exit_verified", {" pending=1 layers=[8:32]": " layers=[8:32]"}, "residency",
+        "early_exit_confident", {" pending=8 layers=[8:32]": " layers=[8:32]"}, "residency",
         "layers=[8:32]"),
     "parent_never_run": Broken(
         "static_tree", {"nodes=[0, 1]": "nodes=[0]", "children=[2, 1]": "children=[2]",
@@ -129,7 +130,9 @@ LAWS = {
         *_DROPPED),
     "draws_kept_by_score": Broken(
         "static_tree", {"children=2 how=draw_distinct": "children=2 how=draw keep=1",
-        }, *_DROPPED, {"children=2 how=draw_distinct": "children=2 how=draw_distinct keep=1"}),
+        "children=3 how=draw_distinct": "children=3 how=draw",
+        "children=[2, 1] how=draw_distinct": "children=[2, 1] how=draw"}, *_DROPPED,
+        {"children=2 how=draw_distinct": "children=2 how=draw_distinct keep=1"}),
     "draws_pruned": Broken(
         "static_tree", {"%l = forward target %t3": "%k = pick %t3 of=all best=4\n"
         "  %c = prune %t3 to=%k\n  %l = forward target %c", "accept %t3": "accept %c"}, *_DROPPED,

@@ -101,6 +101,11 @@ NAMES_AND_TYPES = {
     "source_taught_what_it_cannot_learn": Broken(
         "lookahead", {"source phrases(": "source ngram("}, "type", "update @pool",
         {"source phrases(order=3": "source phrases(order=4"}),
+    "continuations_that_are_not_merged": Broken(
+        "token_recycling", {"at=%t0 children=4": "at=%t0 children=4 length=2 nodes=7"}, "type",
+        "lookup @adj %t0", {"at=%t0 children=4": "at=%t0 children=4 nodes=4"}),
+    "log_taught_rows": Broken(
+        "distilled_while_serving", {"%t0 last=1": "%c logits=%l"}, "type", "update @log"),
     "rule_that_is_gone": Broken(
         "contrastive", {"rule=token": "rule=cascade"}, "entry", "rule=cascade",
         {"law=contrastive(beta=0.5, alpha=0.1)": "law=cascade"}),
@@ -166,7 +171,13 @@ TREES = {
     "map_of_another_length": Broken(
         "lookahead", {"10, 11]": "10]"}, "children", "relabel %w"),
     "map_beyond_the_tree": Broken(
-        "lookahead", {"10, 11]": "10, 12]"}, "children", "relabel %w", {"10, 11]": "10, -1]"}),
+        "lookahead", {"10, 11]": "10, 12]"}, "children", "relabel %w", {"10, 11]": "10, 10]"}),
+    "map_to_the_root": Broken(
+        "lookahead", {"10, 11]": "10, -1]"}, "size", "relabel %w", {"10, 11]": "10, 0]"}),
+    "mixed_with_rows_of_no_child": Broken(
+        "contrastive", {"%m = mix %l %c": "%d = relabel %c token=7\n  %k = forward target %d "
+        "cache=@kv\n  %m = mix %k %d", "accept %c target=%m": "accept %d target=%m"},
+        "lineage", "mix %k %d"),
     "fill_below_many": Broken(
         "mask_predict", {"%zero =": "%p = place %b0 at=%b0 tokens=[1] upto=13\n  %zero ="},
         "children", "upto=13"),

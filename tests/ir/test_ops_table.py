@@ -20,22 +20,22 @@ OWN_FACETS = ("infer", "demand")
 ROUNDS = {
     f"ir/{name}.py"
     for name in (
-        "residency", "rules_draws", "rules_flow", "rules_law", "rules_residency",
-        "rules_state", "rules_tables",
+        "around", "pending", "residency", "rules_draws", "rules_flow", "rules_law", "rules_layers",
+        "rules_residency", "rules_state", "rules_tables",
     )
 }  # fmt: skip
 """Rules of whole rounds follow values from op to op."""
 RECOGNISED = {
-    "cost_models/acceptance/evidence/interleaved.py",
-    "cost_models/acceptance/evidence/pool_rounds.py",
-    "backends/engines/structure.py",
-    "backends/kernels/needs.py",
+    "cost_models/acceptance/evidence/interleaved.py",  # who drafts each stretch of a chain
+    "cost_models/acceptance/evidence/pool_rounds.py",  # which tokens its window and pool verify
+    "backends/engines/structure.py",  # which of an engine's forms a plan has
+    "backends/binding.py",  # tokens, layers and children that a checkpoint must have: no sequence
 }
-"""Shapes of rounds that are priced or projected as a whole."""
+"""Shapes of rounds that are priced or projected as a whole, and what a plan asks of checkpoints."""
 FOLDERS = ("ir", "cost_models", "passes", "planner", "runtime", "backends", "measure", "src")
 MAY_NAME_OPS = (
     "ir/ops/", "passes/", "backends/oracle/", "backends/ops/", "backends/eager/",
-    "backends/reference/", "backends/static/",
+    "backends/static/",
 )  # fmt: skip
 
 

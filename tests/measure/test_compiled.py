@@ -69,7 +69,7 @@ def test_few_rounds_are_timed_beside_the_interpreter(
         assert drafted == {"chain 1": 1, "chain 7": 7, "bush 8 ": 2}.get(run.probe[:7], 0)
         assert run.ratio > 0.0 < run.others and run.version == ""
         assert 40 <= run.context <= 63, "halfway between the shortest and the longest text"
-    assert measured.table.provenance.backend == "reference"
+    assert measured.table.provenance.backend == "eager"
 
 
 def test_what_was_timed_is_not_compiled_again(
@@ -89,7 +89,7 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     (path,) = (problem.profiles / "device").glob("*.json")
     asked = problem.model_copy(update={"device": str(path)})
     found = {}
-    for backend in (BY, "inductor", "reference"):
+    for backend in (BY, "inductor", "eager"):
         one = asked.model_copy(update={"backend": backend})
         found[backend] = gather_facts(one, capabilities=backend_capabilities(backend))
     device = found[BY].device
@@ -97,7 +97,7 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     assert isinstance(found["inductor"].device, MeasuredDevice)
     (refused,) = unlike(found).items()
     assert refused[0] == "inductor" and "was not measured on this device" in str(refused[1])
-    assert unlike({name: found[name] for name in ("inductor", "reference")}) == {}
+    assert unlike({name: found[name] for name in ("inductor", "eager")}) == {}
     _, facts = open_bench(problem)
     shape = facts.target
     whole = measured.forward_seconds(shape, 1, 4, 40).median
@@ -119,15 +119,15 @@ def test_a_backend_that_does_not_compile_is_no_choice(
     asked = problem.model_copy(update={"profiles": profiles})
     with pytest.raises(MissingCapabilityError, match="autoregressive: RuntimeError: no such kern"):
         find(asked, silent)
-    both = asked.model_copy(update={"backend": "reference", "backends": (BY, "reference")})
+    both = asked.model_copy(update={"backend": "eager", "backends": (BY, "eager")})
     found = find(both, silent)
-    assert found.facts.problem.backend == "reference"
+    assert found.facts.problem.backend == "eager"
     assert "no such kernel" in found.backends[0].refusal
 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_tuning_takes_the_interpreter(problem: Problem, several: bool) -> None:
-    changed = {"backend": "reference", "backends": ("reference", BY)} if several else {}
+    changed = {"backend": "eager", "backends": ("eager", BY)} if several else {}
     with pytest.raises(UsageError, match="onnxruntime compiles rounds") as caught:
         tune(problem.model_copy(update=changed), minutes=1.0)
     assert caught.value.where == ("backends" if several else "backend")

@@ -33,7 +33,7 @@ OPS = ("grow:best", "grow:draw", "grow:draw_distinct", "pick:best", "prune", "lo
 
 def write_device(folder: Path) -> None:
     """A device on which the target takes 100 and the draft model 1 second a pass."""
-    table = MeasuredTable("here", Provenance("x", "reference", 1, "2026-11-21", 1e12))
+    table = MeasuredTable("here", Provenance("x", "eager", 1, "2026-11-21", 1e12))
     for name, seconds in (("target", 100.0), ("draft", 1.0)):
         shape = ModelShape.from_folder(folder / name, "float64", name)
         about = {"model": shape.digest, "dtype": shape.dtype, "batch": 1}

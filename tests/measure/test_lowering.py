@@ -53,7 +53,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
         problem=specplan.load_problem(path).model_dump(mode="json"),
         report={},
         models={"target": (folder / "target", "float64")},
-        backend="reference",
+        backend="eager",
         versions={},
     )
 
@@ -98,11 +98,11 @@ def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle, tmp_path: Pat
     assert held is not None and held.sampling == "greedy" and not held.notes
     (shape,) = held.shapes
     assert (shape.batch, shape.text) == (1, 48)
-    assert set(shape.seconds) == {"reference", *RUNNING}
+    assert set(shape.seconds) == {"eager", *RUNNING}
     assert shape.seconds[shape.backend] == min(shape.seconds.values())
     assert bool(held.machine.onnxruntime) == (shape.backend == "onnxruntime")
     homes = [path.name for path in (compiled.folder / FOLDER).iterdir()]
-    assert homes == (["decode-greedy-b1-t48"] if shape.backend != "reference" else [])
+    assert homes == (["decode-greedy-b1-t48"] if shape.backend != "eager" else [])
     assert not work.exists()
     decoder = specplan.Decoder(load_bundle(compiled.folder))
     assert decoder.generate(PROMPTS[:1], settings).completions[0].tokens == before
@@ -119,7 +119,7 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     written = write_executables(bundle, held, lowering.kept())
     manifest = json.loads((written.folder / "manifest.json").read_text())
     manifest["executables"]["machine"]["architecture"] = "pdp11"
-    shape = {"batch": 1, "text": 48, "backend": "reference", "seconds": {"reference": 1.0}}
+    shape = {"batch": 1, "text": 48, "backend": "eager", "seconds": {"eager": 1.0}}
     manifest["executables"]["shapes"] = [shape]
     (written.folder / "manifest.json").write_text(json.dumps(manifest))
     specplan.Decoder(written.folder)  # the interpreter runs anywhere
@@ -152,7 +152,7 @@ def test_what_cannot_run_here_is_noted_and_the_others_run(
 ) -> None:
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     held = Lowering(bundle, tmp_path, turns=1, backends=["inductor"]).executables([Bucket(1, 40)])
-    assert held.shapes[0].backend == "reference"
+    assert held.shapes[0].backend == "eager"
     assert held.notes == ("inductor: there is no C++ compiler (g++ or clang++)",)
 
 
@@ -166,12 +166,12 @@ def test_what_does_not_compile_is_noted_and_runs_all_the_same(
         problem=bundle.problem,
         report={},
         models={"target": (bundle.model_folder("target"), "bfloat16")},
-        backend="reference",
+        backend="eager",
         versions={},
     )
     held = Lowering(halves, tmp_path / "work", 1, backends=["onnxruntime"]).executables(
         [Bucket(1, 40)]
     )
-    assert held.shapes[0].backend == "reference" and not held.machine.onnxruntime
+    assert held.shapes[0].backend == "eager" and not held.machine.onnxruntime
     (note,) = held.notes
     assert note.startswith("onnxruntime, batch 1: MissingCapabilityError") and "bfloat16" in note

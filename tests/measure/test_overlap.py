@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.backends.reference.lanes import room_for  # noqa: E402
+from specplan.backends.eager.lanes import room_for  # noqa: E402
 from specplan.cost_models.timing.device import load_device  # noqa: E402
 from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
 from specplan.ir.errors import UsageError  # noqa: E402

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from specplan.planner import (  # noqa: E402
     load_problem,
     profiling_plan,
 )
-from specplan.planner.method import own_rounds  # noqa: E402
+from specplan.planner.method import Refusal, own_rounds  # noqa: E402
 from specplan.planner.methods.jacobi import METHOD as JACOBI  # noqa: E402
 from specplan.planner.methods.jacobi import JacobiOptions  # noqa: E402  # noqa: E402
 from specplan.planner.profiled_by_running import ProfiledByRunning  # noqa: E402
@@ -68,6 +69,21 @@ def _bench(folder: Path, temperature: float, *, named: bool = False) -> Workbenc
         words = json.loads((folder / "target/config.json").read_text())["vocab_size"]
         save_pair(folder, words, scale=1.0)
     return Workbench(load_problem(path))
+
+
+def test_rounds_that_the_backend_does_not_run_are_refused_and_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = _bench(tmp_path, 0.0)
+    able = bench.backend.capabilities
+    unable = replace(able, ops=able.ops - {"relabel"})
+    monkeypatch.setattr(bench.backend, "capabilities", unable)
+    facts = gather_facts(bench.problem, device=load_device("cpu-generic"), capabilities=unable)
+    drafter = JACOBI.drafter(facts, next(iter(JACOBI.run_settings(facts))))
+    assert drafter is not None
+    assert measure_acceptance(bench, facts, wanted=[drafter]) == {}
+    (refused,) = JACOBI.choices(facts)
+    assert isinstance(refused, Refusal) and "it has no op relabel" in refused.reason
 
 
 def _count_passes(seen: Counter[str | None], op: str, model: str | None, *sizes: float) -> None:

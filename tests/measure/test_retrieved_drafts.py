@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.backends.reference.backend import ReferenceBackend
+from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.blocks import NO_SKIPS
 from specplan.measure.own_drafts import TeacherText
 from specplan.measure.retrieved_drafts import RetrievingText
@@ -27,7 +27,7 @@ def test_lengths_are_those_of_first_rounds(tmp_path: Path) -> None:
     (output,) = run(plain(), models, [request])
     text = RetrievingText(models["target"], request, output, 3)
     found = text.retrieved_lengths(16, 4)
-    executable = ReferenceBackend().compile(chain(16, 4), models)
+    executable = EagerBackend().compile(chain(16, 4), models)
     ran = []
     for place in range(len(output)):
         begun = (*prompt, *output[:place])

@@ -250,15 +250,15 @@ case(
 case("unknown device", "device", "Known: ", put("device", "quantum"))
 case("nearly a device", "device", 'Did you mean "h200"?', put("device", "h20"))
 case("no device file", "device", "no device file", put("device", "profiles/here.json"))
-case("unknown backend", "backend", 'Did you mean "reference"?', put("backend", "referense"))
-case("one of several", "backends.1", 'Did you mean "vllm"?', put("backends", ["reference", "vlm"]))
-case("a backend twice", "backends.1", "twice", put("backends", ["reference", "reference"]))
-case("none of several", "backends.0", "refuses no plan", put("backends", ["none", "reference"]))
+case("unknown backend", "backend", 'Did you mean "eager"?', put("backend", "eagre"))
+case("one of several", "backends.1", 'Did you mean "vllm"?', put("backends", ["eager", "vlm"]))
+case("a backend twice", "backends.1", "twice", put("backends", ["eager", "eager"]))
+case("none of several", "backends.0", "refuses no plan", put("backends", ["none", "eager"]))
 case(
     "one backend and several",
     "backends",
     "both given",
-    both(put("backend", "onnxruntime"), put("backends", ["reference"])),
+    both(put("backend", "onnxruntime"), put("backends", ["eager"])),
 )
 case("goodput of no load", "workload.request_rate", "not known", put("objective", "goodput"))
 case("a load for latency", "workload.request_rate", "no effect", put("workload.request_rate", 2.0))

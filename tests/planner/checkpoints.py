@@ -100,7 +100,7 @@ def good_problem() -> dict[str, Any]:
         "sources": ["prompt_lookup"],
         "methods": ["autoregressive", "draft_model", "prompt_lookup"],
         "device": "measured",
-        "backend": "reference",
+        "backend": "eager",
         "workload": {
             "batch_sizes": [1, 4],
             "prompt_tokens": 40,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from specplan.backends.eager.capabilities import CAPABILITIES as EAGER
 from specplan.backends.engines.registry import engines_by_draft
 from specplan.backends.engines.structure import DRAFTERS, read_structure
-from specplan.backends.reference.capabilities import CAPABILITIES
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
@@ -23,6 +24,8 @@ from specplan.planner.method import Family, Method, Refusal, discover_methods
 from specplan.planner.method_words import method_as_dict, methods_page, read_results
 from tests.planner.example_facts import example_facts
 from tests.planner.rich_facts import rich_facts
+
+CAPABILITIES = replace(EAGER, from_checkpoints=True)
 
 METHODS = discover_methods()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.cost_models.acceptance.drafters import Model, OwnRounds
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile

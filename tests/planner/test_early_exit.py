@@ -93,7 +93,7 @@ def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     parts = {part.name: part.bytes for part in price(facts, EarlyExitOptions(8, 6)).memory.parts}
     assert [name for name in parts if name.startswith("weights")] == ["weights of target"]
-    slots = 40 + 32 + 7 + 1  # text, root and drafted nodes, dead writes
+    slots = 40 + 32 + 1 + 2 * 6 + 1  # text, root, nodes drafted and verified, dead writes
     assert parts["track @after_8"] == slots * 4096 * 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.static.holds import STATIC as COMPILED
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile

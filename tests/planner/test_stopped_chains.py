@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.cost_models.acceptance.drafters import OwnRounds, SkipBlocks, SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.blocks import Skips

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 import pytest
 
 from specplan import optimize
-from specplan.backends.reference.capabilities import CAPABILITIES
+from specplan.backends.eager.capabilities import CAPABILITIES as EAGER
 from specplan.backends.static.holds import STATIC
 from specplan.cost_models.acceptance.drafters import Model, file_name
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.ir.capabilities import Capabilities, Refusal, refusals
+from specplan.ir.capabilities import Capabilities, refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.plan import Plan
 from specplan.planner.candidates import Candidate
 from specplan.planner.comparing import score
 from specplan.planner.facts import ProblemFacts, gather_facts
@@ -27,6 +25,8 @@ from specplan.planner.search import SearchResult, search
 from specplan.problems import capabilities_of
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts, write_drafter
+
+CAPABILITIES = replace(EAGER, from_checkpoints=True)
 
 LARGE = {**SEVEN_BILLION, "num_hidden_layers": 1, "head_dim": None}
 
@@ -77,10 +77,11 @@ def test_schedules_are_made_of_rounds_that_run(tmp_path: Path) -> None:
         assert all(part.unsupported is None for part, _ in schedule.parts)
 
 
-def test_a_shape_that_does_not_run_is_refused_too(tmp_path: Path) -> None:
-    found = found_with(rich_facts(tmp_path), replace(CAPABILITIES, shapes=_no_loops))
+def test_an_op_that_does_not_run_is_refused_where_it_is_used(tmp_path: Path) -> None:
+    no_loops = replace(CAPABILITIES, ops=CAPABILITIES.ops - {"repeat"})
+    found = found_with(rich_facts(tmp_path), no_loops)
     chains = [c for c in found.candidates if c.words == "chain of 4 by draft"]
-    assert chains and all("no loops today" in str(c.refusal) for c in chains)
+    assert chains and all("it has no op repeat" in str(c.refusal) for c in chains)
 
 
 def _one_trip(evidence: RoundsRun) -> tuple[tuple[int, ...], ...]:
@@ -108,11 +109,6 @@ def test_who_runs_all_trips_of_a_loop_pays_them_all(tmp_path: Path) -> None:
         sum(part.times for part in one.breakdown if part.model == "draft") for one in (early, late)
     ]
     assert drafts == [1, 4] and late.seconds_per_round.median > early.seconds_per_round.median
-
-
-def _no_loops(plan: Plan) -> Iterator[Refusal]:
-    if any(op.keyword == "repeat" for item in plan.rounds for op in item.ops):
-        yield Refusal("reference", "repeat", "no loops today")
 
 
 def test_a_backend_that_runs_nothing_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.attention import additive_mask, grouped_attention
 from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.models import CausalModel, assert_attention, check_supported, load_model
+from specplan.runtime.models import CausalModel, assert_attention, load_model
+from specplan.runtime.supported import check_supported
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
 
 Folder = Callable[..., Path]

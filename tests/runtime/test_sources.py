@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.ir.declaration import Declaration
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import SourceState
+from specplan.ir.sources import SOURCE_ENTRIES
 from specplan.ir.values import Entry, State
 from specplan.runtime.sources.adjacency import Adjacency
 from specplan.runtime.sources.automaton import Automaton
@@ -285,6 +287,11 @@ def test_texts_of_a_batch_are_looked_up_as_alone(kind: str) -> None:
         alone = source.lookup(texts[row : row + 1], lengths[row : row + 1], wanted)
         for mine, theirs in zip(vars(alone).values(), vars(together).values(), strict=True):
             assert mine[0].tolist() == theirs[row].tolist()
+
+
+@pytest.mark.parametrize("entry", SOURCE_ENTRIES, ids=lambda entry: entry.name)
+def test_plans_may_teach_a_source_what_it_learns(entry: Declaration) -> None:
+    assert {*(entry.learns or ())} == {*SOURCES[entry.name].learns}
 
 
 @pytest.mark.parametrize("vocabulary", [2, 20, 300])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,18 +20,26 @@ class Module:
     Args:
         target: whose embeddings, width and head it takes over.
         layers: attention layers of its own.
-        features: states of the target that it reads at once.
-        stages: steps with weights of their own.
-        body: whose layers run in place of its own; None for an attention without an MLP.
+        features: states of the target that it reads at once, at most.
+        stages: steps, heads or slots with weights of their own.
+        by_slots: it looks ahead by slots.
+        optional: it runs where a state is missing, too.
     """
 
-    optional_features = False
-    kv_heads, head_dim = 2, 4
+    kv_heads, head_dim, slots_enter = 2, 4, 0
 
     def __init__(
-        self, target: CausalModel, *, layers: int = 0, features: int = 1, stages: int = 4
+        self,
+        target: CausalModel,
+        *,
+        layers: int = 0,
+        features: int = 3,
+        stages: int = 8,
+        by_slots: bool = False,
+        optional: bool = False,
     ) -> None:
         made = torch.Generator().manual_seed(1)
+        self.by_slots, self.optional_features = by_slots, optional
         self.target, self.num_layers, self.stages = target, layers, stages
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.hidden_size, self.dtype = target.hidden_size, target.dtype
@@ -42,6 +51,7 @@ class Module:
 
         self.join = random(width, (1 + features) * width)
         self.again = random(width, 2 * width)
+        self.slots = random(stages, width) * width**0.5
         self.qkv = random(max(layers, 1), 3 * heads, width)
         self.out = random(max(layers, 1), width, heads)
         self.steps = random(stages, width, width)
@@ -71,10 +81,19 @@ class Module:
         embedded = self.target.family.embed(tokens, positions.clamp(min=0))
         if features is None or known is None:
             return embedded
-        features = features.masked_fill(~known[:, :, None], 0.0)
-        own = features.shape[2] == self.hidden_size and bool((steps > 0).any())
-        weights = self.again if own else self.join
-        return torch.tanh(functional.linear(torch.cat([embedded, features], 2), weights))
+        if features.shape[2] == self.hidden_size:
+            given = torch.cat([embedded, features], 2)
+            matrices = self.join[:, : given.shape[2]], self.again
+            first, later = (functional.linear(given, one) for one in matrices)
+            joined = torch.where((steps > 0)[:, :, None], later, first)
+        else:
+            given = torch.cat([embedded, features], 2)
+            joined = functional.linear(given, self.join[:, : given.shape[2]])
+        return torch.where(known[:, :, None], torch.tanh(joined), embedded)
+
+    def enter_slots(self, states: Tensor, level: int) -> Tensor:
+        """A trained embedding."""
+        return self.slots[level].expand_as(states)
 
     def hidden(
         self,
@@ -103,12 +122,38 @@ class Module:
             state = state + functional.linear(mixed, self.out[layer])
         return state
 
-    def rows(self, hidden: Tensor, name: str, steps: Tensor | None) -> Tensor:
+    def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
         """Rows of the target's vocabulary, or of a score."""
         if name == "score":
             return torch.sigmoid(hidden.mean(2, keepdim=True))
         stage = torch.zeros_like(hidden[:, :, 0], dtype=torch.int64) if steps is None else steps
-        if name.startswith("head."):
-            stage = torch.full_like(stage, int(name.removeprefix("head.")) - 1)
+        stage = stage + level
         weights = self.steps[stage % self.stages]
         return self.target.logits(hidden + torch.einsum("btij,btj->bti", weights, hidden))
+
+
+class Probed(CausalModel):
+    """A target with trained embeddings for slots, by which it looks ahead.
+
+    Args:
+        target: what runs.
+        enters: the layer at which slots enter; in mid-stack they are made of the node's state.
+    """
+
+    by_slots = True
+
+    def __init__(self, target: CausalModel, enters: int = 0) -> None:
+        vars(self).update(vars(target))
+        made = torch.Generator().manual_seed(2)
+        self.slots_enter, width = enters, target.hidden_size
+        self.slots = torch.randn(16, width, generator=made).to(target.dtype)
+        self.moved = torch.randn(16, width, width, generator=made).to(target.dtype) / width**0.5
+
+    def enter(self, *inputs: Any) -> None:
+        """The tokens' embeddings, whatever is read."""
+
+    def enter_slots(self, states: Tensor, level: int) -> Tensor:
+        """A trained embedding; in mid-stack, what becomes of the node's state."""
+        if self.slots_enter:
+            return functional.linear(states, self.moved[level])
+        return self.slots[level].expand_as(states)

@@ -16,12 +16,13 @@ from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models import load_model
 from specplan.runtime.requests import Request
-from tests.backends.eager.modules import Module
+from tests.backends.eager.generated_case import looks_ahead
+from tests.backends.eager.modules import Module, Probed
 from tests.backends.pairs import plain, save_pair, save_shorter
 
 PLANS = sorted((Path(__file__).parents[2] / "ir" / "plans").glob("*.plan"))
-REFUSED = {"block_drafter", "heads", "probes", "prompt_chunks"}
-"""They look several tokens ahead (`levels=`), or share a bound on tokens (`most=`)."""
+REFUSED = {"prompt_chunks"}
+"""Its requests share a bound on tokens (`most=`)."""
 PROMPTS = ((3, 1, 4, 1, 5, 3, 1, 4, 1), (2, 7), (5, 9, 5, 9, 5, 9, 5, 9, 5, 9, 5), (8, 2, 8, 2, 8))
 SMALL = (("128255", "60"), ("103", "59"), ("budget=4096", "budget=24"), ("budget=512", "budget=20"))
 """What is too large for small models."""
@@ -43,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "head": Module(target, layers=1),
         "heads": Module(target),
         "judge": Module(target),
-        "block": Module(target, layers=2, features=3),
+        "block": Module(target, layers=2, by_slots=True, optional=True),
         "nat": Module(target, layers=2),
     }
 
@@ -59,6 +60,8 @@ def small_plan(path: Path) -> Plan:
 def models_of(plan: Plan, models: dict[str, Any]) -> dict[str, Any]:
     """The models of a plan; recurrent heads have no layers."""
     found = {name: models[name] for name in {"target", *plan.models_run}}
+    if looks_ahead(plan):
+        found["target"] = Probed(found["target"])
     if plan.name == "recurrent_heads":
         found["head"] = Module(models["target"])
     return found

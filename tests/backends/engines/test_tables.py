@@ -123,7 +123,7 @@ def test_versions() -> None:
             open_table(unknown)
     with pytest.raises(UsageError, match="There are: dynamo"):
         open_table("tgi")
-    assert is_engine("vllm@9") and not is_engine("reference")
+    assert is_engine("vllm@9") and not is_engine("eager")
 
 
 def test_the_page_says_what_the_tables_say() -> None:

@@ -62,7 +62,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
         problem={},
         report={},
         models={name: (folder / name, "float16") for name in ("target", "draft")},
-        backend="reference",
+        backend="eager",
         versions={},
     )
     done = specplan_here("compile", str(written.folder), "--cubins", "sm_90", "--json")
@@ -272,7 +272,7 @@ def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
             problem={},
             report={},
             models={"target": (bundle.model_folder("target"), dtype)},
-            backend="reference",
+            backend="eager",
             versions={},
         )
         with pytest.raises(MissingCapabilityError, match=message):

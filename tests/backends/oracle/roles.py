@@ -54,7 +54,8 @@ SLOTS_ENTER = {"hidden_transfer": 2, "streaming": 2}
 def models_of(plan: Plan) -> dict[str, Any]:
     """A stack for every role of a plan."""
     target = Toy(
-        _layers(plan, "target") or max(4, *(_layers(plan, model.name) for model in plan.models)),
+        layers_of(plan, "target")
+        or max(4, *(layers_of(plan, model.name) for model in plan.models)),
         VOCABULARY,
         recurrent=RECURRENT.get(plan.name, ()),
         slots_enter=SLOTS_ENTER.get(plan.name, 0),
@@ -69,12 +70,12 @@ def models_of(plan: Plan) -> dict[str, Any]:
         elif role in ("nar", "nat"):
             models[role] = Toy(2, VOCABULARY, 5)
         else:
-            half = max(2, target.num_layers // 2, _layers(plan, role))
+            half = max(2, target.num_layers // 2, layers_of(plan, role))
             models[role] = Toy(half, VOCABULARY, 20 + seed, like=target, noise=0.25)
     return models
 
 
-def _layers(plan: Plan, role: str) -> int:
+def layers_of(plan: Plan, role: str) -> int:
     """As many layers of a model as the plan names."""
     spans = [s for op in walk_plan(plan) if op.runs == role for s in getattr(op, "layers", ())]
     kept = [s.layer for s in plan.states if isinstance(s, TrackState) and s.model == role]

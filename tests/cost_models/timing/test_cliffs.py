@@ -22,7 +22,7 @@ from specplan.cost_models.timing.measured_table import (
 )
 from tests.cost_models.public_shapes import shape
 
-HERE = Provenance("synthetic", "reference", 1, "2026-11-21", 8e10)
+HERE = Provenance("synthetic", "eager", 1, "2026-11-21", 8e10)
 MODEL = shape("llama-2-7b")
 LAW = FittedForm(MODEL.digest, MODEL.dtype, 5e-6, 1.6e12, 2.0e14, 1.8, 0.0, 0.0, 0)
 TOKENS = (1, 2, 4, 8, 16, 24, 48, 96, 192, 384, 768)

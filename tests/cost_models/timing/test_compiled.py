@@ -121,7 +121,7 @@ def table() -> MeasuredTable:
     ]
     return MeasuredTable(
         "here",
-        Provenance("x", "reference", 1, "2026-11-23", 1e12),
+        Provenance("x", "eager", 1, "2026-11-23", 1e12),
         [
             *rows,
             PrefillRow(9.0, 8.0, 10.0, 3, tokens=100, **about),

@@ -26,7 +26,7 @@ from specplan.cost_models.timing.roofline import AnalyticDevice
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import shape
 
-HERE = Provenance("two cores", "reference", 2, "2026-11-21", 8e9, {"torch": "2.13"})
+HERE = Provenance("two cores", "eager", 2, "2026-11-21", 8e9, {"torch": "2.13"})
 MODEL = shape("llama-2-7b", "bfloat16")
 
 
@@ -250,7 +250,7 @@ def test_table_saves_resumes_and_merges(tmp_path: Path) -> None:
     assert again.missing(grid) == []
     first.merge(again)
     assert first.rows[new.key] == new
-    other = Provenance("two cores", "reference", 1, "2026-11-22", 8e9, {"torch": "2.13"})
+    other = Provenance("two cores", "eager", 1, "2026-11-22", 8e9, {"torch": "2.13"})
     with pytest.raises(UsageError, match="threads"):
         first.merge(MeasuredTable("other", other))
 

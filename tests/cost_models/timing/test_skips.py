@@ -30,7 +30,7 @@ SETS = {
 
 
 def table() -> MeasuredTable:
-    found = MeasuredTable("here", Provenance("x", "reference", 1, "2026-11-21", 1e12))
+    found = MeasuredTable("here", Provenance("x", "eager", 1, "2026-11-21", 1e12))
     for skips, seconds in SETS.items():
         for context in (0, 100):
             time = seconds * (1.0 + context / 1000)

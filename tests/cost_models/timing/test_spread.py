@@ -84,7 +84,7 @@ def test_bounds_are_ratios() -> None:
 
 
 def test_passes_join_to_their_median() -> None:
-    here = Provenance("x", "reference", 1, "2026-11-21", 1e9)
+    here = Provenance("x", "eager", 1, "2026-11-21", 1e9)
     table = MeasuredTable("here", here)
     for seconds in (1.9, 2.2, 2.0):
         table.join(RoundRow(seconds, 0.5 * seconds, 2 * seconds, 10, passes=(seconds,), batch=1))

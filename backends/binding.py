@@ -1,0 +1,181 @@
+"""A plan and what it runs with: the checkpoints and the requests that it is given must fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from specplan.ir.blocks import Skips
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.ops import Forward, Grow, Place, Relabel
+from specplan.ir.ops.forward import stack_ends
+from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
+from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
+from specplan.runtime.requests import Request
+
+
+def check_roles(plan: Plan, given: Collection[str]) -> None:
+    """Refuse a plan some of whose models are not given.
+
+    Args:
+        plan: a verified plan.
+        given: names of the models that are there.
+
+    Raises:
+        UsageError: names the models that are missing.
+    """
+    missing = [name for name in plan.models_run if name not in given]
+    if missing:
+        raise UsageError(
+            f"no model is given for {', '.join(missing)}",
+            where=f"plan {plan.name}",
+            remedy="Give one checkpoint for each model the plan runs.",
+        )
+
+
+def check_models(plan: Plan, models: Mapping[str, Module]) -> None:
+    """Refuse checkpoints that are not those of the plan.
+
+    Args:
+        plan: a verified plan.
+        models: by the names the plan gives them.
+
+    Raises:
+        UsageError: a model is missing, or has other layers or another vocabulary than the plan.
+        MissingCapabilityError: a cache keeps chunks of a model with sliding windows.
+    """
+    check_roles(plan, models)
+    sizes = {models[name].vocab_size for name in plan.models_run}
+    if len(sizes) > 1:
+        raise UsageError(
+            f"the models' vocabularies differ in size ({sorted(sizes)})",
+            where=f"plan {plan.name}",
+            remedy="Draft with a model that shares the target's tokenizer.",
+        )
+    _check_stacks(plan, models)
+    _check_skips(plan, models)
+    _check_tokens(plan, models["target"].vocab_size)
+    _check_children(plan, models["target"].vocab_size)
+    _check_windows(plan, models)
+
+
+def check_requests(plan: Plan, models: Mapping[str, Module], requests: Sequence[Request]) -> None:
+    """Refuse a batch that the plan or its models cannot run.
+
+    Raises:
+        UsageError: names the request and what is wrong with it.
+    """
+    if not requests:
+        raise UsageError("a batch needs at least one request")
+    vocabulary = models["target"].vocab_size
+    longest = min(models[name].max_positions for name in plan.models_run)
+    for index, request in enumerate(requests):
+        where, length = f"request {index}", len(request.prompt_tokens)
+        if length == 0:
+            raise UsageError("the prompt has no token", where=where)
+        if not all(0 <= token < vocabulary for token in request.prompt_tokens):
+            raise UsageError(
+                f"a prompt token lies outside the vocabulary of {vocabulary}", where=where
+            )
+        if length + request.max_new_tokens > longest:
+            raise UsageError(
+                f"{length} prompt tokens and {request.max_new_tokens} new ones pass the "
+                f"models' {longest} positions",
+                where=where,
+                remedy=f"Ask for at most {max(longest - length, 0)} new tokens.",
+            )
+        if plan.greedy_only and request.temperature > 0:
+            raise UsageError(
+                f"the plan was made for temperature 0, and {request.temperature} is asked for",
+                where=where,
+                remedy="Optimise again with workload.temperature set.",
+            )
+
+
+def _check_stacks(plan: Plan, models: Mapping[str, Module]) -> None:
+    """Where a plan names layers, its stack must end where the model's does.
+
+    Raises:
+        UsageError: names the model.
+    """
+    for item in plan.rounds:
+        for name, end in stack_ends(plan, item).items():
+            layers = models[name].num_layers
+            if end not in (0, layers):
+                what = f"the plan ends the stack of {name} at layer {end}"
+                raise _of_another(plan, f"{what}, and it has {layers} layers")
+
+
+def _check_skips(plan: Plan, models: Mapping[str, Module]) -> None:
+    """Blocks that a plan leaves out must be there.
+
+    Raises:
+        UsageError: names the model.
+    """
+    for op in walk_plan(plan):
+        if isinstance(op, Forward) and op.skip:
+            height, layers = Skips.read(op.skip).height, models[op.model].num_layers
+            if height > layers:
+                what = f"the plan leaves out a block of layer {height - 1} of {op.model}"
+                raise _of_another(plan, f"{what}, and it has {layers} layers")
+
+
+def _check_tokens(plan: Plan, vocabulary: int) -> None:
+    """Tokens that a plan names must be there.
+
+    Raises:
+        UsageError: names the first that is not.
+    """
+    named = [
+        state.kind.integer("init", -1)
+        for state in plan.states
+        if isinstance(state, ValueState) and state.kind.name == "tree"
+    ]
+    for op in walk_plan(plan):
+        if isinstance(op, Place):
+            named += op.tokens
+        elif isinstance(op, Relabel) and op.token is not None:
+            named.append(op.token)
+    if max(named, default=-1) >= vocabulary:
+        what = f"the plan names token {max(named)}, and the vocabulary has {vocabulary}"
+        raise _of_another(plan, what)
+
+
+def _check_children(plan: Plan, vocabulary: int) -> None:
+    """No node has more children of different tokens than there are tokens.
+
+    Raises:
+        UsageError: says how many.
+    """
+    ranked = (op for op in walk_plan(plan) if isinstance(op, Grow) and op.how in ("best", "shared"))
+    counts = (op.children if isinstance(op.children, tuple) else (op.children,) for op in ranked)
+    most = max((max(each, default=0) for each in counts), default=0)
+    if most > vocabulary:
+        what = f"the plan grows {most} different children"
+        raise _of_another(plan, f"{what}, and the vocabulary has {vocabulary} tokens")
+
+
+def _of_another(plan: Plan, what: str) -> UsageError:
+    """The error of a checkpoint that is not the one of the plan."""
+    remedy = "Give the checkpoint that the plan was made for."
+    return UsageError(what, where=f"plan {plan.name}", remedy=remedy)
+
+
+def _check_windows(plan: Plan, models: Mapping[str, Module]) -> None:
+    """Windows go by the positions of slots, and heads that retrieve chunks share none.
+
+    Raises:
+        MissingCapabilityError: names the view and its model.
+    """
+    for state in plan.states:
+        if not isinstance(state, CacheState) or not state.retrieves:
+            continue
+        model = models[state.model]
+        windows = model.family.windows if isinstance(model, CausalModel) else ()
+        if any(window is not None for window in windows):
+            raise MissingCapabilityError(
+                f"@{state.name} keeps retrieved chunks, and layers of {state.model} have sliding "
+                "windows",
+                where=f"plan {plan.name}",
+                remedy="Keep the first and the latest tokens: policy=sink_recent.",
+            )

@@ -1,0 +1,52 @@
+"""Columns of a pass, those of text first, and what it gives of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from specplan.backends.eager.lookahead import Slots
+from specplan.backends.ops.values import Nodes
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a pass, those of text first.
+
+    Attributes:
+        tokens: int64 `[B, T]`.
+        positions: int64 `[B, T]`.
+        live: bool `[B, T]`.
+        texts: how many are of text.
+        inner: drafted nodes, operand by operand.
+        used: slots of text that are attended to.
+        slots: which of the last columns look ahead of nodes; None for none.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    live: Tensor
+    texts: int
+    inner: tuple[Nodes, ...]
+    used: int
+    slots: Slots | None = None
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass gave.
+
+    Attributes:
+        hidden: states after the last layer, `[B, T, hidden]`.
+        live: which of them there are, bool `[B, T]`.
+        steps: passes of its model that they went through, int64 `[B, T]`.
+        ahead: the same of what lies one token deeper, two tokens, and so on.
+        context: slots that were attended to.
+    """
+
+    hidden: Tensor
+    live: Tensor
+    steps: Tensor
+    ahead: tuple[tuple[Tensor, Tensor], ...] = ()
+    context: int = 0

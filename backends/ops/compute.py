@@ -1,0 +1,38 @@
+"""`compute`: a formula of numbers and truths, request by request, on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from specplan.ir.errors import UsageError
+from specplan.ir.formula import evaluate, is_condition
+
+
+def compute(
+    formula: str, operands: Mapping[str, Tensor], batch: int, idle: Callable[[int], bool]
+) -> Tensor:
+    """A formula for each request: bool `[B]` for a condition, else float64 `[B]`.
+
+    Args:
+        formula: in the grammar of `specplan.ir.formula`.
+        operands: float64 or bool `[B]`, by name.
+        batch: requests.
+        idle: whether a request does not matter; it needs no value then, and gets 0.
+
+    Raises:
+        UsageError: the formula has no value for a request.
+    """
+    kind = torch.bool if is_condition(formula) else torch.float64
+    found = []
+    for row in range(batch):
+        try:
+            value = evaluate(formula, {name: float(held[row]) for name, held in operands.items()})
+        except UsageError:
+            if not idle(row):
+                raise
+            value = 0.0
+        found.append(value)
+    return torch.tensor(found, dtype=kind)

@@ -1,0 +1,31 @@
+"""`store`: a tree or a number becomes what a state holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from specplan.backends.ops.reshaping import as_given, padded_to, with_own_laws
+from specplan.backends.ops.values import Tree
+from specplan.ir.ops import Store
+
+
+def store(
+    op: Store, value: Tree | Tensor, *, state: Tree | Tensor, keeps_laws: bool
+) -> Tree | Tensor:
+    """What the state holds from now on.
+
+    Args:
+        op: the op.
+        value: what is stored.
+        state: what the state held; a tree has room for as many nodes.
+        keeps_laws: drawn nodes keep the laws that they were drawn from, all nodes their scores.
+    """
+    if isinstance(value, Tensor) or isinstance(state, Tensor):
+        return value
+    value = padded_to(value, state.columns)
+    if keeps_laws:
+        return with_own_laws(value)
+    score = None if value.own is None else value.own.new_zeros(()).expand_as(value.own)
+    return replace(as_given(value), own=score, scores=score)

@@ -1,1 +1,0 @@
-"""The reference backend: an eager interpreter of plans."""

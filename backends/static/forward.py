@@ -1,0 +1,43 @@
+"""The op `forward` in a round that reads no number: as much text as may be pending, then nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from specplan.backends.eager.forward import columns_of
+from specplan.backends.eager.passes import Stretch
+from specplan.backends.eager.passing import run_pass
+from specplan.backends.eager.placing import Placement
+from specplan.backends.eager.rows import rows_of_pass
+from specplan.backends.ops.values import Nodes, Rows
+
+if TYPE_CHECKING:
+    from specplan.backends.static.tracing import RoundRun
+
+
+def run_forward(
+    run: RoundRun, stretch: Stretch, operands: Sequence[Nodes], place: Placement | None
+) -> list[Rows]:
+    """Run a model on nodes, and on text that its layers lack.
+
+    Args:
+        run: the round, its caches and tracks.
+        stretch: which layers run, from what, and what is kept.
+        operands: nodes, of one tree each; the root of all is the same.
+        place: their slots, where they are known.
+
+    Returns:
+        Rows of each operand, for each thing that the pass gives.
+    """
+    cache, texts = run.caches.get(stretch.cache or ""), run.batch
+    with_root = any(nodes.root for nodes in operands)
+    width = int(with_root)
+    if cache is not None:
+        cache.follow(texts.lengths)
+        width = max(width, cache.texts(stretch))
+    call = columns_of(run, stretch, cache, operands, width)
+    passed = run_pass(run, stretch, cache, call, place)
+    if cache is not None and call.texts and stretch.segments:
+        cache.advance(stretch, texts.lengths, with_root, run.taking_part())
+    return rows_of_pass(run, stretch, call, passed, operands)

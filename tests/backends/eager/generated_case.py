@@ -1,0 +1,82 @@
+"""Generated plans on both backends: small checkpoints, modules, requests, and what they decode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.oracle.backend import OracleBackend
+from specplan.ir.ops import Forward
+from specplan.ir.plan import Plan, walk_plan
+from specplan.runtime.generate import generate
+from specplan.runtime.models import load_model
+from specplan.runtime.requests import Request
+from specplan.runtime.sources.datastore_build import build_datastore
+from tests.backends.eager.modules import Module, Probed
+from tests.backends.pairs import save_pair, save_shorter
+from tests.ir.generated import DATASTORE
+
+VOCABULARY = 24
+LIMITS = (8, 11, 6)
+"""Tokens asked of each request."""
+
+
+class Decoded(NamedTuple):
+    """What each request got: tokens, and in how many rounds."""
+
+    tokens: list[tuple[int, ...]]
+    rounds: list[int]
+
+
+def save_models(folder: Path) -> None:
+    """Checkpoints of a target of 4 layers and of drafters of 2, and a datastore."""
+    save_pair(folder, VOCABULARY, scale=0.2, layers=4, sureness=6.0)
+    for name in ("draft", "small"):
+        save_shorter(folder, name, 2)
+    save_text(folder / DATASTORE)
+
+
+def save_text(folder: Path) -> None:
+    """A datastore of a random text."""
+    text = np.random.default_rng(0).integers(0, VOCABULARY, 4000).astype(np.uint8)
+    build_datastore(folder, [lambda: [text]], VOCABULARY, "a text", lambda *_: None)
+
+
+def load_models(folder: Path) -> dict[str, Any]:
+    """The models of generated plans by the names that these give them."""
+    found: dict[str, Any] = {
+        name: load_model(folder / name, dtype="float64") for name in ("target", "draft", "small")
+    }
+    target = found["target"]
+    modules = {"head": Module(target, layers=1), "heads": Module(target), "judge": Module(target)}
+    return found | modules
+
+
+def looks_ahead(plan: Plan) -> bool:
+    """Whether the target itself looks several tokens ahead."""
+    forwards = (op for op in walk_plan(plan) if isinstance(op, Forward))
+    return any(op.model == "target" and op.most_levels > 1 for op in forwards)
+
+
+def decoded(
+    backend: EagerBackend | OracleBackend, plan: Plan, models: dict[str, Any], temperature: float
+) -> Decoded:
+    """Three requests of unlike lengths in one batch, with prompts that repeat themselves."""
+    prompts = [np.random.default_rng(n).integers(0, VOCABULARY, n).tolist() for n in (4, 6, 3)]
+    requests = [
+        Request(
+            prompt_tokens=(*prompt, *prompt),
+            max_new_tokens=limit,
+            temperature=temperature,
+            seed=row,
+        )
+        for row, (prompt, limit) in enumerate(zip(prompts, LIMITS, strict=True))
+    ]
+    given = {name: models[name] for name in {"target", *plan.models_run}}
+    if looks_ahead(plan) and not isinstance(given["target"], Probed):
+        given["target"] = Probed(given["target"])
+    items = generate(backend.compile(plan, given), requests).completions
+    return Decoded([item.tokens for item in items], [item.rounds for item in items])

@@ -1,0 +1,92 @@
+"""Plans whose rounds run parts of a stack: some leave out what another round reads."""
+
+from __future__ import annotations
+
+HEAD = """plan parts
+model target
+state @kv = cache target
+state @part = cache target
+state @x = track target layer=2
+"""
+TAIL = """  %a = accept {tree} target=%l
+  %e = emit %a
+  commit @kv %e
+{more}}}
+"""
+WHOLE = "  %l = forward target %t cache=@kv pending=1{keep}\n"
+LOWER = "  forward target %t cache=@part pending=1 layers=[0:{stop}]{keep} gives=[]\n"
+UPPER = "  {rows}forward target %t cache=@part pending=1 layers=[{start}:4] features=@x{gives}\n"
+PIPELINE = """  %lag = measure @kv lag(layers=0:2)
+  %miss = compute "lag > 0" lag=%lag
+  when %miss {
+    forward target %t cache=@kv pending=1 layers=[0:2] keep=@x gives=[]
+  }
+  %s = forward target %t layers=[2:2] features=@x
+  %c = grow %t at=%t logits=%s children=2
+  %l = segment lane=a {
+    %o = forward target %t cache=@kv pending=1 layers=[2:4] features=@x
+    yield %o
+  }
+  segment lane=b {
+    %f = pick %c of=newest
+    forward target %f cache=@kv layers=[0:2] keep=@x gives=[]
+  }
+"""
+SCHEDULE = 'schedule {\n  when "emitted % 3 == 1" a\n  otherwise b\n}\n'
+
+
+def _round(name: str, body: str, *written: str, tree: str = "%t") -> str:
+    more = "".join(f"  commit @{state} %e\n" for state in written)
+    return f"round {name} {{\n  %t = root\n{body}{TAIL.format(tree=tree, more=more)}"
+
+
+def _plan(*rounds: str) -> str:
+    return HEAD + "".join(rounds) + (SCHEDULE if len(rounds) > 1 else "")
+
+
+def _ends(stop: int) -> str:
+    """Layers up to `stop`, and those from 2 on, in two passes."""
+    upper = UPPER.format(rows="", start=2, gives=" gives=[]")
+    return LOWER.format(stop=stop, keep="") + upper
+
+
+_KEPT = WHOLE.format(keep=" keep=@x")
+_ON_PART = _round("b", _KEPT + LOWER.format(stop=4, keep=""), "part", "x")
+_EXIT = LOWER.format(stop=2, keep=" keep=@x") + UPPER.format(rows="%l = ", start=2, gives="")
+_EXITS = _round("b", _EXIT, "part", "x").replace("  commit @kv %e\n", "")
+_PIPELINE = _round("b", PIPELINE, "x", tree="%c")
+
+BROKEN = {
+    "a hole below layers that run": (
+        "residency",
+        "round a leaves layer 1 out of @part, below layers that it runs",
+        _plan(_round("a", _KEPT + _ends(1), "part", "x"), _ON_PART),
+    ),
+    "a round that keeps no states to go on from": (
+        "residency",
+        "round a leaves layer 2 out of @part and keeps no @x to make up for it",
+        _plan(_round("a", WHOLE.format(keep="") + LOWER.format(stop=2, keep=""), "part"), _EXITS),
+    ),
+    "a track that one round keeps where text is missing, and the other never": (
+        "features",
+        "round a runs layer 2 and keeps no @x",
+        _plan(_round("a", WHOLE.format(keep="")), _PIPELINE),
+    ),
+    "a track of earlier rounds alone": (
+        "features",
+        "no forward before it keeps the root's state in @x",
+        _plan(
+            _round("a", WHOLE.format(keep=" keep=@x"), "x"),
+            _round("b", "  %s = forward target %t layers=[2:2] features=@x\n" + _KEPT, "x"),
+        ),
+    ),
+}  # fmt: skip
+"""Rule, what it says, and the plan."""
+SOUND = {
+    "layers in two passes": _plan(_round("a", _KEPT + _ends(2), "part", "x"), _ON_PART),
+    "a round that keeps states to go on from": _plan(
+        _round("a", _KEPT + LOWER.format(stop=2, keep=""), "part", "x"), _EXITS
+    ),
+    "a track that every round keeps": _plan(_round("a", _KEPT, "x"), _PIPELINE),
+}
+"""Their likes, which run."""
