@@ -48,7 +48,7 @@ def host_ops(item: Round) -> tuple[tuple[Op, ...], tuple[Update, ...]]:
 def _needed(ops: list[Op]) -> list[Op]:
     """Lookups and updates, and what they hang on."""
     wanted: set[Value] = set()
-    found = []
+    found: list[Op] = []
     for op in reversed(ops):
         if isinstance(op, Segment):
             handed = {own for out, own in handed_out(op) if out in wanted}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.runtime.attention import AttentionMask
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.requests import Request
 
@@ -46,6 +47,10 @@ class Module(Protocol):
     optional_features: bool
     by_slots: bool
     slots_enter: int
+
+    def weights(self) -> dict[str, Tensor]:
+        """See `specplan.runtime.models.CausalModel.weights`."""
+        ...
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
         """See `specplan.runtime.models.CausalModel.new_cache`."""
@@ -91,7 +96,7 @@ class Module(Protocol):
         tokens: Tensor,
         positions: Tensor,
         slots: Tensor,
-        mask: Tensor,
+        mask: AttentionMask,
         cache: KVCache,
         layers: tuple[int, int] | None = None,
         features: Tensor | None = None,

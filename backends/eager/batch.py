@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.caches import Cache, Kept, Layers
+from specplan.backends.eager.caches import Cache, Kept
+from specplan.backends.eager.slots import Layers
 from specplan.backends.eager.tracks import Track
-from specplan.backends.ops.values import FIRST_KEY, NO_KEY, Tree, first_tree, key_after
+from specplan.backends.ops.keys import FIRST_KEY, NO_KEY, key_after
+from specplan.backends.ops.values import Tree, first_tree
 from specplan.cost_models.refreshing import chunk_of
 from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
 from specplan.ir.state_types import loaded_type

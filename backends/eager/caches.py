@@ -14,7 +14,8 @@ from torch import Tensor
 
 from specplan.backends.eager.slots import Layers, NodeSlots
 from specplan.backends.ops.commit import commit
-from specplan.backends.ops.values import NO_KEY, Nodes, places_of
+from specplan.backends.ops.keys import NO_KEY, places_of
+from specplan.backends.ops.values import Nodes
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.modules import Module
 from specplan.runtime.retrieval import retrieve

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from specplan.backends.eager.lookahead import Slots
+from specplan.backends.eager.levels import Slots
 from specplan.backends.ops.values import Nodes
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from specplan.backends.eager.caches import Cache
 from specplan.backends.eager.columns import Columns
-from specplan.backends.eager.lookahead import Slots, slots_of
-from specplan.backends.eager.lookahead import columns_of as node_columns
+from specplan.backends.eager.levels import Slots, slots_of
+from specplan.backends.eager.levels import columns_of as node_columns
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.passing import run_pass
 from specplan.backends.eager.placing import Placement

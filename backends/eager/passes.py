@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from specplan.backends.eager.caches import Layers
+from specplan.backends.eager.slots import Layers
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan

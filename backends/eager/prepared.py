@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from specplan.backends.eager.caches import Layers
 from specplan.backends.eager.passes import (
     Stretch,
     segments_of,
@@ -13,6 +12,7 @@ from specplan.backends.eager.passes import (
     whole_stack,
 )
 from specplan.backends.eager.placing import Placement, placements, plain_caches
+from specplan.backends.eager.slots import Layers
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.lifetimes import last_reads

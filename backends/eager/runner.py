@@ -45,14 +45,17 @@ class Runner(Protocol):
     """Whoever runs passes: eagerly, or while a graph is traced.
 
     Attributes:
-        batch: the texts.
         constants: tensors of placements and widths that were made already.
         scores: of which type scores of nodes are; None where none are asked for.
     """
 
-    batch: Texts
     constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]]
     scores: torch.dtype | None
+
+    @property
+    def batch(self) -> Texts:
+        """The texts."""
+        ...
 
     @property
     def models(self) -> Mapping[str, Module]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.forward import attention_mask
-from specplan.backends.ops.values import places_of
+from specplan.backends.ops.keys import places_of
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
 

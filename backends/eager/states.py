@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.columns import Columns
-from specplan.backends.eager.lookahead import Slots
+from specplan.backends.eager.levels import Slots
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.runner import Runner
 from specplan.backends.eager.tracks import Track

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.commit import commit
-from specplan.backends.ops.values import places_of
+from specplan.backends.ops.keys import places_of
 
 
 class Track:

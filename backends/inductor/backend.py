@@ -15,7 +15,7 @@ from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime import require_torch
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 
 
 class InductorBackend(RoundBackend):
@@ -45,7 +45,7 @@ class InductorBackend(RoundBackend):
         """See `RoundBackend.write`."""
         write_package(graph, tensors, folder)
 
-    def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
+    def load(self, folder: Path, models: Mapping[str, Module]) -> Program:
         """See `RoundBackend.load`."""
         return load_package(folder, models)
 

@@ -24,7 +24,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights, weight_names
 from specplan.backends.static.session import Program
 from specplan.ir.errors import UsageError
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 
 CODE, TABLES = "round.pt2", "tables.safetensors"
 _CONFIG = {
@@ -49,7 +49,7 @@ def write_package(graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) ->
     save_file({name: table.contiguous() for name, table in tables.items()}, folder / TABLES)
 
 
-def load_package(folder: Path, models: Mapping[str, CausalModel]) -> Program:
+def load_package(folder: Path, models: Mapping[str, Module]) -> Program:
     """A compiled round, with the weights of these models.
 
     Raises:

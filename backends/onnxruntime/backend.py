@@ -17,7 +17,7 @@ from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime import require_torch
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 
 
 class OnnxRuntimeBackend(RoundBackend):
@@ -52,7 +52,7 @@ class OnnxRuntimeBackend(RoundBackend):
             return None
         return f"needs {', '.join(missing)}. Install it with: pip install 'specplan[onnx]'"
 
-    def provider(self, models: Mapping[str, CausalModel]) -> Provider:
+    def provider(self, models: Mapping[str, Module]) -> Provider:
         """What runs these models.
 
         Raises:
@@ -78,7 +78,7 @@ class OnnxRuntimeBackend(RoundBackend):
             )
         return provider
 
-    def check(self, models: Mapping[str, CausalModel], *, frozen: bool) -> None:
+    def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """See `RoundBackend.check`."""
         super().check(models, frozen=frozen)
         self.provider(models)
@@ -88,7 +88,7 @@ class OnnxRuntimeBackend(RoundBackend):
         provider = self.provider(graph.models)
         write_package(graph, tensors, folder, provider, context=self._context)
 
-    def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
+    def load(self, folder: Path, models: Mapping[str, Module]) -> Program:
         """See `RoundBackend.load`."""
         return load_package(folder, models, self.provider(models))
 

@@ -37,7 +37,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 
 CODE, NAMES, CONTEXT = "round.onnx", "round.json", "round_context.onnx"
 _BFLOAT16 = 16
@@ -99,7 +99,7 @@ def _write_names(made: Exported, folder: Path) -> None:
 
 def load_package(
     folder: Path,
-    models: Mapping[str, CausalModel],
+    models: Mapping[str, Module],
     provider: Provider,
     *,
     make_context: bool = False,

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import torch
 
+from specplan.backends.ops.keys import child_keys, places_of
 from specplan.backends.ops.reshaping import first_columns, padded_to, selected, summed
-from specplan.backends.ops.values import Path, Rows, Tree, child_keys, places_of
+from specplan.backends.ops.values import Path, Rows, Tree
 from specplan.ir.ops import Adopt
 from specplan.ir.types import TreeType
 from specplan.runtime.sampling import SamplingSettings, law

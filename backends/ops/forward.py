@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes, places_of
+from specplan.backends.ops.keys import places_of
+from specplan.backends.ops.values import Nodes
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from specplan.backends.ops.keys import child_keys
 from specplan.backends.ops.reshaping import counts_of, rehung
-from specplan.backends.ops.values import Nodes, Tree, child_keys, nodes_of
+from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Lookup
 from specplan.ir.types import TreeType
 

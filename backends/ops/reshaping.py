@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specplan.backends.ops.values import NO_KEY, Nodes, Tree, child_keys
+from specplan.backends.ops.keys import NO_KEY, child_keys
+from specplan.backends.ops.values import Nodes, Tree
 
 
 def extended(

@@ -58,7 +58,7 @@ def _known(program: ExportedProgram) -> dict[fx.Node, Tensor]:
         if not all(isinstance(size, int) for size in value.shape):
             continue
         if node.op == "placeholder" and node.name in lifted:
-            found[node] = program.constants[lifted[node.name]]  # type: ignore[assignment]
+            found[node] = program.constants[lifted[node.name]]
         elif node.op == "call_function" and node.target in _FROM_SHAPES:
             fill = 0 if "zero" in str(node.target) else 1
             if "full" in str(node.target):
@@ -130,12 +130,12 @@ def _is_in_order(node: Any, known: dict[fx.Node, Tensor]) -> bool:
     held = known.get(node)
     if held is None or held.dim() != 2:
         return False
-    return bool((held == torch.arange(held.shape[1], device=held.device)).all())
+    return torch.equal(held, torch.arange(held.shape[1], device=held.device).expand_as(held))
 
 
 def _alike(one: fx.Node, other: fx.Node) -> bool:
     mine, yours = one.meta["val"], other.meta["val"]
-    return mine.shape == yours.shape and mine.dtype == yours.dtype
+    return bool(mine.shape == yours.shape and mine.dtype == yours.dtype)
 
 
 def _lift(program: ExportedProgram, node: fx.Node, name: str, value: Tensor) -> None:

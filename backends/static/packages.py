@@ -26,7 +26,7 @@ from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
 from specplan.ir.folders import staged
 from specplan.ir.plan import Plan
 from specplan.ir.verify import check_plan
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 
 
 class RoundBackend(ABC):
@@ -67,10 +67,10 @@ class RoundBackend(ABC):
         """
 
     @abstractmethod
-    def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
+    def load(self, folder: Path, models: Mapping[str, Module]) -> Program:
         """A compiled round, with the weights of these models."""
 
-    def check(self, models: Mapping[str, CausalModel], *, frozen: bool) -> None:
+    def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """Refuse what cannot be compiled, or run, before anything is built.
 
         Args:
@@ -87,7 +87,7 @@ class RoundBackend(ABC):
     def compile(
         self,
         plan: Plan,
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         folder: Path | None = None,
         buckets: Sequence[Bucket] = (),
         *,
@@ -133,7 +133,7 @@ class Packages:
     def __init__(
         self,
         backend: RoundBackend,
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         folder: Path | None = None,
         *,
         frozen: bool = False,
@@ -224,7 +224,7 @@ def package_name(graph: RoundGraph, bucket: Bucket) -> str:
     return f"{graph.item.name}-{graph.sampling.word}-{bucket.word}"
 
 
-def named_weights(models: Mapping[str, CausalModel]) -> dict[str, Tensor]:
+def named_weights(models: Mapping[str, Module]) -> dict[str, Tensor]:
     """The weights of all models under names that depend on their architecture alone."""
     return {
         f"{name}.{inner}": weight
@@ -233,7 +233,7 @@ def named_weights(models: Mapping[str, CausalModel]) -> dict[str, Tensor]:
     }
 
 
-def weight_names(models: Mapping[str, CausalModel]) -> dict[int, str]:
+def weight_names(models: Mapping[str, Module]) -> dict[int, str]:
     """The name of each weight by its address, so that constants of a trace are told apart.
 
     Where a weight has two names (tied embeddings) the last one counts.

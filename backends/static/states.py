@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -72,9 +72,9 @@ def parts_of(value: Tree | Tensor, names: Sequence[str], like: Tensor) -> Parts:
 def value_of(state: ValueState, names: Sequence[str], parts: Sequence[Tensor]) -> Tree | Tensor:
     """What the tensors of a value state mean; copies, as the round writes over them."""
     kind = loaded_type(state, state.name)
-    copied = dict(zip(names, (part.clone() for part in parts), strict=True))
     if not isinstance(kind, TreeType):
-        return copied["value"]
+        return parts[0].clone()
+    copied: dict[str, Any] = dict(zip(names, (part.clone() for part in parts), strict=True))
     tokens = copied["tokens"]
     if kind.parents is not None:
         columns = torch.tensor([0, *(node + 1 for node in kind.parents)], device=tokens.device)

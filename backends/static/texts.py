@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.tracks import Track
-from specplan.backends.ops.values import Path, Tree, first_tree, keys_along
+from specplan.backends.ops.keys import keys_along
+from specplan.backends.ops.values import Path, Tree, first_tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.runtime.masks import first_true
 
@@ -26,7 +27,10 @@ class Texts:
 
     def __init__(self, given: RoundTensors) -> None:
         self.text, self.keys = given.text, given.text_keys
-        self.tracks = {name: Track(*parts) for name, parts in given.tracks.items()}
+        self.tracks = {
+            name: Track(hidden, known, steps)
+            for name, (hidden, known, steps) in given.tracks.items()
+        }
         self.lengths, self.done = given.lengths, given.done
         self._limits, self._stops = given.limits, given.stops
         nothing = self.text[:, :0]

@@ -16,15 +16,15 @@ FOLDER = Path(__file__).resolve().parent
 def main() -> None:
     """Build them one by one."""
     for item in json.loads((FOLDER / "sources.json").read_text(encoding="utf-8"))["rounds"]:
-        build(item["name"], item["keys"])
+        build(item["name"], item["slots"])
 
 
-def build(name: str, keys: list[int]) -> None:
+def build(name: str, slots: list[int]) -> None:
     """One engine: number types as the model has them, a profile for the slots attended to.
 
     Args:
         name: of the round.
-        keys: least, usual and most slots.
+        slots: least, usual and most slots.
 
     Raises:
         SystemExit: TensorRT does not take the model; with its reasons.
@@ -40,7 +40,7 @@ def build(name: str, keys: list[int]) -> None:
         errors = [str(parser.get_error(place)) for place in range(parser.num_errors)]
         raise SystemExit("\n".join([f"TensorRT does not take {name}:", *errors]))
     config, profile = builder.create_builder_config(), builder.create_optimization_profile()
-    profile.set_shape("keys", *((count,) for count in keys))
+    profile.set_shape("slots", *((count,) for count in slots))
     config.add_optimization_profile(profile)
     engine = builder.build_serialized_network(network, config)
     if engine is None:

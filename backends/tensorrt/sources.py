@@ -28,7 +28,7 @@ from specplan.backends.onnx_export.exporting import export_round
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import KEYS
+from specplan.backends.static.interface import SLOTS
 from specplan.backends.static.packages import named_weights, package_name
 from specplan.backends.tensorrt.legalise import legalise
 from specplan.backends.tensorrt.legality import require_legal
@@ -37,13 +37,13 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import sha256_file, write_atomic, write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.modules import Module
 from specplan.runtime.requests import Request
 
 SCRIPT, WEIGHTS, INDEX = "build.sh", "weights.safetensors", "sources.json"
 IN_PYTHON = "build_engines.py"
 SCHEMA_VERSION = 1
-_LEAST_KEYS = 2
+_LEAST_SLOTS = 2
 """Cache slots that a round attends to at least: exports know no dimension of 1 that may grow."""
 
 
@@ -55,9 +55,9 @@ class RoundSource:
         name: of its files.
         batch: rows.
         text: tokens that each row has room for.
-        inputs: name, number type and shape of each; "keys" is as long as the slots attended to.
+        inputs: name, number type and shape of each; "slots" is as long as the slots attended to.
         outputs: the same; one named like an input with ".after" is what becomes of it.
-        keys: least, usual and most slots attended to: the optimisation profile.
+        slots: least, usual and most slots attended to: the optimisation profile.
     """
 
     name: str
@@ -65,12 +65,12 @@ class RoundSource:
     text: int
     inputs: tuple[tuple[str, str, tuple[int | str, ...]], ...]
     outputs: tuple[tuple[str, str, tuple[int | str, ...]], ...]
-    keys: tuple[int, int, int]
+    slots: tuple[int, int, int]
 
 
 def write_sources(
     plan: Plan,
-    models: Mapping[str, CausalModel],
+    models: Mapping[str, Module],
     batches: Mapping[Bucket, Sequence[Request]],
     folder: Path,
 ) -> tuple[RoundSource, ...]:
@@ -141,13 +141,13 @@ def _described(name: str, bucket: Bucket, model: Any) -> RoundSource:
         text=bucket.text,
         inputs=tuple(map(_words, model.graph.inputs)),
         outputs=tuple(map(_words, model.graph.outputs)),
-        keys=(_LEAST_KEYS, max(3 * most // 4, _LEAST_KEYS), most),
+        slots=(_LEAST_SLOTS, max(3 * most // 4, _LEAST_SLOTS), most),
     )
 
 
 def _words(value: Any) -> tuple[str, str, tuple[int | str, ...]]:
     shape = () if value.shape is None else value.shape
-    sizes = tuple(size if isinstance(size, int) else KEYS for size in shape)
+    sizes = tuple(size if isinstance(size, int) else SLOTS for size in shape)
     return value.name, value.dtype.name.lower(), sizes
 
 
@@ -228,7 +228,7 @@ def build_script(sources: Sequence[RoundSource]) -> str:
     ]
     for source in sources:
         name = shlex.quote(source.name)
-        least, usual, most = (f"{KEYS}:{count}" for count in source.keys)
+        least, usual, most = (f"{SLOTS}:{count}" for count in source.slots)
         lines.append(
             f"trtexec --onnx={name}.onnx --saveEngine={name}.engine --stronglyTyped "
             f"--minShapes={least} --optShapes={usual} --maxShapes={most} --skipInference"

@@ -16,8 +16,9 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.inductor.capabilities import CAPABILITIES as INDUCTOR
 from specplan.backends.ops.graft import graft
+from specplan.backends.ops.keys import FIRST_KEY
 from specplan.backends.ops.reshaping import extended
-from specplan.backends.ops.values import FIRST_KEY, Tree, first_tree
+from specplan.backends.ops.values import Tree, first_tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.capabilities import refusals
 from specplan.ir.ops import Graft

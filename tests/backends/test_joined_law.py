@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from specplan.backends.ops.graft import graft
+from specplan.backends.ops.keys import FIRST_KEY
 from specplan.backends.ops.reshaping import extended
-from specplan.backends.ops.values import FIRST_KEY, Tree, first_tree
+from specplan.backends.ops.values import Tree, first_tree
 from specplan.ir.ops import Graft
 from specplan.ir.types import TreeType
 from specplan.ir.values import Value

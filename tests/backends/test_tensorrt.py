@@ -149,16 +149,16 @@ def test_what_the_folder_holds(
     assert index["files"] == {name: sha256_file(tmp_path / name) for name in names}
     (told,) = index["rounds"]
     inputs = {name: (kind, shape) for name, kind, shape in told["inputs"]}
-    assert inputs["keys"] == ("int64", ["keys"]) and inputs["text"][1][0] == 2
+    assert inputs["slots"] == ("int64", ["slots"]) and inputs["text"][1][0] == 2
     assert {kind for kind, _ in inputs.values()} <= {"int64", "int32", "float", "bool"}
-    assert told["keys"][0] < told["keys"][1] < told["keys"][2] < inputs["text"][1][1]
+    assert told["slots"][0] < told["slots"][1] < told["slots"][2] < inputs["text"][1][1]
     assert (tmp_path / "build.sh").stat().st_mode & 0o100
     if shutil.which("trtexec") is None and find_spec("tensorrt") is None:
         assert not build_engines(tmp_path)
     without_trtexec(tmp_path_factory.mktemp("fake"), monkeypatch)
     assert build_engines(tmp_path)
     made = (tmp_path / f"{source.name}.engine").read_text()
-    least, usual, most = source.keys
+    least, usual, most = source.slots
     # strongly typed is the fourth flag there
     assert made.startswith("(8, ") and f"'keys', ({least},), ({usual},), ({most},)" in made
     told["name"] = "broken"

@@ -56,6 +56,11 @@ class Module:
         self.out = random(max(layers, 1), width, heads)
         self.steps = random(stages, width, width)
 
+    def weights(self) -> dict[str, Tensor]:
+        """See `CausalModel.weights`."""
+        own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return own | {f"target.{name}": value for name, value in self.target.weights().items()}
+
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
         """See `CausalModel.new_cache`."""
         return KVCache.empty(
