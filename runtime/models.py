@@ -191,7 +191,7 @@ class CausalModel:
         positions: Tensor,
         features: Tensor | None,
         known: Tensor | None,
-        steps: Tensor,
+        steps: Tensor | None,
     ) -> None:
         """See `Module.enter`: the tokens' embeddings."""
         if features is not None:

@@ -66,7 +66,7 @@ class Module(Protocol):
         positions: Tensor,
         features: Tensor | None,
         known: Tensor | None,
-        steps: Tensor,
+        steps: Tensor | None,
     ) -> Tensor | None:
         """What enters the first layer, `[B, T, hidden]`, new memory.
 
@@ -77,7 +77,8 @@ class Module(Protocol):
                 those of several layers joined; None where it reads none.
             known: bool `[B, T]`, which of them there are; tokens without one enter as where
                 none are read.
-            steps: passes of this module that each state went through already, int64 `[B, T]`.
+            steps: passes of this module that each state went through already, int64 `[B, T]`;
+                None where it reads none.
 
         Returns:
             None for the tokens' embeddings, which `hidden` makes by itself.

@@ -64,8 +64,9 @@ class Batch:
         self.speculative = speculative
         self.slots = max(capacity or 0, max(self.limits)) + speculative
         shape = (self.size, self.slots + 1)
-        self.text = torch.zeros(shape, dtype=torch.int64, device=self.device)
-        self.keys = torch.full_like(self.text, NO_KEY)
+        self._both = torch.zeros(2, *shape, dtype=torch.int64, device=self.device)
+        self.text, self.keys = self._both
+        self.keys.fill_(NO_KEY)
         self.last_keys = [FIRST_KEY] * self.size
         for row, request in enumerate(self.requests):
             self._write(row, 0, request.prompt_tokens)
@@ -169,8 +170,7 @@ class Batch:
             keys.append(key)
         self.last_keys[row] = key
         both = torch.tensor([tuple(tokens), keys], dtype=torch.int64, device=self.device)
-        self.text[row, start : start + len(keys)] = both[0]
-        self.keys[row, start : start + len(keys)] = both[1]
+        self._both[:, row, start : start + len(keys)] = both
 
     def add_states(
         self,

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.slots import Layers, NodeSlots
-from specplan.backends.ops.commit import commit
 from specplan.backends.ops.keys import NO_KEY, places_of
 from specplan.backends.ops.values import Nodes
 from specplan.runtime.kv_cache import KVCache
@@ -76,7 +75,8 @@ class Cache(NodeSlots):
         """Forget drafted nodes; the next ones stand behind texts of these lengths."""
         self.scratch = dict(self.lengths)
         self.base = list(lengths)
-        self.clear()
+        if self.taken:
+            self.clear()
 
     def begin_round(self, lengths: Sequence[int]) -> None:
         """The same, but for nodes that were said to live on."""
@@ -123,15 +123,15 @@ class Cache(NodeSlots):
             alive: nodes that live on behind the new text.
         """
         sources, targets = [], []
-        most: list[list[int]] = [[] for _ in lengths]
+        most: list[Sequence[int]] = [range(0) for _ in lengths]
         for span in self.segments if self.taken else ():
-            slots, held = commit(keys, emitted, self.keys, self.ran_in(span, False))
-            found, counts = slots.tolist(), held.sum(1).tolist()
+            slots, held = self.prefix(keys, emitted, span)
+            found = None if slots is None else slots.tolist()
             length = self.lengths[span]
-            for row, count in enumerate(counts):
+            for row, count in enumerate(held.sum(1).tolist()):
                 count = count if length[row] >= self.base[row] else 0
                 if count > len(most[row]):
-                    most[row] = found[row][:count]
+                    most[row] = range(count) if found is None else found[row][:count]
                 length[row] += count
         for row, slots_of in enumerate(most):
             start = self.base[row] - self.forgotten[row]

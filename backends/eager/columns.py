@@ -40,13 +40,14 @@ class Passed:
     Attributes:
         hidden: states after the last layer, `[B, T, hidden]`.
         live: which of them there are, bool `[B, T]`.
-        steps: passes of its model that they went through, int64 `[B, T]`.
+        steps: passes of its model that they went through, int64 `[B, T]`; None where it read no
+            states.
         ahead: the same of what lies one token deeper, two tokens, and so on.
         context: slots that were attended to.
     """
 
     hidden: Tensor
     live: Tensor
-    steps: Tensor
+    steps: Tensor | None
     ahead: tuple[tuple[Tensor, Tensor], ...] = ()
     context: int = 0

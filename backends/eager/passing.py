@@ -12,7 +12,7 @@ from specplan.backends.eager.runner import Runner
 from specplan.backends.eager.slots import NodeSlots
 from specplan.backends.eager.states import enter_slots, entered, keep, left_by_slots
 from specplan.backends.ops import forward as columns
-from specplan.backends.ops.values import Nodes
+from specplan.backends.ops.values import Nodes, part
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.modules import Module
@@ -38,7 +38,7 @@ def run_pass(
         text_slots = torch.arange(texts, device=ends.device).expand(len(ends), -1)
     else:
         shift = cache.shift
-        ends, text_slots = session.batch.ends, call.positions[:, :texts]
+        ends, text_slots = session.batch.ends, part(call.positions, 0, texts)
         if isinstance(shift, Tensor):
             ends, text_slots = ends - shift, text_slots - shift
     slots, offsets, seen, live = _slots(
@@ -63,7 +63,8 @@ def run_pass(
         for level in range(1, call.slots.levels + 1)
     )
     stop = hidden.shape[1] - call.slots.width
-    return Passed(hidden[:, :stop], live[:, :stop], steps[:, :stop], ahead, used)
+    steps = None if steps is None else steps[:, :stop]
+    return Passed(hidden[:, :stop], live[:, :stop], steps, ahead, used)
 
 
 def _head_only(
@@ -72,7 +73,7 @@ def _head_only(
     call: Columns,
     hidden: Tensor | None,
     live: Tensor,
-    steps: Tensor,
+    steps: Tensor | None,
 ) -> Passed:
     """States as they entered, or those of slots that an earlier pass has left."""
     track = None if stretch.features is None else session.batch.tracks[stretch.features]
@@ -104,11 +105,11 @@ def _slots(
     if call.tokens.shape[1] > texts:
         given = None if place is None else _known(session, stretch, cache, call, place)
         if given is None or place is None:
-            offsets, seen, there = _placed(stretch, cache, call.inner, live[:, texts:])
+            offsets, seen, there = _placed(stretch, cache, call.inner, part(live, texts))
             live = torch.cat([live[:, :texts], there], 1) if texts else there
         else:
             offsets, seen = given
-            cache.add(call.inner[0].keys, live[:, texts:], in_order=place.causal)
+            _run(cache, call, place, part(live, texts))
         slots = torch.cat([text_slots, ends + offsets], 1) if texts else ends + offsets
     return slots.where(live, cache.store.trash), offsets, seen, live
 
@@ -124,28 +125,35 @@ def _known(
 ) -> tuple[Tensor, Tensor | None] | None:
     """Slots of nodes and what they see of nodes, where both are constants in this pass."""
     width = call.tokens.shape[1] - call.texts
-    if cache.taken != place.before or stretch.features is not None:
+    if cache.placed is None or cache.taken != place.before or width > len(place.offsets):
         return None
     if session.taking_part() is not None:
-        return None
-    if width > len(place.offsets):
         return None
     found = session.constants.get((id(place), width))
     if found is None:
         offsets = torch.tensor(place.offsets[:width], device=call.tokens.device)
         seen = None
         if not place.causal:
-            rows = [[slot in mine for slot in range(place.before + width)] for mine in place.seen]
-            seen = torch.tensor(rows[:width], device=offsets.device)[None]
+            taken = range(max(place.before, place.before + width - place.old))
+            rows = [[slot in mine for slot in taken] for mine in place.seen[:width]]
+            seen = torch.tensor(rows, device=offsets.device)[None]
         found = session.constants[id(place), width] = (offsets, seen)
     return found
+
+
+def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> None:
+    """Note that a pass ran nodes whose slots were known."""
+    width, old = live.shape[1], place.old
+    if width > old:
+        cache.add(part(call.inner[0].keys, old), part(live, old))
+    cache.placed, cache.in_order = place.ran, cache.in_order and place.causal
 
 
 def _placed(
     stretch: Stretch, cache: NodeSlots, inner: tuple[Nodes, ...], live: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Slots of nodes counted from the text's end, what they see of nodes, and which can run."""
-    cache.single()
+    cache.compare()
     ran = cache.there
     if cache.way is None:
         ran = cache.ran_by(stretch.segments, stretch.scratch)
@@ -153,7 +161,6 @@ def _placed(
     before = cache.taken
     cache.keys = found.keys
     cache.there = torch.cat([cache.there, found.first], 1) if before else found.first
-    cache.in_order = False
     cache.note(stretch.segments, stretch.scratch, found.offsets, found.live)
     return found.offsets, found.seen, found.live
 
@@ -165,7 +172,7 @@ def _layers(
     arguments: tuple[Tensor, Tensor, Tensor, Tensor | PrefixMask, KVCache],
     hidden: Tensor | None,
     live: Tensor,
-    steps: Tensor,
+    steps: Tensor | None,
     call: Columns,
     latest: Tensor | None,
 ) -> Tensor:

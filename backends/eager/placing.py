@@ -6,13 +6,20 @@ sees are constants, and no keys have to be compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from specplan.backends.eager.passes import Stretch
+from specplan.backends.eager.slots import Layers
 from specplan.ir.infer import Step, infer_round
 from specplan.ir.ops import Commit, Forward, Refresh
 from specplan.ir.plan import CacheState, Plan, walk_plan
 from specplan.ir.types import ROOT, Lineage, NodesType, TreeType
+from specplan.ir.values import State
+
+Way = tuple[Layers, bool]
+"""A span of layers, and whether they run scratch."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +28,22 @@ class Placement:
 
     Attributes:
         before: slots that were taken before the pass.
-        offsets: of each node; none of them had one before.
+        offsets: of each node; those from `before` on had none before, and are the last ones.
         seen: slots that each node sees, its own among them.
+        ran: slots that each span of layers has run, once the pass is done.
     """
 
     before: int
     offsets: tuple[int, ...]
     seen: tuple[tuple[int, ...], ...]
+    ran: Mapping[Way, frozenset[int]]
 
-    @property
+    @cached_property
+    def old(self) -> int:
+        """Nodes that had a slot before."""
+        return sum(offset < self.before for offset in self.offsets)
+
+    @cached_property
     def causal(self) -> bool:
         """Whether each node sees all slots up to its own."""
         return all(
@@ -40,11 +54,21 @@ class Placement:
 
 @dataclass
 class _Slots:
-    """What one cache holds so far: by tree family and node, its slot; and whether all is static."""
+    """What one cache holds so far, where all of it is static.
+
+    Attributes:
+        static: it is.
+        taken: slots.
+        trees: by family, the slots of its nodes.
+        ran: slots that layers have run.
+        kept: slots of nodes whose states a track of the same model has, by track.
+    """
 
     static: bool = True
     taken: int = 0
     trees: list[tuple[Lineage, dict[int, int]]] = field(default_factory=list)
+    ran: dict[Way, set[int]] = field(default_factory=dict)
+    kept: dict[State, set[int]] = field(default_factory=dict)
 
     def of(self, lineage: Lineage) -> dict[int, int] | None:
         """Slots of the nodes of a tree; None where an unlike tree shares some of its nodes."""
@@ -58,20 +82,39 @@ class _Slots:
         self.trees.append((lineage, slots))
         return slots
 
+    def reached(self, stretch: Stretch) -> set[int]:
+        """Slots that all layers of a pass may attend to."""
+        found = set(range(self.taken))
+        for span in stretch.segments:
+            mine = self.ran.get((span, False), set())
+            found &= mine | self.ran.get((span, True), set()) if stretch.scratch else mine
+        return found
 
-def placements(plan: Plan) -> dict[tuple[int, int], Placement]:
+    def run(self, stretch: Stretch, slots: set[int]) -> None:
+        """Note that a pass has run these slots: scratch writes over what was there."""
+        for span in stretch.segments:
+            self.ran.setdefault((span, stretch.scratch), set()).update(slots)
+            if stretch.scratch:
+                self.ran.setdefault((span, False), set()).difference_update(slots)
+        for track, _ in stretch.keeps:
+            self.kept.setdefault(track, set()).update(slots)
+
+
+def placements(plan: Plan, stretches: Mapping[int, Stretch]) -> dict[tuple[int, int], Placement]:
     """By the identity of a forward and its trip, slots where they are known."""
-    plain = plain_caches(plan)
+    living = {op.state for op in walk_plan(plan) if isinstance(op, Commit) and op.alive is not None}
     found: dict[tuple[int, int], Placement] = {}
     for item in plan.rounds:
-        caches: dict[str, _Slots] = {}
+        caches: dict[State, _Slots] = {}
         for step in infer_round(plan, item).steps:
             op = step.op
             if isinstance(op, Commit | Refresh):
                 caches.setdefault(op.state, _Slots()).static = False
             if isinstance(op, Forward) and op.cache is not None:
                 slots = caches.setdefault(op.cache, _Slots())
-                place = _place(slots, step, op) if op.cache in plain else None
+                place = None
+                if slots.static and op.cache not in living:
+                    place = _place(slots, step, op, stretches[id(op)])
                 slots.static = place is not None
                 if place is not None:
                     found[id(op), step.trip] = place
@@ -93,15 +136,14 @@ def plain_caches(plan: Plan) -> dict[str, bool]:
     return found
 
 
-def _place(slots: _Slots, step: Step, op: Forward) -> Placement | None:
-    """New slots for the nodes of a pass, all of which are new; None where data decides."""
-    before = slots.taken
-    if not slots.static or step.conditional or len(op.nodes) != 1:
+def _place(slots: _Slots, step: Step, op: Forward, stretch: Stretch) -> Placement | None:
+    """Slots for the nodes of a pass; None where data decides which they are, or what they see."""
+    if step.conditional or len(op.nodes) != 1 or stretch.block:
         return None
     (given,) = (step.reads[name] for name in op.nodes)
-    indices: Mapping[int, int] | tuple[int, ...] | None
+    indices: Sequence[int] | None
     if isinstance(given, TreeType):
-        indices, lineage = tuple(range(given.nodes)), given.lineage
+        indices, lineage = range(given.nodes), given.lineage
     else:
         assert isinstance(given, NodesType)
         indices, lineage = given.indices, given.lineage
@@ -110,20 +152,29 @@ def _place(slots: _Slots, step: Step, op: Forward) -> Placement | None:
     known = slots.of(lineage)
     if known is None:
         return None
-    offsets, seen = [], []
-    for node in indices:
-        if node == ROOT:
-            continue
-        if node in known:
-            return None
-        known[node] = slots.taken
-        slots.taken += 1
-        offsets.append(known[node])
+    nodes, before, reached = [n for n in indices if n != ROOT], slots.taken, slots.reached(stretch)
+    for node in nodes:
+        if node not in known:
+            known[node] = slots.taken
+            slots.taken += 1
+    offsets = [known[node] for node in nodes]
+    old = sum(offset < before for offset in offsets)
+    if len({*offsets}) < len(offsets) or any(offset < before for offset in offsets[old:]):
+        return None
+    if stretch.features is not None and not (
+        stretch.inside and slots.kept.get(stretch.features, set()).issuperset(offsets)
+    ):
+        return None  # whether a node runs hangs on whether its state is there
+    seen = []
+    for node in nodes:
         line, above = [known[node]], lineage.parents[node]
         while above != ROOT:
-            if above not in known:
+            slot = known.get(above)
+            if slot is None or not (slot in reached or slot in offsets):
                 return None
-            line.append(known[above])
+            line.append(slot)
             above = lineage.parents[above]
         seen.append(tuple(sorted(line)))
-    return Placement(before, tuple(offsets), tuple(seen))
+    slots.run(stretch, {*offsets})
+    ran = {way: frozenset(mine) for way, mine in slots.ran.items()}
+    return Placement(before, tuple(offsets), tuple(seen), ran)

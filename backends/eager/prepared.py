@@ -67,14 +67,15 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
     segments = segments_of(plan, models)
     forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
     caches = [state for state in plan.states if isinstance(state, CacheState)]
+    stretches = {
+        id(op): stretch_of(plan, op, models[op.model].num_layers, segments) for op in forwards
+    }
     return Prepared(
         plan=plan,
         steps={(id(step.op), step.trip): step for step in steps},
-        placements=placements(plan),
+        placements=placements(plan, stretches),
         plain=plain_caches(plan),
-        stretches={
-            id(op): stretch_of(plan, op, models[op.model].num_layers, segments) for op in forwards
-        },
+        stretches=stretches,
         segments=segments,
         whole={
             str(state.name): whole_stack(

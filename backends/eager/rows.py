@@ -11,7 +11,7 @@ from torch import Tensor
 from specplan.backends.eager.columns import Columns, Passed
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.runner import Runner
-from specplan.backends.ops.values import Nodes, Rows
+from specplan.backends.ops.values import Nodes, Rows, part
 
 
 def rows_of_pass(
@@ -43,9 +43,8 @@ def _said(
 ) -> list[tuple[Tensor, Tensor]]:
     """One kind of rows of the columns from `first` on, and which there are, level by level."""
     model, steps = session.models[stretch.model], passed.steps
-    hidden, live = passed.hidden, passed.live
-    if first:
-        hidden, live, steps = hidden[:, first:], live[:, first:], steps[:, first:]
+    hidden, live = part(passed.hidden, first), part(passed.live, first)
+    steps = None if steps is None else part(steps, first)
     said = [(model.rows(hidden, name, steps), live)]
     if stretch.most_levels == 1 or name != "logits":
         return said
@@ -69,9 +68,9 @@ def _rows_of(nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int) 
     """Rows of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
     if isinstance(nodes.at, range):
         if not nodes.root:
-            return Rows(nodes.keys, values[:, start:stop], live[:, start:stop], nodes)
+            return Rows(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
         if start == 1:
-            return Rows(nodes.keys, values[:, :stop], live[:, :stop], nodes)
+            return Rows(nodes.keys, part(values, 0, stop), part(live, 0, stop), nodes)
         values = torch.cat([values[:, :1], values[:, start:stop]], 1)
         there = torch.cat([live[:, :1], live[:, start:stop]], 1)
         return Rows(nodes.keys, values, there, nodes)

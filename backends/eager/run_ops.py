@@ -105,8 +105,8 @@ def _measure(session: EagerSession, op: ir.Measure, scope: Scope) -> None:
         scope[op.results[0]] = _lag(session, op.operand, op.kind.get("layers"))
         return
     operand: Any = scope[op.operand]
-    taking_part = ~torch.tensor(session.idle_rows)
     if op.kind.name.startswith("batch_"):
+        taking_part = ~torch.tensor(session.idle_rows)
         scope[op.results[0]] = over_batch(operand, taking_part, op.kind.name)
         return
     if op.kind.name == "said":
@@ -129,27 +129,26 @@ def _lag(session: EagerSession, state: State, layers: Any) -> Tensor:
 
 
 def _compute(session: EagerSession, op: ir.Compute, scope: Scope) -> None:
-    operands = {name: held_as(scope[value], Tensor) for name, value in op.operands}
+    operands = {name: held_as(scope[value], Tensor).tolist() for name, value in op.operands}
     operands = {**_around(session), **operands}
     idle = partial(_is_idle, session)
     scope[op.results[0]] = compute(op.formula, operands, session.batch.size, idle)
 
 
-def _around(session: EagerSession) -> dict[str, Tensor]:
-    """What formulas read beside their operands, float64 `[B]` by name."""
+def _around(session: EagerSession) -> dict[str, list[float]]:
+    """What formulas read beside their operands, request by request."""
     batch = session.batch
     active = [row for row, done in enumerate(batch.done) if not done]
     context = max((batch.lengths[row] for row in active), default=0)
-    emitted = [
+    emitted: list[float] = [
         start - len(request.prompt_tokens)
         for start, request in zip(batch.starts, batch.requests, strict=True)
     ]
-    like = torch.ones(batch.size, dtype=torch.float64)
     return {
-        "batch": like * len(active),
-        "context": like * context,
-        "emitted": torch.tensor(emitted, dtype=torch.float64),
-        "phase": like * 0,
+        "batch": [len(active)] * batch.size,
+        "context": [context] * batch.size,
+        "emitted": emitted,
+        "phase": [0] * batch.size,
     }
 
 

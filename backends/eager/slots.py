@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from specplan.backends.ops.commit import commit
 from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.keys import places_of
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.masks import prefix
 
 Layers = tuple[int, int]
 
@@ -26,7 +28,9 @@ class NodeSlots:
         in_order: slot i holds the one node at depth i + 1 that has run.
         keys: of the node in each slot behind the text, int64 `[B, M]`.
         there: which slots are the first with their key, bool `[B, M]`.
-        ran: by segment and whether it was scratch, which slots hold their nodes, bool `[B, M]`.
+        placed: by segment and whether it was scratch, slots that it has run, where all slots so far
+            were known before the round; None elsewhere.
+        ran: the same elsewhere: which slots hold their nodes, bool `[B, M]`.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class NodeSlots:
         """Forget all nodes."""
         self.keys = self.store.positions[:, :0]
         self.there = torch.zeros_like(self.keys, dtype=torch.bool)
+        self.placed: Mapping[tuple[Layers, bool], frozenset[int]] | None = {}
         self.ran: dict[tuple[Layers, bool], Tensor] = {}
         self.twins, self.in_order = False, True
 
@@ -76,19 +81,22 @@ class NodeSlots:
         """
         return attention_mask(slots, texts, ends, seen, torch.arange(used, device=slots.device))
 
-    def add(self, keys: Tensor, live: Tensor, *, in_order: bool) -> None:
+    def add(self, keys: Tensor, live: Tensor) -> None:
         """Give nodes `[B, W]`, which had none before, the next slots."""
         taken = self.taken
         self.keys = torch.cat([self.keys, keys], 1) if taken else keys
         self.there = torch.cat([self.there, live], 1) if taken else live
-        self.twins, self.in_order = True, self.in_order and in_order
+        self.twins = True
 
-    def single(self) -> None:
-        """Leave one slot to each key."""
+    def compare(self) -> None:
+        """Leave one slot to each key: from now on nodes are found by their keys."""
         if self.twins:
             places, _ = places_of(self.keys, self.keys, self.there)
             own = torch.arange(self.taken, device=places.device)
             self.there, self.twins = self.there & (places == own), False
+        if self.placed is not None:
+            self.ran = {way: self.ran_in(*way) for way in self.placed}
+            self.placed, self.in_order = None, False
 
     def ran_by(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
         """Slots whose nodes layers can attend to, bool `[B, M]`; scratch passes see all."""
@@ -104,11 +112,36 @@ class NodeSlots:
         """Slots whose nodes a span has run so, bool `[B, M]`."""
         if self.way is not None and self.way == scratch:
             return self.there
+        if self.placed is not None:
+            slots = self.placed.get((span, scratch), ())
+            if len(slots) == self.taken:
+                return self.there
+            flags = [slot in slots for slot in range(self.taken)]
+            return self.there & torch.tensor(flags, device=self.there.device)
         known = self.ran.get((span, scratch))
         if known is None:
             return torch.zeros_like(self.there)
         more = self.taken - known.shape[1]
         return torch.nn.functional.pad(known, (0, more)) if more else known
+
+    def prefix(self, keys: Tensor, emitted: Tensor, span: Layers) -> tuple[Tensor | None, Tensor]:
+        """How much of what was emitted is here for good.
+
+        Args:
+            keys: of the emitted prefixes of the text, int64 `[B, E]`.
+            emitted: which of them there are, bool `[B, E]`.
+            span: of layers.
+
+        Returns:
+            Slots counted from the text's end, int64 `[B, E]`, None where they are in place; and
+            which are here, a prefix, bool `[B, E]` or less wide.
+        """
+        ran = self.ran_in(span, False)
+        if not self.in_order:
+            return commit(keys, emitted, self.keys, ran)
+        width = min(self.taken, keys.shape[1])
+        here = keys[:, :width] == self.keys[:, :width]
+        return None, prefix(here & ran[:, :width] & emitted[:, :width])
 
     def note(
         self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor

@@ -17,11 +17,13 @@ from specplan.runtime.modules import Module
 
 def entered(
     session: Runner, stretch: Stretch, model: Module, call: Columns
-) -> tuple[Tensor | None, Tensor, Tensor]:
-    """What enters the first layer, None for the tokens' embeddings; which columns there are."""
+) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """What enters the first layer, which columns there are, and steps of the states that are read.
+
+    The first is None for the tokens' embeddings, the last where no states are read.
+    """
     if stretch.features is None:
-        steps = torch.zeros_like(call.tokens)
-        return model.enter(call.tokens, call.positions, None, None, steps), call.live, steps
+        return model.enter(call.tokens, call.positions, None, None, None), call.live, None
     track = session.batch.tracks[stretch.features]
     above = call.positions - stretch.shift
     keys = _keys_above(session, stretch.shift, call, above)
@@ -121,9 +123,10 @@ def keep(
     call: Columns,
     passed: dict[int, Tensor],
     live: Tensor,
-    steps: Tensor,
+    steps: Tensor | None,
 ) -> None:
     """Record hidden states, by the layers after which they are kept."""
+    steps = torch.zeros_like(call.tokens) if steps is None else steps
     texts, last, slots = call.texts, passed[-1], call.slots
     stop = call.tokens.shape[1] - (0 if slots is None else slots.width)
     for name, layers in stretch.keeps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,13 +12,16 @@ from specplan.ir.formula import evaluate, is_condition
 
 
 def compute(
-    formula: str, operands: Mapping[str, Tensor], batch: int, idle: Callable[[int], bool]
+    formula: str,
+    operands: Mapping[str, Sequence[float]],
+    batch: int,
+    idle: Callable[[int], bool],
 ) -> Tensor:
     """A formula for each request: bool `[B]` for a condition, else float64 `[B]`.
 
     Args:
         formula: in the grammar of `specplan.ir.formula`.
-        operands: float64 or bool `[B]`, by name.
+        operands: B numbers each, by name.
         batch: requests.
         idle: whether a request does not matter; it needs no value then, and gets 0.
 
@@ -29,7 +32,8 @@ def compute(
     found = []
     for row in range(batch):
         try:
-            value = evaluate(formula, {name: float(held[row]) for name, held in operands.items()})
+            mine = {name: float(numbers[row]) for name, numbers in operands.items()}
+            value = evaluate(formula, mine)
         except UsageError:
             if not idle(row):
                 raise

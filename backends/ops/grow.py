@@ -53,21 +53,25 @@ def grow(
         return beam(tree, at, rows, there, by, counts=counts, keep=op.keep, settings=settings)
     tokens, laws = _tokens(op, tree, at, rows, by, counts, settings)
     parents, live = at.columns, there & at.live
-    place, single = torch.arange(at.width, device=tokens.device), set(counts) == {1}
-    if not single:
-        listed = [number for number, count in enumerate(counts) for _ in range(count)]
-        place = torch.tensor(listed, device=tokens.device)
+    above = [number for number, count in enumerate(counts) for _ in range(count)]
+    single, place = set(counts) == {1}, None
+    if not single or laws is not None or tree.scores is not None:
+        place = torch.tensor(above, device=tokens.device)
+    if not single and place is not None:
         parents, live = parents.index_select(1, place), live.index_select(1, place)
     own = None
-    if tree.scores is not None:
+    if tree.scores is not None and place is not None:
         total = rows.logsumexp(2).index_select(1, place)
         own = rows.flatten(1).gather(1, place * rows.shape[2] + tokens) - total
+    drawn = None if laws is None or place is None else (place + tree.laws_held).expand_as(tokens)
     grown = extended(
-        tree, parents, tokens, live, own=own, at=at if single else None,
-        law_row=None if laws is None else (place + tree.laws_held).expand_as(tokens),
-    )  # fmt: skip
-    grown = replace(
-        grown,
+        tree,
+        parents,
+        tokens,
+        live,
+        own=own,
+        law_row=drawn,
+        at=at if single else None,
         laws=tree.laws if laws is None else (*tree.laws, laws),
         distinct=op.how in ("draw_distinct", "shared")
         if laws is not None and max(counts) > 1
@@ -77,7 +81,7 @@ def grow(
         sure=tree.sure and logits.sure,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
-    return grown if op.keep is None or op.keep >= len(place) else _best_of(grown, op.keep)
+    return grown if op.keep is None or op.keep >= len(above) else _best_of(grown, op.keep)
 
 
 def _tokens(

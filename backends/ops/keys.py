@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -27,17 +29,25 @@ def key_after(key: int, token: int) -> int:
 
 
 def keys_along(above: Tensor, tokens: Tensor) -> Tensor:
-    """Keys of the nodes of one path, int64 `[B, W]`, below nodes with keys `[B, 1]`.
+    """Keys of the nodes of paths, int64 `[..., W]`, below nodes with keys `[..., 1]`.
 
     All at once: a key is a sum of what stands above it, each times a power of the factor.
     """
-    width = tokens.shape[1]
-    powers = [pow(_FACTOR, i, _WORD) for i in range(width + 1)]
-    powers = [p - _WORD if p >= _WORD // 2 else p for p in powers]
-    rows = [[powers[i - j] if j <= i else 0 for j in range(width)] for i in range(width)]
-    weights = torch.tensor(rows, dtype=torch.int64, device=tokens.device).view(width, width)
-    first = torch.tensor(powers[1:], dtype=torch.int64, device=tokens.device)
-    return (tokens[:, None, :] * weights).sum(2) + above * first
+    width = tokens.shape[-1]
+    weights = torch.tensor(_weights(width), dtype=torch.int64, device=tokens.device)
+    line = torch.cat([above, tokens], -1)
+    return (line[..., None, :] * weights.view(width, 1 + width)).sum(-1)
+
+
+@cache
+def _weights(width: int) -> list[list[int]]:
+    """What each token of a path, and the key above it, adds to each of its keys."""
+    powers = [pow(_FACTOR, exponent, _WORD) for exponent in range(width + 1)]
+    powers = [power - _WORD if power >= _WORD // 2 else power for power in powers]
+    return [
+        [powers[row + 1 - column] if column <= row + 1 else 0 for column in range(1 + width)]
+        for row in range(width)
+    ]
 
 
 def places_of(keys: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.keys import child_keys
+from specplan.backends.ops.keys import keys_along
 from specplan.backends.ops.reshaping import counts_of, rehung
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Lookup
@@ -122,10 +122,6 @@ def _side_by_side(
         ]
         chosen = torch.tensor(listed, device=device)
         tokens, live = tokens.index_select(1, chosen), live.index_select(1, chosen)
-    lines = []
-    for step in range(length):
-        keys = child_keys(keys, tokens[:, :, step])
-        lines.append(keys)
     steps = torch.arange(length, device=device)
     first = torch.arange(old, old + chains * length, length, device=device)[:, None]
     below = (first + steps - 1).expand(requests, -1, -1)
@@ -144,7 +140,7 @@ def _side_by_side(
         parents=longer(tree.parents, below),
         depths=longer(tree.depths, depths[:, :, None] + steps + 1),
         live=longer(tree.live, live & alive[:, :, None]),
-        keys=longer(tree.keys, torch.stack(lines, 2)),
+        keys=longer(tree.keys, keys_along(keys[:, :, None], tokens)),
         law_row=longer(tree.law_row, torch.full_like(tokens, -1)),
         own=own,
         scores=scores,

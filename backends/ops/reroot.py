@@ -24,13 +24,16 @@ def reroot(op: Reroot, tree: Tree, *, kind: TreeType, root: Tree) -> Tree:
     """
     same = (tree.keys == root.keys) & tree.live
     here, there = first_true(same), same.any(1, keepdim=True)
-    below = torch.zeros_like(same).scatter(1, here, there)
-    top = below
-    for _ in range(tree.levels):
-        below = below | below.gather(1, tree.parents)
+    if tree.chain and tree.in_order:
+        below = there & (torch.arange(tree.columns, device=here.device) > here)
+    else:
+        top = below = torch.zeros_like(same).scatter(1, here, there)
+        for _ in range(tree.levels):
+            below = below | below.gather(1, tree.parents)
+        below = below & ~top
     width = min(kind.nodes, tree.size)
     order = tree.depths if tree.chain else None
-    columns, live = first_columns(below & ~top & tree.live, width, order)
+    columns, live = first_columns(below & tree.live, width, order)
     left = selected(tree, columns, live, root=here, levels=min(tree.levels, width))
     in_order = tree.chain
     parents = left.parents

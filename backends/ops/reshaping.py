@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specplan.backends.ops.keys import NO_KEY, child_keys
+from specplan.backends.ops.keys import NO_KEY, child_keys, keys_along
 from specplan.backends.ops.values import Nodes, Tree
+from specplan.runtime.masks import prefix
 
 
 def extended(
@@ -22,17 +24,19 @@ def extended(
     own: Tensor | None = None,
     law_row: Tensor | None = None,
     at: Nodes | None = None,
+    **facts: Any,
 ) -> Tree:
-    """The tree with one more level of nodes, which live where their parents do.
+    """The tree with one more level of nodes.
 
     Args:
         tree: what grows.
         parents: columns of the tree, int64 `[B, C]`.
         tokens: int64 `[B, C]`.
-        live: bool `[B, C]`.
+        live: bool `[B, C]`; none lives below a dead node.
         own: scores `[B, C]`; those of sure tokens when None.
         law_row: int64 `[B, C]`; -1 when None.
         at: the parents, where each has one child.
+        facts: other fields of the tree that change.
     """
 
     def above(field: Tensor) -> Tensor:
@@ -49,7 +53,7 @@ def extended(
         tokens=torch.cat([tree.tokens, tokens], 1),
         parents=torch.cat([tree.parents, parents], 1),
         depths=torch.cat([tree.depths, above(tree.depths) + 1], 1),
-        live=torch.cat([tree.live, live & above(tree.live)], 1),
+        live=torch.cat([tree.live, live], 1),
         keys=torch.cat([tree.keys, child_keys(above(tree.keys), tokens)], 1),
         law_row=torch.cat([tree.law_row, law_row], 1),
         own=owns,
@@ -57,6 +61,7 @@ def extended(
         levels=tree.levels + 1,
         newest=range(tree.columns, tree.columns + tokens.shape[1]),
         tips=range(tree.columns, tree.columns + tokens.shape[1]),
+        **facts,
     )
 
 
@@ -69,6 +74,10 @@ def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
     """
     keys = tree.keys if roots is None else roots.expand_as(tree.keys)
     root, parents = keys[:, :1], tree.parents
+    if tree.chain and tree.in_order:
+        keys = torch.cat([root, keys_along(root, tree.tokens[:, 1:])], 1)
+        depths = torch.arange(tree.columns, device=keys.device).expand_as(keys)
+        return replace(tree, keys=keys, depths=depths, live=prefix(tree.live))
     depths, live = torch.zeros_like(parents), tree.live
     for _ in range(tree.levels):
         keys = child_keys(keys.gather(1, parents), tree.tokens)

@@ -136,7 +136,7 @@ class Nodes:
     def take(self, fields: Tensor) -> Tensor:
         """What a tensor `[B, 1 + N]` says of them, `[B, W]`."""
         if isinstance(self.at, range):
-            return fields[:, self.at.start : self.at.stop]
+            return part(fields, self.at.start, self.at.stop)
         return fields.gather(1, self.at)
 
     def same(self, other: Nodes | None) -> bool:
@@ -235,6 +235,13 @@ class Path:
     accepted: Tensor
     counts: Tensor
     start: Tensor
+
+
+def part(fields: Tensor, start: int, stop: int | None = None) -> Tensor:
+    """Columns `start` to `stop` of a tensor; itself where these are all, without an op."""
+    stop = fields.shape[1] if stop is None else stop
+    whole = start == 0 and stop == fields.shape[1]
+    return fields if whole else fields[:, start:stop]
 
 
 def nodes_of(given: Tree | Nodes) -> Nodes:

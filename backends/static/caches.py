@@ -9,12 +9,10 @@ from torch import Tensor
 
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.slots import Layers, NodeSlots
-from specplan.backends.ops.commit import commit
 from specplan.backends.ops.forward import attention_mask
 from specplan.backends.static.fusing import kernel_mask
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.masks import prefix
 
 
 class RoundCache(NodeSlots):
@@ -137,7 +135,7 @@ class RoundCache(NodeSlots):
             return
         slots, moved = torch.zeros_like(keys), torch.zeros_like(emitted)
         for span in self.segments:
-            mine, held = self._prefix(keys, emitted, self.ran_in(span, False))
+            mine, held = self.prefix(keys, emitted, span)
             held = held & (self.lengths[span] >= self.base)[:, None]
             self.lengths[span] = self.lengths[span] + held.sum(1)
             if mine is not None:
@@ -148,11 +146,3 @@ class RoundCache(NodeSlots):
             start = self.base[:, None]
             self.store.move(start + slots, start + place, moved)
         self._begin(self.base)
-
-    def _prefix(self, keys: Tensor, emitted: Tensor, ran: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Slots of emitted nodes, None where they are in place; and which are here, a prefix."""
-        if not self.in_order:
-            return commit(keys, emitted, self.keys, ran)
-        width = min(self.taken, keys.shape[1])
-        here = keys[:, :width] == self.keys[:, :width]
-        return None, prefix(here & ran[:, :width] & emitted[:, :width])
