@@ -69,7 +69,7 @@ def run_forward(
     call = columns_of(session, stretch, cache, operands, max(texts, int(with_root)))
     if max(lags) > texts:  # what they are to attend to is not there yet
         waits = torch.tensor(lags, device=batch.device)[:, None] > texts
-        call = replace(call, live=call.live & ~waits)
+        call, place = replace(call, live=call.live & ~waits), None
     passed = run_pass(session, stretch, cache, call, place)
     reached = _read(batch.lengths, stretch, call, passed.live)
     if max(lags) > texts:

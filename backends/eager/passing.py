@@ -101,17 +101,20 @@ def _slots(
     live: Tensor,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
     """Slots of all columns, those of nodes from the text's end, what they see, and what can run."""
-    texts, slots, offsets, seen = call.texts, text_slots, None, None
+    texts, offsets, seen, trash = call.texts, None, None, cache.store.trash
+    slots = text_slots if not texts else text_slots.where(part(live, 0, texts), trash)
     if call.tokens.shape[1] > texts:
         given = None if place is None else _known(session, stretch, cache, call, place)
         if given is None or place is None:
             offsets, seen, there = _placed(stretch, cache, call.inner, part(live, texts))
             live = torch.cat([live[:, :texts], there], 1) if texts else there
-        else:
+            drafted = (ends + offsets).where(there, trash)
+        else:  # a dead node has a slot of its own, so that slots stay in a row
             offsets, seen = given
+            drafted = ends + offsets
             _run(cache, call, place, part(live, texts))
-        slots = torch.cat([text_slots, ends + offsets], 1) if texts else ends + offsets
-    return slots.where(live, cache.store.trash), offsets, seen, live
+        slots = torch.cat([slots, drafted], 1) if texts else drafted
+    return slots, offsets, seen, live
 
 
 def _latest(live: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from specplan.backends.ops.keys import keys_along
 from specplan.backends.ops.reshaping import counts_of, rehung
@@ -122,10 +123,10 @@ def _side_by_side(
         ]
         chosen = torch.tensor(listed, device=device)
         tokens, live = tokens.index_select(1, chosen), live.index_select(1, chosen)
-    steps = torch.arange(length, device=device)
-    first = torch.arange(old, old + chains * length, length, device=device)[:, None]
-    below = (first + steps - 1).expand(requests, -1, -1)
+    first = torch.arange(old - 1, old - 1 + chains * length, device=device).expand(requests, -1)
+    below = first.view(requests, chains, length)
     below = torch.cat([parents[:, :, None], below[:, :, 1:]], 2)
+    steps = torch.arange(1, length + 1, device=device)
 
     def longer(field: Tensor, more: Tensor) -> Tensor:
         return torch.cat([field, more.flatten(1)], 1)
@@ -133,15 +134,15 @@ def _side_by_side(
     scores, own = tree.scores, tree.own
     if scores is not None and own is not None:
         sure = scores.gather(1, parents)[:, :, None].expand(-1, -1, length)
-        scores, own = longer(scores, sure), longer(own, torch.zeros_like(sure))
+        scores, own = longer(scores, sure), pad(own, (0, chains * length))
     return replace(
         tree,
         tokens=longer(tree.tokens, tokens),
         parents=longer(tree.parents, below),
-        depths=longer(tree.depths, depths[:, :, None] + steps + 1),
+        depths=longer(tree.depths, depths[:, :, None] + steps),
         live=longer(tree.live, live & alive[:, :, None]),
         keys=longer(tree.keys, keys_along(keys[:, :, None], tokens)),
-        law_row=longer(tree.law_row, torch.full_like(tokens, -1)),
+        law_row=pad(tree.law_row, (0, chains * length), value=-1),
         own=own,
         scores=scores,
         levels=tree.levels + length,
