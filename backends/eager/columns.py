@@ -21,6 +21,7 @@ class Columns:
         texts: how many are of text.
         inner: drafted nodes, operand by operand.
         used: slots of text that are attended to.
+        rooted: the root is one of the drafted nodes, and no column of text.
         slots: which of the last columns look ahead of nodes; None for none.
     """
 
@@ -31,6 +32,7 @@ class Columns:
     inner: tuple[Nodes, ...]
     used: int
     slots: Slots | None = None
+    rooted: bool = False
 
 
 @dataclass(frozen=True)

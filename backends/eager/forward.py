@@ -59,14 +59,13 @@ def run_forward(
     """
     batch, active = session.batch, session.active
     cache = batch.caches.get(stretch.cache or "")
-    with_root = any(nodes.root for nodes in operands)
     if cache is not None:
         if cache.base != batch.lengths:
             cache.begin(batch.lengths)
         settle(session, cache, stretch)
     lags = [0] * batch.size if cache is None else _lags(session, cache, stretch)
     texts = max(lags) if stretch.feeds else min(max(lags), max(stretch.pending, 1))
-    call = columns_of(session, stretch, cache, operands, max(texts, int(with_root)))
+    call = columns_of(session, stretch, cache, operands, texts)
     if max(lags) > texts:  # what they are to attend to is not there yet
         waits = torch.tensor(lags, device=batch.device)[:, None] > texts
         call, place = replace(call, live=call.live & ~waits), None
@@ -194,10 +193,13 @@ def columns_of(
         stretch: what will run.
         cache: what it writes.
         operands: nodes, of one tree each.
-        texts: columns of text, which ends with the root; 0 where none is pending or asked for.
+        texts: columns of text that may be pending, which ends with the root.
     """
     batch, ends = session.batch, session.batch.ends
     with_root = any(nodes.root for nodes in operands)
+    rooted = with_root and not texts and _may_hold_root(stretch, cache, operands)
+    if with_root and not rooted:
+        texts = max(texts, 1)
     inner, slots = tuple(map(inner_of, operands)), _slots(session, stretch, operands)
     ahead = None
     if slots:
@@ -223,13 +225,23 @@ def columns_of(
             continue
         tokens.append(nodes.take(nodes.tree.tokens))
         positions.append(ends - 1 + nodes.take(nodes.tree.depths))
-        live.append(columns.drafted(nodes))
+        live.append(nodes.live if rooted else columns.drafted(nodes))
     joined = _joined(live)
     taking_part = session.taking_part()
     if taking_part is not None:
         joined = joined & taking_part[:, None]
     used = 0 if cache is None else cache.text_slots
-    return Columns(_joined(tokens), _joined(positions), joined, texts, inner, used, ahead)
+    return Columns(_joined(tokens), _joined(positions), joined, texts, inner, used, ahead, rooted)
+
+
+def _may_hold_root(stretch: Stretch, cache: NodeSlots | None, operands: Sequence[Nodes]) -> bool:
+    """Whether the root can run as one of the nodes, where data says which these are.
+
+    It writes over what it wrote as text, which has to be the same.
+    """
+    plain = stretch.features is None and not stretch.keeps and stretch.most_levels == 1
+    again = cache is not None and not stretch.scratch and not stretch.block
+    return plain and again and len(operands) == 1 and isinstance(operands[0].at, Tensor)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

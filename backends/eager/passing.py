@@ -12,7 +12,7 @@ from specplan.backends.eager.runner import Runner
 from specplan.backends.eager.slots import NodeSlots
 from specplan.backends.eager.states import enter_slots, entered, keep, left_by_slots
 from specplan.backends.ops import forward as columns
-from specplan.backends.ops.values import Nodes, part
+from specplan.backends.ops.values import part
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.modules import Module
@@ -106,7 +106,7 @@ def _slots(
     if call.tokens.shape[1] > texts:
         given = None if place is None else _known(session, stretch, cache, call, place)
         if given is None or place is None:
-            offsets, seen, there = _placed(stretch, cache, call.inner, part(live, texts))
+            offsets, seen, there = _placed(stretch, cache, call, part(live, texts))
             live = torch.cat([live[:, :texts], there], 1) if texts else there
             drafted = (ends + offsets).where(there, trash)
         else:  # a dead node has a slot of its own, so that slots stay in a row
@@ -153,18 +153,25 @@ def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> Non
 
 
 def _placed(
-    stretch: Stretch, cache: NodeSlots, inner: tuple[Nodes, ...], live: Tensor
+    stretch: Stretch, cache: NodeSlots, call: Columns, live: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Slots of nodes counted from the text's end, what they see of nodes, and which can run."""
     cache.compare()
     ran = cache.there
     if cache.way is None:
         ran = cache.ran_by(stretch.segments, stretch.scratch)
-    found = columns.forward(inner, live, cache.keys, cache.there, ran, reaching=not stretch.block)
+    found = columns.forward(
+        call.inner, live, cache.keys, cache.there, ran,
+        reaching=not stretch.block, rooted=call.rooted,
+    )  # fmt: skip
     before = cache.taken
     cache.keys = found.keys
     cache.there = torch.cat([cache.there, found.first], 1) if before else found.first
-    cache.note(stretch.segments, stretch.scratch, found.offsets, found.live)
+    if not call.rooted:
+        cache.note(stretch.segments, stretch.scratch, found.offsets, found.live)
+    else:
+        drafted = found.live & (found.offsets >= 0)
+        cache.note(stretch.segments, stretch.scratch, found.offsets.clamp(min=0), drafted)
     return found.offsets, found.seen, found.live
 
 

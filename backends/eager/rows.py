@@ -24,13 +24,14 @@ def rows_of_pass(
     """Rows of the nodes of each operand, of everything that the model is to give."""
     if not stretch.gives:
         return []
-    first = call.texts - 1 if any(nodes.root for nodes in operands) else call.texts
+    with_root = any(nodes.root for nodes in operands) and not call.rooted
+    first = call.texts - 1 if with_root else call.texts
     outputs = [_said(session, stretch, passed, name, first) for name in stretch.gives]
     found, start = [], call.texts - first
     for nodes, inner in zip(operands, call.inner, strict=False):
         stop = start + inner.width
         for said in outputs:
-            own, *deeper = (_rows_of(nodes, *each, start, stop) for each in said)
+            own, *deeper = (_rows_of(nodes, *each, start, stop, with_root) for each in said)
             deeper = [_counted(rows, stretch, level) for level, rows in enumerate(deeper, 1)]
             sure = stretch.features is None or stretch.inside
             found.append(replace(own, sure=sure, deeper=tuple(deeper)))
@@ -64,7 +65,9 @@ def _counted(rows: Rows, stretch: Stretch, level: int) -> Rows:
     return replace(rows, live=rows.live & far)
 
 
-def _rows_of(nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int) -> Rows:
+def _rows_of(
+    nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int, with_root: bool
+) -> Rows:
     """Rows of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
     if isinstance(nodes.at, range):
         if not nodes.root:
@@ -74,8 +77,8 @@ def _rows_of(nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int) 
         values = torch.cat([values[:, :1], values[:, start:stop]], 1)
         there = torch.cat([live[:, :1], live[:, start:stop]], 1)
         return Rows(nodes.keys, values, there, nodes)
-    if not nodes.root:
-        return Rows(nodes.keys, values[:, start:stop], live[:, start:stop], nodes)
+    if not nodes.root or not with_root:
+        return Rows(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
     place = torch.arange(start, stop, device=values.device).where(nodes.at > 0, 0)
     rows = values.gather(1, place[:, :, None].expand(-1, -1, values.shape[2]))
     there = live.gather(1, place) & nodes.live

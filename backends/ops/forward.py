@@ -22,7 +22,7 @@ class Placed:
     """Where the drafted nodes of a pass stand, and what they see.
 
     Attributes:
-        offsets: slots counted from the text's end, int64 `[B, W]`.
+        offsets: slots counted from the text's end, int64 `[B, W]`; -1 of the root.
         seen: drafted nodes that each one sees, by slot, bool `[B, W, M + W]`.
         live: which of the nodes can run, bool `[B, W]`.
         keys: of all slots now, int64 `[B, M + W]`.
@@ -44,30 +44,35 @@ def forward(
     ran: Tensor,
     *,
     reaching: bool = True,
+    rooted: bool = False,
 ) -> Placed:
     """Slots of nodes, and what they see of nodes.
 
     Args:
-        nodes: that run, of one tree each, the root left out.
+        nodes: that run, of one tree each; the root stands in the last slot of the text.
         live: which of them may run, bool `[B, W]`.
         known: keys by slot, int64 `[B, M]`.
         there: which slots are the first of their key, bool `[B, M]`.
         ran: which of them hold what the layers that run can attend to, bool `[B, M]`.
         reaching: nodes whose ancestors are not all there do not run.
+        rooted: the root may be among them.
     """
     keys = nodes[0].keys if len(nodes) == 1 else torch.cat([each.keys for each in nodes], 1)
     before, width = known.shape[1], keys.shape[1]
     known = torch.cat([known, keys], 1) if before else keys
-    may = torch.cat([there, live], 1) if before else live
+    inner = live & (nodes[0].columns > 0) if rooted else live
+    may = torch.cat([there, inner], 1) if before else inner
     offsets, _ = places_of(keys, known, may)
     new = torch.arange(before, before + width, device=keys.device)
-    first = live & (offsets == new)
+    first = inner & (offsets == new)
     now = torch.cat([ran, first], 1) if before else first
     if before and ran is not there:  # nodes that other layers ran have slots already
-        now = now.scatter_reduce(1, offsets, live, "amax")
+        now = now.scatter_reduce(1, offsets, inner, "amax")
     seen, reached = visible(*lines_of(nodes), known, now)
     if reaching:
-        live, first = live & reached, first & reached
+        live, inner, first = live & reached, inner & reached, first & reached
+    if rooted:
+        offsets = offsets.where(inner, -1)
     return Placed(offsets, seen, live, known, first)
 
 

@@ -94,6 +94,8 @@ def _leaves(tree: Tree, known: tuple[int, ...] | None, most: int) -> Nodes:
 def at_and_below(tree: Tree, at: Nodes) -> Nodes:
     """Nodes that were picked from an earlier tree, and all that hangs below them now."""
     if at.after and at.width == 1:  # the tip of a chain, and what was grown since
+        if isinstance(at.at, range) and at.at.stop == at.after:
+            return Nodes(tree, range(at.at.start, tree.columns), root=at.root)
         grown = torch.arange(at.after, tree.columns, device=tree.tokens.device)
         below = grown.expand(len(tree.tokens), -1)
         return Nodes(tree, torch.cat([at.columns, below], 1), root=at.root)

@@ -31,13 +31,13 @@ def run_forward(
         Rows of each operand, for each thing that the pass gives.
     """
     cache, texts = run.caches.get(stretch.cache or ""), run.batch
-    with_root = any(nodes.root for nodes in operands)
-    width = int(with_root)
+    width = 0
     if cache is not None:
         cache.follow(texts.lengths)
-        width = max(width, cache.texts(stretch))
+        width = cache.texts(stretch)
     call = columns_of(run, stretch, cache, operands, width)
     passed = run_pass(run, stretch, cache, call, place)
     if cache is not None and call.texts and stretch.segments:
+        with_root = any(nodes.root for nodes in operands)
         cache.advance(stretch, texts.lengths, with_root, run.taking_part())
     return rows_of_pass(run, stretch, call, passed, operands)
