@@ -145,8 +145,8 @@ def _slots_ahead(steps: Sequence[Step]) -> int:
 def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
     """By the identity of an op that judges below the root, how many nodes it judges at most.
 
-    Loops may end early, and nodes without logits are not judged: the bonus is drawn with the same
-    number however many there are. Rules that draw by place take all numbers.
+    Loops may end early, and of a chain nodes without logits are not judged: the bonus is drawn with
+    the same number however many there are. Rules that draw by place take all numbers.
     """
     found: dict[int, int] = {}
     for step in steps:
@@ -154,7 +154,7 @@ def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
         if isinstance(op, Accept) and op.at is None and op.target and not _draws_by_place(op):
             tree, rows = step.reads[op.tree], step.reads[op.target]
             assert isinstance(tree, TreeType) and isinstance(rows, LogitsType)
-            found[id(op)] = min(tree.nodes, rows.width)
+            found[id(op)] = min(tree.nodes, rows.width) if tree.is_chain else tree.nodes
     return found
 
 
