@@ -61,7 +61,7 @@ class Graft(Op):
             depth=max(tree.depth for tree in trees),
             parents=self._parents(trees),
             newest=None,
-            newest_count=sum(tree.newest_count for tree in trees),
+            newest_count=max(nodes, 1),
             ragged=any(tree.ragged for tree in trees),
             chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
             laws=laws,

@@ -41,7 +41,7 @@ round r {
   commit @kv %e
 }
 """)
-"""The root and its first child have logits; the second child and what is below the first have none."""
+"""The root and its first child have logits; other nodes have none."""
 TREE = Tree((2,), (Node(0, ROOT), Node(1, ROOT), Node(0, 0)))
 GRID = 6
 """Tokens are equally likely, so that all bounds of numbers are thirds and halves."""
