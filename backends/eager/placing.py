@@ -6,7 +6,7 @@ sees are constants, and no keys have to be compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from specplan.ir.infer import Step, infer_round
@@ -91,6 +91,17 @@ def plain_caches(plan: Plan) -> dict[str, bool]:
             if first is not None and first.attend == "ancestors" and len(first.layers) < 2:
                 found[str(state.name)] = first.write == "scratch"
     return found
+
+
+def turning_caches(plan: Plan) -> Iterator[str]:
+    """Caches that scratch writes after passes for good in some round."""
+    for item in plan.rounds:
+        good = set[str | None]()
+        for step in infer_round(plan, item).steps:
+            if isinstance(step.op, Forward) and step.op.write == "exact":
+                good.add(step.op.cache)
+            elif isinstance(step.op, Forward) and step.op.cache in good:
+                yield str(step.op.cache)
 
 
 def _place(slots: _Slots, step: Step, op: Forward) -> Placement | None:

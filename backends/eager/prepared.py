@@ -11,7 +11,7 @@ from specplan.backends.eager.passes import (
     stretch_of,
     whole_stack,
 )
-from specplan.backends.eager.placing import Placement, placements, plain_caches
+from specplan.backends.eager.placing import Placement, placements, plain_caches, turning_caches
 from specplan.backends.eager.slots import Layers
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.infer import Step, infer_round
@@ -33,6 +33,7 @@ class Prepared:
         steps: by op and trip, what the verifier knows of what an op reads and gives.
         placements: by forward and trip, slots of nodes where they are known.
         plain: caches that are run in one way only, and whether that is scratch.
+        turning: caches that scratch writes after passes for good in some round.
         stretches: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
         whole: by the name of a cache, how text runs through all of its model.
@@ -49,6 +50,7 @@ class Prepared:
     steps: Mapping[tuple[int, int], Step]
     placements: Mapping[tuple[int, int], Placement]
     plain: Mapping[str, bool]
+    turning: frozenset[str]
     stretches: Mapping[int, Stretch]
     segments: Mapping[str, tuple[Layers, ...]]
     whole: Mapping[str, Stretch]
@@ -72,6 +74,7 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
         steps={(id(step.op), step.trip): step for step in steps},
         placements=placements(plan),
         plain=plain_caches(plan),
+        turning=frozenset(turning_caches(plan)),
         stretches={
             id(op): stretch_of(plan, op, models[op.model].num_layers, segments) for op in forwards
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.keys import places_of
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
+
+if TYPE_CHECKING:
+    from specplan.backends.eager.passes import Stretch
 
 Layers = tuple[int, int]
 
@@ -27,13 +31,19 @@ class NodeSlots:
         keys: of the node in each slot behind the text, int64 `[B, M]`.
         there: which slots are the first with their key, bool `[B, M]`.
         ran: by segment and whether it was scratch, which slots hold their nodes, bool `[B, M]`.
+        puts_back: passes for good find what they wrote, whatever scratch wrote since.
     """
+
+    puts_back = False
 
     def __init__(
         self, store: KVCache, segments: tuple[Layers, ...] = ((0, 0),), way: bool | None = None
     ) -> None:
         self.store, self.segments, self.way = store, segments, way
         self.clear()
+
+    def enter(self, stretch: Stretch, slots: Tensor) -> None:
+        """A pass is about to write slots `[B, W]`."""
 
     def clear(self) -> None:
         """Forget all nodes."""
@@ -113,10 +123,13 @@ class NodeSlots:
     def note(
         self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor
     ) -> None:
-        """Note that layers ran nodes `[B, W]`: what was there before is written over."""
+        """Note that layers ran nodes `[B, W]`: what was there before is written over.
+
+        For good it is where the cache puts nothing back.
+        """
         for span in segments if self.way is None else ():
             mine = self.ran_in(span, scratch).scatter_reduce(1, offsets, live, "amax")
             self.ran[span, scratch] = mine
-            if scratch and (span, False) in self.ran:
+            if scratch and (span, False) in self.ran and not self.puts_back:
                 over = torch.zeros_like(mine).scatter_reduce(1, offsets, live, "amax")
                 self.ran[span, False] = self.ran_in(span, False) & ~over
