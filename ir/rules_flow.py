@@ -106,7 +106,10 @@ def progress(types: RoundTypes) -> Iterator[Finding]:
         rows = None if accept.op.target is None else accept.reads[accept.op.target]
         if isinstance(rows, LogitsType) and not rows.root:
             may = "has" if rows.indices is not None else "may have"
-            yield accept.op, f"%{accept.op.target} {may} no row for the root: nothing is emitted"
+            yield (
+                accept.op,
+                f"%{accept.op.target} {may} no row for the root: nothing is ever emitted",
+            )
         if rows is None and isinstance(tree, TreeType) and tree.nodes == 0:
             yield accept.op, "an empty tree judged without rows emits nothing"
 

@@ -102,7 +102,7 @@ class Pick(Op):
         return Work("pick:best", tree.nodes if self.of == "all" else tree.newest_count)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """By place, number or score; a choice by score takes live nodes."""
+        """By place, number or score; a choice by score takes live nodes, the root for want of any."""
         tree = scope[self.tree]
         match self.of:
             case "newest":
@@ -118,17 +118,18 @@ class Pick(Op):
             return (Picked(tree, [numbers[i] for i in self.nodes if i < len(numbers)]),)
         if self.above is not None:
             bar = scope[self.above] if isinstance(self.above, Value) else self.above
-            drafted = (i for i in numbers if i != ROOT and i in tree.living)
-            numbers = [i for i in drafted if exp(self._score(tree, i)) > bar]
+            alive = (i for i in numbers if i != ROOT and i in tree.living)
+            numbers = [i for i in alive if exp(self._score(tree, i)) > bar]
         bound = self.best if self.best is not None else self.worst
         if bound is None and self.count is None:
             return (Picked(tree, numbers),)
-        live = [i for i in numbers if i in tree.living and (i != ROOT or len(numbers) == 1)]
+        drafted = [i for i in numbers if i in tree.living and i != ROOT]
         most = len(numbers) if bound is None else bound
         most = most if self.count is None else min(most, max(int(scope[self.count]), 0))
         worst, own = self.worst is not None, self.by == "own"
-        chosen = live if live == [ROOT] else tree.ranked(live, most, worst=worst, own=own)
-        return (Picked(tree, chosen),)
+        if not drafted:
+            return (Picked(tree, [i for i in numbers if i == ROOT][:most]),)
+        return (Picked(tree, tree.ranked(drafted, most, worst=worst, own=own)),)
 
     def _score(self, tree: Tree, number: int) -> float:
         return tree.nodes[number].score if self.by == "own" else tree.score(number)
