@@ -18,7 +18,7 @@ from specplan.ir.ops import (
 )
 from specplan.ir.plan import Plan, walk_plan
 from specplan.ir.tables import Tables
-from specplan.ir.types import ROOT, LogitsType, PathType, TreeType, UniformsType
+from specplan.ir.types import LogitsType, PathType, TreeType, UniformsType
 from specplan.ir.values import State, Value
 
 Finding = tuple[Op | None, str]
@@ -104,8 +104,12 @@ def progress(types: RoundTypes) -> Iterator[Finding]:
             continue
         tree = accept.reads[accept.op.tree]
         rows = None if accept.op.target is None else accept.reads[accept.op.target]
-        if isinstance(rows, LogitsType) and rows.indices is not None and ROOT not in rows.indices:
-            yield accept.op, f"%{accept.op.target} has no row for the root: nothing is ever emitted"
+        if isinstance(rows, LogitsType) and not rows.root:
+            may = "has" if rows.indices is not None else "may have"
+            yield (
+                accept.op,
+                f"%{accept.op.target} {may} no row for the root: nothing is ever emitted",
+            )
         if rows is None and isinstance(tree, TreeType) and tree.nodes == 0:
             yield accept.op, "an empty tree judged without rows emits nothing"
 

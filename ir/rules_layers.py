@@ -8,16 +8,17 @@ from typing import TypeGuard
 
 from specplan.ir.infer import RoundTypes
 from specplan.ir.op import Op
-from specplan.ir.ops import Forward, When
+from specplan.ir.ops import Forward, Measure, Repeat, When
 from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import Plan, Round, TrackState, walk
 from specplan.ir.residency import operands_of
+from specplan.ir.scope import operands
 from specplan.ir.types import ROOT
-from specplan.ir.values import State
+from specplan.ir.values import State, Value
 
 Finding = tuple[Op | None, str]
 Branches = tuple[int, ...]
-"""The `when` ops around an op, the outermost first, by identity."""
+"""The ops around an op whose bodies may be left out, the outermost first, by identity."""
 EXACT = ("target", "stated")
 """Promises that need exact rows of whole models in every round."""
 
@@ -52,9 +53,10 @@ def holes(plan: Plan, item: Round) -> Iterator[Finding]:
 def tracks(plan: Plan, item: Round, types: RoundTypes) -> Iterator[Finding]:
     """A track that goes on in its own stack holds the root's state.
 
-    A round that may not keep it counts on the others: each of their passes through its layer does.
+    A pass for good reads what was kept for good. A round that may not keep it counts on the others:
+    each of their passes through its layer does, and where text lacks it this round keeps it.
     """
-    kept: defaultdict[State, list[Branches]] = defaultdict(list)
+    kept: defaultdict[State, list[tuple[Forward, Branches]]] = defaultdict(list)
     places = {id(op): inside for op, inside in placed(item.ops)}
     for step in types.steps:
         op = step.op
@@ -64,13 +66,17 @@ def tracks(plan: Plan, item: Round, types: RoundTypes) -> Iterator[Finding]:
         track = None if op.features is None else plan.state(op.features)
         inside = places[id(op)]
         if roots and isinstance(track, TrackState) and _goes_on(op, track):
-            keepers = kept[track.name]
+            ways = ("exact", op.write)
+            keepers = [branch for keeper, branch in kept[track.name] if keeper.write in ways]
             if not keepers:
                 yield op, f"no forward before it keeps the root's state in @{track.name}"
             elif all(keeper != inside[: len(keeper)] for keeper in keepers):
                 yield from ((op, what) for what in _unkept(plan, track))
+                if not any(_asks_lag(item, set(keeper) - set(inside)) for keeper in keepers):
+                    what = f"@{track.name} is kept under a flag that asks for no lag"
+                    yield op, f"{what}: where it does not hold, the root has no state there"
         if roots and op.keep is not None:
-            kept[op.keep].append(inside)
+            kept[op.keep].append((op, inside))
 
 
 def _unkept(plan: Plan, track: TrackState) -> Iterator[str]:
@@ -80,6 +86,27 @@ def _unkept(plan: Plan, track: TrackState) -> Iterator[str]:
             if _writes(op, track.model) and op.keep != track.name and _passes(op, track):
                 yield f"round {other.name} runs layer {track.layer} and keeps no @{track.name}"
                 return
+
+
+def _asks_lag(item: Round, branches: set[int]) -> bool:
+    """Whether all flags of some branches are told how much text a cache lacks."""
+    made = {name: op for op in walk(item.ops) for name in op.results}
+
+    def told(name: Value | None) -> bool:
+        op = None if name is None else made.get(name)
+        if isinstance(op, Measure):
+            return op.kind.name == "lag"
+        return op is not None and any(map(told, operands(op)))
+
+    flags = [_flag(op) for op in walk(item.ops) if id(op) in branches]
+    return all(map(told, flags))
+
+
+def _flag(op: Op) -> Value | None:
+    """What says whether the body of an op is left out; None where it never is."""
+    if isinstance(op, When):
+        return op.flag
+    return op.only if isinstance(op, Repeat) else None
 
 
 def _goes_on(op: Forward, track: TrackState) -> bool:
@@ -110,5 +137,5 @@ def placed(ops: Iterable[Op], inside: Branches = ()) -> Iterator[tuple[Op, Branc
     for op in ops:
         yield op, inside
         if op.body is not None:
-            branch = (id(op),) if isinstance(op, When) else ()
+            branch = () if _flag(op) is None else (id(op),)
             yield from placed(op.body.ops, inside + branch)

@@ -109,6 +109,7 @@ def join(first: Type, second: Type) -> Type:
                 first.exact and second.exact and first.model == second.model,
                 min(first.levels, second.levels),
                 first.bounded and second.bounded,
+                first.root and second.root,
             )
         case UniformsType(), UniformsType():
             raise RuleError("type", "uniforms are drawn outside the region")
@@ -140,6 +141,7 @@ def _join_trees(first: TreeType, second: TreeType) -> TreeType:
         parents=first.parents if alike else None,
         newest=None,
         newest_count=max(first.newest_count, second.newest_count),
+        tips=first.tips and second.tips,
         ragged=True,
         chain=first.is_chain and second.is_chain,
         laws=first.laws | second.laws,

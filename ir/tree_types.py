@@ -58,7 +58,7 @@ def attach(
         return replace(
             tree, nodes=tree.nodes + added, depth=tree.depth + min(length, added), parents=None,
             newest=tuple(range(tree.nodes, tree.nodes + added)) if added == total else None,
-            newest_count=added, chain=chain,
+            newest_count=added, tips=length == 1, chain=chain,
         )  # fmt: skip
     parents, depths = list(tree.parents), [*(tree.depths or ()), 0]
     deepest = tree.depth
@@ -68,7 +68,7 @@ def attach(
         deepest = max(deepest, depths[node] + length if count else 0)
     return replace(
         tree, nodes=len(parents), parents=tuple(parents), depth=deepest,
-        newest=tuple(range(tree.nodes, len(parents))), newest_count=added,
+        newest=tuple(range(tree.nodes, len(parents))), newest_count=added, tips=length == 1,
     )  # fmt: skip
 
 

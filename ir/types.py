@@ -62,7 +62,8 @@ class TreeType:
     """A tree of at most `nodes` drafted nodes and `depth` levels below the root.
 
     `parents` is the static shape, None where it depends on data; `newest` the nodes the last op
-    added (None where data decides which), `newest_count` at most how many; `ragged` trees may be
+    added (None where data decides which), `newest_count` at most how many, `tips` whether none of
+    them has a child; `ragged` trees may be
     shorter for some requests; in a `chain` no node has two children; `laws` says how children came
     about, `siblings` whether nodes with several children drew them with replacement (`draw`) or
     without (`draw_distinct`); of a `whole` tree all rows that children were grown from are exact,
@@ -75,6 +76,7 @@ class TreeType:
     parents: tuple[int, ...] | None = ()
     newest: tuple[int, ...] | None = (ROOT,)
     newest_count: int = 1
+    tips: bool = False
     ragged: bool = False
     chain: bool = True
     laws: frozenset[str] = frozenset()
@@ -131,9 +133,10 @@ class TreeType:
 class NodesType:
     """At most `width` nodes of a tree; `indices` where they are static.
 
-    `closed` sets hold every ancestor of their members; `seen` is the size of the tree whose leaves
-    they were, so that nodes grown since lie below them (0 for other picks); `among` are the nodes
-    that data chooses them from, where those are static.
+    With `root` the root is always one of them; `closed` sets hold every ancestor of their members;
+    `seen` is the size of the tree in which none of them had a child, so that what is below them was
+    grown since (0 for other picks); `among` are the nodes that data chooses them from, where those
+    are static.
     """
 
     width: int
@@ -150,7 +153,8 @@ class LogitsType:
     """Vectors for each node, from `model`: for what follows it, and deeper up to `levels` below it.
 
     `exact` ones were computed by the model's whole stack in full; `model` is "" for what several
-    models gave. `bounded` ones are exact where a calibrated flag says so.
+    models gave. `bounded` ones are exact where a calibrated flag says so; with `root` one of them
+    is the root's.
     """
 
     width: int
@@ -160,6 +164,7 @@ class LogitsType:
     exact: bool
     levels: int = 1
     bounded: bool = False
+    root: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ affair, and the position of a slot is kept in `positions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -102,6 +102,20 @@ class KVCache:
         for into, held in zip(mine, theirs, strict=True):
             into[rows, :, destination] = held[rows, :, source]
         self.positions[rows, destination] = other.positions[rows, source]
+
+    def swap(self, slots: Tensor, layers: Sequence[int], other: Sequence[Tensor]) -> list[Tensor]:
+        """Take other keys and values into slots; what they held.
+
+        Args:
+            slots: int64 `[B, M]`; distinct but for the trash slot.
+            layers: which.
+            other: keys and values of each, `[B, M, H_kv, head_dim]`; none to change nothing.
+        """
+        tensors = [held for layer in layers for held in (self.keys[layer], self.values[layer])]
+        before = [tensor[self._rows, :, slots] for tensor in tensors]
+        for tensor, new in zip(tensors, other, strict=False):
+            tensor[self._rows, :, slots] = new
+        return before
 
     def _move_one_row(self, source: Tensor, destination: Tensor) -> None:
         for tensor in [*self.keys, *self.values]:

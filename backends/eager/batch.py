@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -178,6 +178,7 @@ class Batch:
         models: Mapping[str, Module],
         segments: Mapping[str, tuple[Layers, ...]],
         ways: Mapping[str, bool],
+        turning: Collection[str],
         scores: torch.dtype | None,
     ) -> None:
         """Make room for what the plan keeps.
@@ -187,6 +188,7 @@ class Batch:
             models: by their roles.
             segments: by the name of the cache, spans of layers that the plan runs together.
             ways: by the name of the cache, see `Cache.way`.
+            turning: names of caches, see `Cache.turns`.
             scores: see `root`.
         """
         caches = [state for state in states if isinstance(state, CacheState)]
@@ -198,8 +200,9 @@ class Batch:
             if kept is not None:
                 room = min(room, kept.budget + kept.chunk + self.speculative)
             store = model.new_cache(self.size, room, cache.name in asked)
-            way = ways.get(cache.name)
-            self.caches[cache.name] = Cache(model, store, segments[cache.name], kept, of, way)
+            way, turns = ways.get(cache.name), cache.name in turning
+            mine = segments[cache.name]
+            self.caches[cache.name] = Cache(model, store, mine, kept, of, way, turns)
         for state in states:
             if isinstance(state, TrackState):
                 self.tracks[state.name] = self._track(state, models[state.model])

@@ -76,7 +76,7 @@ def run_forward(
     if cache is not None and texts and not stretch.scratch:
         _advance(reached, cache, stretch, active)
     elif cache is not None and call.texts:
-        _advance_scratch(reached, cache, stretch, texts == 0)
+        _advance_scratch(reached, cache, stretch)
     rows = rows_of_pass(session, stretch, call, passed, operands)
     return Ran(rows, call.tokens.shape[1], passed.context)
 
@@ -126,15 +126,10 @@ def _read(lengths: Sequence[int], stretch: Stretch, call: Columns, live: Tensor)
     return reached
 
 
-def _advance_scratch(lengths: Sequence[int], cache: Cache, stretch: Stretch, again: bool) -> None:
-    """Note what scratch has written over: the root `again`, or all text that was pending."""
-    if not stretch.scratch:
-        return
-    for span in stretch.segments:
-        known = cache.lengths[span]
+def _advance_scratch(lengths: Sequence[int], cache: Cache, stretch: Stretch) -> None:
+    """Note that scratch has taken in all text that was pending."""
+    for span in stretch.segments if stretch.scratch else ():
         cache.scratch[span] = list(map(max, lengths, cache.scratch[span]))
-        if again:
-            cache.lengths[span] = [min(now - 1, k) for now, k in zip(lengths, known, strict=True)]
 
 
 def catch_up(session: EagerSession, cache: Cache, stretch: Stretch, pending: int) -> None:

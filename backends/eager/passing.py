@@ -44,6 +44,7 @@ def run_pass(
     slots, offsets, seen, live = _slots(
         session, stretch, cache, call, place, ends, text_slots, live
     )
+    cache.enter(stretch, slots)
     used += cache.taken
     mask = cache.mask(slots, texts, ends, offsets, seen, used)
     if stretch.block:

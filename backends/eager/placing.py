@@ -6,7 +6,7 @@ sees are constants, and no keys have to be compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -91,11 +91,9 @@ class _Slots:
         return found
 
     def run(self, stretch: Stretch, slots: set[int]) -> None:
-        """Note that a pass has run these slots: scratch writes over what was there."""
+        """Note that a pass has run these slots."""
         for span in stretch.segments:
             self.ran.setdefault((span, stretch.scratch), set()).update(slots)
-            if stretch.scratch:
-                self.ran.setdefault((span, False), set()).difference_update(slots)
         for track, _ in stretch.keeps:
             self.kept.setdefault(track, set()).update(slots)
 
@@ -136,6 +134,17 @@ def plain_caches(plan: Plan) -> dict[str, bool]:
     return found
 
 
+def turning_caches(plan: Plan) -> Iterator[str]:
+    """Caches that scratch writes after passes for good in some round."""
+    for item in plan.rounds:
+        good = set[str | None]()
+        for step in infer_round(plan, item).steps:
+            if isinstance(step.op, Forward) and step.op.write == "exact":
+                good.add(step.op.cache)
+            elif isinstance(step.op, Forward) and step.op.cache in good:
+                yield str(step.op.cache)
+
+
 def _place(slots: _Slots, step: Step, op: Forward, stretch: Stretch) -> Placement | None:
     """Slots for the nodes of a pass; None where data decides which they are, or what they see."""
     if step.conditional or len(op.nodes) != 1 or stretch.block:
@@ -161,6 +170,9 @@ def _place(slots: _Slots, step: Step, op: Forward, stretch: Stretch) -> Placemen
     old = sum(offset < before for offset in offsets)
     if len({*offsets}) < len(offsets) or any(offset < before for offset in offsets[old:]):
         return None
+    good = set[int]().union(*(slots.ran.get((span, False), ()) for span in stretch.segments))
+    if stretch.scratch and not good.isdisjoint(offsets):
+        return None  # whether what they held comes back is the cache's affair
     if stretch.features is not None and not (
         stretch.inside and slots.kept.get(stretch.features, set()).issuperset(offsets)
     ):

@@ -11,7 +11,7 @@ from specplan.backends.eager.passes import (
     stretch_of,
     whole_stack,
 )
-from specplan.backends.eager.placing import Placement, placements, plain_caches
+from specplan.backends.eager.placing import Placement, placements, plain_caches, turning_caches
 from specplan.backends.eager.slots import Layers
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.infer import Step, infer_round
@@ -33,6 +33,7 @@ class Prepared:
         steps: by op and trip, what the verifier knows of what an op reads and gives.
         placements: by forward and trip, slots of nodes where they are known.
         plain: caches that are run in one way only, and whether that is scratch.
+        turning: caches that scratch writes after passes for good in some round.
         stretches: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
         whole: by the name of a cache, how text runs through all of its model.
@@ -49,6 +50,7 @@ class Prepared:
     steps: Mapping[tuple[int, int], Step]
     placements: Mapping[tuple[int, int], Placement]
     plain: Mapping[str, bool]
+    turning: frozenset[str]
     stretches: Mapping[int, Stretch]
     segments: Mapping[str, tuple[Layers, ...]]
     whole: Mapping[str, Stretch]
@@ -76,6 +78,7 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
         placements=placements(plan, stretches),
         plain=plain_caches(plan),
         stretches=stretches,
+        turning=frozenset(turning_caches(plan)),
         segments=segments,
         whole={
             str(state.name): whole_stack(
@@ -146,8 +149,8 @@ def _slots_ahead(steps: Sequence[Step]) -> int:
 def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
     """By the identity of an op that judges below the root, how many nodes it judges at most.
 
-    Loops may end early, and nodes without logits are not judged: the bonus is drawn with the same
-    number however many there are. Rules that draw by place take all numbers.
+    Loops may end early, and of a chain nodes without logits are not judged: the bonus is drawn with
+    the same number however many there are. Rules that draw by place take all numbers.
     """
     found: dict[int, int] = {}
     for step in steps:
@@ -155,7 +158,7 @@ def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
         if isinstance(op, Accept) and op.at is None and op.target and not _draws_by_place(op):
             tree, rows = step.reads[op.tree], step.reads[op.target]
             assert isinstance(tree, TreeType) and isinstance(rows, LogitsType)
-            found[id(op)] = min(tree.nodes, rows.width)
+            found[id(op)] = min(tree.nodes, rows.width) if tree.is_chain else tree.nodes
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from specplan.backends.ops.keys import places_of
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.masks import prefix
+
+if TYPE_CHECKING:
+    from specplan.backends.eager.passes import Stretch
 
 Layers = tuple[int, int]
 
@@ -31,13 +35,19 @@ class NodeSlots:
         placed: by segment and whether it was scratch, slots that it has run, where all slots so far
             were known before the round; None elsewhere.
         ran: the same elsewhere: which slots hold their nodes, bool `[B, M]`.
+        puts_back: passes for good find what they wrote, whatever scratch wrote since.
     """
+
+    puts_back = False
 
     def __init__(
         self, store: KVCache, segments: tuple[Layers, ...] = ((0, 0),), way: bool | None = None
     ) -> None:
         self.store, self.segments, self.way = store, segments, way
         self.clear()
+
+    def enter(self, stretch: Stretch, slots: Tensor) -> None:
+        """A pass is about to write slots `[B, W]`."""
 
     def clear(self) -> None:
         """Forget all nodes."""
@@ -146,10 +156,13 @@ class NodeSlots:
     def note(
         self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor
     ) -> None:
-        """Note that layers ran nodes `[B, W]`: what was there before is written over."""
+        """Note that layers ran nodes `[B, W]`: what was there before is written over.
+
+        For good it is where the cache puts nothing back.
+        """
         for span in segments if self.way is None else ():
             mine = self.ran_in(span, scratch).scatter_reduce(1, offsets, live, "amax")
             self.ran[span, scratch] = mine
-            if scratch and (span, False) in self.ran:
+            if scratch and (span, False) in self.ran and not self.puts_back:
                 over = torch.zeros_like(mine).scatter_reduce(1, offsets, live, "amax")
                 self.ran[span, False] = self.ran_in(span, False) & ~over

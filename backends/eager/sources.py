@@ -104,7 +104,7 @@ def _texts(batch: Texts, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens
 
 def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
     """Continuations of each text in itself."""
-    if wanted.children == 1:
+    if wanted.children == 1 and wanted.nodes is None:
         tokens, counts = lookup_batch(
             texts, lengths, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
         )

@@ -27,7 +27,7 @@ def entered(
     track = session.batch.tracks[stretch.features]
     above = call.positions - stretch.shift
     keys = _keys_above(session, stretch.shift, call, above)
-    states, steps, known = track.read(above, keys)
+    states, steps, known = track.read(above, keys, stretch.scratch)
     if track.deeper:
         states, known = left_by_slots(session, stretch, call, track, stretch.shift)
     live = call.live
@@ -86,9 +86,9 @@ def left_by_slots(
         shift = stretch.shift + back
         place = call.positions - shift
         keys = _keys_above(session, shift, call, place)
-        ran = track.read(place, keys)[2]
+        ran = track.read(place, keys, stretch.scratch)[2]
         slots = track if level + back == 0 else track.deeper[level + back - 1]
-        states, _, known = slots.read(place, keys)
+        states, _, known = slots.read(place, keys, stretch.scratch)
         new = ran & ~settled
         found = states if found is None else torch.where(new[:, :, None], states, found)
         there, settled = there | (new & known), settled | ran

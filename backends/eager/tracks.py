@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from specplan.backends.ops.commit import commit
 from specplan.backends.ops.keys import places_of
+
+
+class Drafted(NamedTuple):
+    """States of drafted nodes.
+
+    Attributes:
+        keys: int64 `[B, M]`.
+        live: which of them there are, bool `[B, M]`.
+        states: `[B, M, F]`.
+        steps: int64 `[B, M]`.
+    """
+
+    keys: Tensor
+    live: Tensor
+    states: Tensor
+    steps: Tensor
 
 
 class Track:
@@ -19,6 +36,7 @@ class Track:
         known: bool `[B, S + 1]`, which positions are there.
         steps: passes of its own model that a state went through, int64 `[B, S + 1]`.
         deeper: states of the slots below, level by level; they have gaps.
+        drafted: by whether they were scratch.
     """
 
     def __init__(
@@ -46,29 +64,30 @@ class Track:
             track.begin_round()
 
     def _forget(self) -> None:
-        self.nodes: tuple[Tensor, Tensor, Tensor] | None = None
-        self.live: tuple[Tensor, Tensor] | None = None
+        self.drafted: dict[bool, Drafted] = {}
 
-    def read(self, positions: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def read(self, positions: Tensor, keys: Tensor, scratch: bool) -> tuple[Tensor, Tensor, Tensor]:
         """States `[B, T, F]` of tokens, copied, their steps, and which of them are there.
 
         Args:
             positions: int64 `[B, T]`; what lies before the text is not there.
             keys: int64 `[B, T]`.
+            scratch: what passes wrote as scratch is there, too, and counts for more.
         """
         place = positions.clamp(0, self.trash)
         known = self.known.gather(1, place) & (positions >= 0)
-        found = self.text.gather(1, place[:, :, None].expand(-1, -1, self.text.shape[2]))
+        found = self.text.gather(1, _wide(place, self.text))
         steps = self.steps.gather(1, place)
-        if self.nodes is None or self.live is None:
-            return found, steps, known
-        mine, states, taken = self.nodes
-        slot, here = places_of(keys, mine, self.live[0])
-        if not mine.shape[1]:
-            return found, steps, known
-        drafted = states.gather(1, slot[:, :, None].expand(-1, -1, states.shape[2]))
-        found = torch.where(here[:, :, None], drafted, found)
-        return found, torch.where(here, taken.gather(1, slot), steps), known | here
+        for way in (False, True) if scratch else (False,):
+            drafted = self.drafted.get(way)
+            if drafted is None or not drafted.keys.shape[1]:
+                continue
+            slot, here = places_of(keys, drafted.keys, drafted.live)
+            states = drafted.states.gather(1, _wide(slot, drafted.states))
+            found = torch.where(here[:, :, None], states, found)
+            steps = torch.where(here, drafted.steps.gather(1, slot), steps)
+            known = known | here
+        return found, steps, known
 
     def write_text(self, positions: Tensor, live: Tensor, states: Tensor, steps: Tensor) -> None:
         """Record states of text for good."""
@@ -82,32 +101,32 @@ class Track:
         self, keys: Tensor, live: Tensor, states: Tensor, steps: Tensor, scratch: bool
     ) -> None:
         """Record states of drafted nodes; of one node the latest counts."""
-        exact = torch.zeros_like(live) if scratch else live
-        new: tuple[Tensor, ...] = (keys, states, steps)
-        if self.nodes is not None and self.live is not None:
-            new = tuple(torch.cat(both, 1) for both in zip(new, self.nodes, strict=True))
-            live, exact = (
-                torch.cat(both, 1) for both in zip((live, exact), self.live, strict=True)
-            )
-        self.nodes, self.live = (new[0], new[1], new[2]), (live, exact)
+        new = Drafted(keys, live, states, steps)
+        if scratch in self.drafted:
+            both = zip(new, self.drafted[scratch], strict=True)
+            new = Drafted(*(torch.cat(pair, 1) for pair in both))
+        self.drafted[scratch] = new
 
     def commit(self, keys: Tensor, emitted: Tensor, positions: Tensor) -> None:
         """Make the prefix of what was emitted that is here permanent; arguments as of `Cache`."""
-        if self.nodes is None or self.live is None or not self.nodes[0].shape[1]:
-            return
-        mine, states, steps = self.nodes
-        slots, held = commit(keys, emitted, mine, self.live[1])
-        moved = states.gather(1, slots[:, :, None].expand(-1, -1, states.shape[2]))
-        self.write_text(positions, held, moved, steps.gather(1, slots))
+        drafted = self.drafted.get(False)
+        if drafted is not None and drafted.keys.shape[1]:
+            slots, held = commit(keys, emitted, drafted.keys, drafted.live)
+            moved = drafted.states.gather(1, _wide(slots, drafted.states))
+            self.write_text(positions, held, moved, drafted.steps.gather(1, slots))
         self._forget()
 
     def commit_deeper(self, positions: Tensor, keys: Tensor, said: Tensor) -> None:
         """Make all states of slots below these paths permanent, whatever is missing between."""
         for track in self.deeper:
-            if track.nodes is None or track.live is None:
-                continue
-            mine, states, steps = track.nodes
-            place, there = places_of(keys, mine, track.live[1])
-            moved = states.gather(1, place[:, :, None].expand(-1, -1, states.shape[2]))
-            track.write_text(positions, there & said, moved, steps.gather(1, place))
+            drafted = track.drafted.get(False)
+            if drafted is not None:
+                place, there = places_of(keys, drafted.keys, drafted.live)
+                moved = drafted.states.gather(1, _wide(place, drafted.states))
+                steps = drafted.steps.gather(1, place)
+                track.write_text(positions, there & said, moved, steps)
             track.begin_round()
+
+
+def _wide(places: Tensor, states: Tensor) -> Tensor:
+    return places[:, :, None].expand(-1, -1, states.shape[2])

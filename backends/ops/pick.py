@@ -142,8 +142,9 @@ def best_columns(
     scores = tree.own if own else tree.scores
     assert scores is not None
     columns, live = among.columns, among.live
-    if among.root and isinstance(among.at, Tensor):
-        live = live & (columns > 0)
+    if among.root and among.width > 1:  # the root is chosen for want of others
+        drafted = live & (columns > 0)
+        live = torch.where(drafted.any(1, keepdim=True), drafted, live)
     order = among.take(tree.depths).sort(dim=1, stable=True).indices
     columns, live = columns.gather(1, order), live.gather(1, order)
     found = scores.gather(1, columns)

@@ -56,18 +56,21 @@ def judged(
 def _order(world: OneRequest, op: Accept, tree: Tree, start: int) -> tuple[list[int], int]:
     """Nodes below `start` in the order of their uniforms, and the place of the bonus's.
 
-    In a chain dead nodes take no number; the bonus has the number after those that the round
-    may draft at most, so that what is drawn does not depend on how long others went on.
+    The bonus has the number after those that may be judged at most, so that what is drawn does
+    not depend on how long others went on: after those of all nodes. In a chain dead nodes take no
+    number, so that there these are no more than the nodes that logits are asked for.
     """
     order = tree.below([start])
     kind = world.types.operand(op, op.tree, world.trip)
     rows = world.types.operand(op, op.target, world.trip)
     assert isinstance(kind, TreeType)
     most = len(order)
-    if op.at is None and isinstance(rows, LogitsType):
-        most = min(kind.nodes, rows.width)  # nodes without logits are not judged
+    if op.at is None:
+        most = kind.nodes
     if kind.is_chain:
         order = [i for i in order if i in tree.living]
+        if op.at is None and isinstance(rows, LogitsType):
+            most = min(most, rows.width)
     return order, most
 
 

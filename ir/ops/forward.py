@@ -113,8 +113,9 @@ class Forward(Op):
                 counts = f"{len(self.levels)} levels for {nodes.width} nodes"
                 raise RuleError("children", counts)
             made = LogitsType(
-                nodes.width, nodes.indices, nodes.lineage, self.model, exact, self.most_levels
-            )
+                nodes.width, nodes.indices, nodes.lineage, self.model, exact, self.most_levels,
+                root=nodes.root,
+            )  # fmt: skip
             rows += [made] * len(kinds)
         return tuple(rows)
 
@@ -157,8 +158,9 @@ class Forward(Op):
         track = None if self.features is None else plan.state(self.features)
         if isinstance(track, TrackState):
             given = isinstance(track.layer, str) and track.layer != "last"  # from outside
-            if not given and not any(track.name in _kept(op) for op in walk_plan(plan)):
-                yield f"no forward keeps @{track.name}"
+            ways = ("exact", self.write)
+            if not given and not any(_keeps(op, track.name, ways) for op in walk_plan(plan)):
+                yield f"no forward keeps @{track.name}" + " for good" * (self.write == "exact")
             own = track.model == self.model and not given
             if own and self.shift == 0 and self.layers and not self.continues_stack(plan):
                 yield f"@{track.name} holds layer {_layer(track)}; begin layers= there"
@@ -279,8 +281,8 @@ def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
     return ends
 
 
-def _kept(op: Op) -> tuple[State | None, ...]:
-    return (op.keep,) if isinstance(op, Forward) else ()
+def _keeps(op: Op, track: State, ways: tuple[str, ...]) -> bool:
+    return isinstance(op, Forward) and op.keep == track and op.write in ways
 
 
 def _layer(track: TrackState) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import exp, log1p
+from math import exp, inf, log
 from typing import Any, Literal
 
 from specplan.ir.bounds import check_tree_size
 from specplan.ir.context import Context
-from specplan.ir.meaning import Node, Scope, Tree
+from specplan.ir.meaning import Node, Path, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
@@ -23,9 +23,9 @@ from specplan.ir.world import World
 class Graft(Op):
     """Trees joined at the root; equal siblings are kept apart or merged.
 
-    Merged, what hangs below equal siblings hangs below the first of them. The others stay, each
-    with the law that it was drawn from; of those that were not drawn the first alone is left, and
-    its path score is that of the summed probabilities of all their paths.
+    Merged, what hangs below equal siblings hangs below the first of them, whose path score is that
+    of the summed probabilities of all their paths. The others stay where they were drawn, each with
+    its law and no probability of its own.
 
     %t = graft %drafted %looked
     %t = graft %a %b %c same=merge
@@ -61,7 +61,7 @@ class Graft(Op):
             depth=max(tree.depth for tree in trees),
             parents=self._parents(trees),
             newest=None,
-            newest_count=sum(tree.newest_count for tree in trees),
+            newest_count=max(nodes, 1),
             ragged=any(tree.ragged for tree in trees),
             chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
             laws=laws,
@@ -98,11 +98,15 @@ class Graft(Op):
                 node if node.parent == ROOT else replace(node, parent=node.parent + first)
                 for node in tree.nodes
             ]
-        joined = Tree(world.begin, tuple(nodes), tuple(range(len(nodes))) or (ROOT,), attached)
-        if self.same == "merge":
-            for number in joined.numbers:
-                joined = _merged(joined, number)
-        return (joined,)
+        joined = Tree(
+            scope[self.trees[0]].base, tuple(nodes), tuple(range(len(nodes))) or (ROOT,), attached
+        )
+        if self.same == "keep":
+            return (joined,)
+        merged = joined
+        for number in joined.numbers:
+            merged = _merged(merged, number)
+        return (_voted(merged, joined),)
 
 
 def _merged(tree: Tree, number: int) -> Tree:
@@ -118,10 +122,22 @@ def _merged(tree: Tree, number: int) -> Tree:
                 nodes[below] = replace(nodes[below], parent=same)
         if not nodes[child].drawn:
             nodes[child] = replace(nodes[child], live=False)
-            own, more = nodes[same].score, tree.nodes[child].score
-            total = max(own, more) + log1p(exp(-abs(own - more)))
-            nodes[same] = replace(nodes[same], score=total)
     return replace(tree, nodes=tuple(nodes))
+
+
+def _voted(merged: Tree, apart: Tree) -> Tree:
+    """The first node of each path is as probable as all of them were, apart; the others are not."""
+    votes: dict[Path, float] = {}
+    for number in apart.live_nodes:
+        path = apart.path(number)
+        votes[path] = votes.get(path, 0.0) + exp(apart.score(number))
+    nodes, told = list(merged.nodes), set[Path]()
+    for number in merged.live_nodes:
+        path, above = merged.path(number), votes.get(merged.path(merged.nodes[number].parent))
+        share = votes[path] if above is None else min(votes[path] / above, 1.0)
+        nodes[number] = replace(nodes[number], score=log(share) if path not in told else -inf)
+        told.add(path)
+    return replace(merged, nodes=tuple(nodes))
 
 
 OP = Graft

@@ -80,12 +80,14 @@ class Grow(Op):
         )  # fmt: skip
 
     def _siblings(self, tree: TreeType, at: NodesType, counts: tuple[int, ...]) -> frozenset[str]:
-        """How nodes that now have several children drew them; apart, if they had some before."""
+        """How nodes that now have several children drew them; apart, if they may have had some."""
         if not self.draws or not any(counts):
             return frozenset()
-        grew = tree.drawn and tree.parents is not None and at.indices is not None
-        again = grew and not set(tree.parents or ()).isdisjoint(at.indices or ())
-        ways = {"draw"} if again else set[str]()
+        if tree.parents is not None and at.indices is not None:
+            again = not set(tree.parents).isdisjoint(at.indices)
+        else:
+            again = at.seen != tree.nodes
+        ways = {"draw"} if again and tree.drawn else set[str]()
         if max(counts) > 1:
             ways.add("draw" if self.how == "draw" else "draw_distinct")
         return frozenset(ways)

@@ -46,7 +46,7 @@ class Mix(Op):
         for name in self.weights:
             context.expect(name, NumberType, "weights")
         first = context.expect(self.logits[0], LogitsType, "mix")
-        exact = first.exact
+        exact, root = first.exact, first.root
         for name in self.logits[1:]:
             other = context.look(name, "mix")
             if not isinstance(other, LogitsType | TreeType):
@@ -54,11 +54,13 @@ class Mix(Op):
             if first.lineage is None or not first.lineage.related(other.lineage):
                 both = f"rows %{self.logits[0]} and %{name} belong to different trees"
                 raise RuleError("lineage", both)
-            if isinstance(other, TreeType) and not other.root_row and ROOT in (first.indices or ()):
+            rooted = other.root_row if isinstance(other, TreeType) else other.root
+            root = root and rooted
+            if isinstance(other, TreeType) and not rooted and ROOT in (first.indices or ()):
                 nothing = f"nothing was grown below the root of %{name}: it stands for no row there"
                 raise RuleError("lineage", nothing)
             exact = exact and (other.whole if isinstance(other, TreeType) else other.exact)
-        return (replace(first, exact=exact, bounded=False, model="", levels=1),)
+        return (replace(first, exact=exact, bounded=False, model="", levels=1, root=root),)
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """Rows over the vocabulary."""

@@ -59,19 +59,20 @@ class Pick(Op):
         if sum(choice is not None for choice in (self.nodes, self.best, self.worst)) > 1:
             raise RuleError("arity", "pick takes one of nodes=, best= and worst=")
         indices, width = self._placed_at(tree, at)
+        last_of_chain = self.of == "newest" and tree.is_chain and tree.newest_count == 1
+        tips = self.of == "leaves" or last_of_chain or (self.of == "newest" and tree.tips)
+        seen = tree.nodes if tips else 0
         if self.nodes is not None:
-            return (_numbered(self.nodes, tree, indices, width),)
+            return (_numbered(self.nodes, tree, indices, width, seen),)
         bound = self.best if self.best is not None else self.worst
         most = width if bound is None else min(bound, width)
         if self.above is not None:  # a node scores no better than its parent: by path, a tree
             closed = self.of == "all" and self.by == "path"
-            return (NodesType(most, None, tree.lineage, closed=closed, among=indices),)
+            return (NodesType(most, None, tree.lineage, False, closed, seen, indices),)
         if self.count is not None or most < width or (bound is not None and indices is None):
             closed = self.of == "all" and self.best is not None and self.by == "path"
-            return (NodesType(most, None, tree.lineage, closed=closed, among=indices),)
+            return (NodesType(most, None, tree.lineage, False, closed, seen, indices),)
         holds_root = indices is not None and ROOT in indices
-        last_of_chain = self.of == "newest" and tree.is_chain and tree.newest_count == 1
-        seen = tree.nodes if self.of == "leaves" or last_of_chain else 0
         return (NodesType(width, indices, tree.lineage, holds_root, seen=seen),)
 
     def _placed_at(self, tree: TreeType, at: NodesType | None) -> tuple[_Indices, int]:
@@ -101,7 +102,7 @@ class Pick(Op):
         return Work("pick:best", tree.nodes if self.of == "all" else tree.newest_count)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """By place, number or score; a choice by score takes live nodes."""
+        """By place, number or score; by score of live nodes, the root where there are none."""
         tree = scope[self.tree]
         match self.of:
             case "newest":
@@ -117,17 +118,18 @@ class Pick(Op):
             return (Picked(tree, [numbers[i] for i in self.nodes if i < len(numbers)]),)
         if self.above is not None:
             bar = scope[self.above] if isinstance(self.above, Value) else self.above
-            drafted = (i for i in numbers if i != ROOT and i in tree.living)
-            numbers = [i for i in drafted if exp(self._score(tree, i)) > bar]
+            alive = (i for i in numbers if i != ROOT and i in tree.living)
+            numbers = [i for i in alive if exp(self._score(tree, i)) > bar]
         bound = self.best if self.best is not None else self.worst
         if bound is None and self.count is None:
             return (Picked(tree, numbers),)
-        live = [i for i in numbers if i in tree.living and (i != ROOT or len(numbers) == 1)]
+        drafted = [i for i in numbers if i in tree.living and i != ROOT]
         most = len(numbers) if bound is None else bound
         most = most if self.count is None else min(most, max(int(scope[self.count]), 0))
         worst, own = self.worst is not None, self.by == "own"
-        chosen = live if live == [ROOT] else tree.ranked(live, most, worst=worst, own=own)
-        return (Picked(tree, chosen),)
+        if not drafted:
+            return (Picked(tree, [i for i in numbers if i == ROOT][:most]),)
+        return (Picked(tree, tree.ranked(drafted, most, worst=worst, own=own)),)
 
     def _score(self, tree: Tree, number: int) -> float:
         return tree.nodes[number].score if self.by == "own" else tree.score(number)
@@ -145,13 +147,15 @@ def _below(tree: TreeType, at: NodesType) -> tuple[_Indices, int]:
     return tuple(sorted(below)), len(below)
 
 
-def _numbered(nodes: tuple[int, ...], tree: TreeType, indices: _Indices, width: int) -> NodesType:
+def _numbered(
+    nodes: tuple[int, ...], tree: TreeType, indices: _Indices, width: int, seen: int
+) -> NodesType:
     if any(index >= width for index in nodes) or len(set(nodes)) != len(nodes):
         raise RuleError("children", f"nodes={list(nodes)} of {width} nodes, each once")
     if indices is None:
-        return NodesType(len(nodes), None, tree.lineage)
+        return NodesType(len(nodes), None, tree.lineage, seen=seen)
     chosen = tuple(indices[index] for index in nodes)
-    return NodesType(len(nodes), chosen, tree.lineage, ROOT in chosen)
+    return NodesType(len(nodes), chosen, tree.lineage, ROOT in chosen, seen=seen)
 
 
 OP = Pick

@@ -51,8 +51,9 @@ class Place(Op):
             check_tree_size(size)
             grown = replace(
                 tree, nodes=size, depth=max(self.upto, tree.depth), newest=None,
-                newest_count=self.upto, parents=tuple(range(-1, size - 1)) if chain else None,
-                ragged=True, chain=chain, lineage=None,
+                newest_count=self.upto, tips=False, ragged=True,
+                parents=tuple(range(-1, size - 1)) if chain else None,
+                chain=chain, lineage=None,
                 dropped_draws=tree.dropped_draws or tree.drawn,
             )  # fmt: skip
         return (replace(grown, laws=tree.laws | {"given"}),)

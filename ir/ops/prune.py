@@ -45,7 +45,7 @@ class Prune(Op):
             nodes = min(tree.nodes, to.width if to.closed else to.width * max(tree.depth, 1))
         left = replace(
             tree, nodes=nodes, depth=min(tree.depth, nodes), parents=parents, newest=None,
-            newest_count=nodes, chain=tree.is_chain or to.width == 1, lineage=None,
+            newest_count=nodes, tips=False, chain=tree.is_chain or to.width == 1, lineage=None,
             dropped_draws=tree.dropped_draws or tree.drawn,
         )  # fmt: skip
         return (left,)

@@ -54,7 +54,8 @@ class Relabel(Op):
         if other is not None:
             self._check_other(tree, other)
         named = replace(
-            tree, laws=tree.laws | {"given"}, lineage=None, root_row=False,
+            tree, laws=tree.laws | {"given"}, lineage=None, root_row=False, tips=False,
+            newest=tuple(range(tree.nodes)) or (ROOT,), newest_count=max(tree.nodes, 1),
             dropped_draws=tree.dropped_draws or (tree.drawn and at is not None)
             or (other is not None and other.drawn),
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from specplan.ir.context import Context
@@ -12,7 +12,7 @@ from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
 from specplan.ir.rule_error import RuleError
 from specplan.ir.scope import WORDS
-from specplan.ir.types import FlagType, TreeType, Type
+from specplan.ir.types import FlagType, LogitsType, TreeType, Type
 from specplan.ir.values import Value
 from specplan.ir.world import Batch
 
@@ -47,6 +47,7 @@ class Repeat(Op):
                 raise RuleError("arity", "only= stands where trips may end early; give until=")
         carried = tuple(context.look(initial, "repeat") for _, initial in self.carried)
         parameters = [parameter for parameter, _ in self.carried]
+        ends = [carried] if self.only is not None else []
         for trip in range(self.count):
             inner = context.region(
                 body, dict(zip(parameters, carried, strict=True)), trip=trip, trips=self.count
@@ -58,7 +59,10 @@ class Repeat(Op):
             if until is not None:
                 inner.expect(until, FlagType, "until")
             carried = following
-        return carried if until is None else tuple(_cut_short(item) for item in carried)
+            ends.append(carried)
+        if until is None:
+            return carried
+        return tuple(_cut_short(item, [end[i] for end in ends]) for i, item in enumerate(carried))
 
     @property
     def trips(self) -> int:
@@ -106,8 +110,10 @@ class Repeat(Op):
             batch.trips.append(trips)
 
 
-def _cut_short(item: Type) -> Type:
-    """What a loop gives that may have ended early: some of the last nodes may be missing."""
+def _cut_short(item: Type, ends: Sequence[Type]) -> Type:
+    """What a loop gives that may have ended early, with one of these: the last may be missing."""
+    if isinstance(item, LogitsType):
+        return replace(item, root=all(isinstance(end, LogitsType) and end.root for end in ends))
     if not isinstance(item, TreeType):
         return item
     return replace(item, ragged=True, newest=None)

@@ -42,7 +42,7 @@ class Reroot(Op):
         left = replace(
             tree, nodes=nodes, depth=nodes if chain else min(tree.depth, nodes),
             parents=tuple(range(-1, nodes - 1)) if chain else None, newest=None, newest_count=nodes,
-            ragged=True, chain=chain, lineage=None, root_row=False,
+            tips=False, ragged=True, chain=chain, lineage=None, root_row=False,
         )  # fmt: skip
         return (left,)
 

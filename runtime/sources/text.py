@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.runtime.sources.continuations import continuation_trees
 from specplan.runtime.sources.source import ROOT, Found, Tokens, Wanted
 
 TEXT_MATCH = (1, 3)
@@ -43,29 +44,30 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
 
 
 def continuations(text: Tokens, wanted: Wanted) -> Found:
-    """Several continuations of one text, side by side, each with another first token.
+    """Several continuations of one text, merged, or side by side with unlike first tokens.
 
     Longer matches come first, then later ones; the first continuation is that of `lookup`, and
-    each goes on as that does.
+    each goes on as that does. Where nodes of a merged tree are equally common, those of earlier
+    continuations come first.
 
     Args:
         text: int64 `[n]`.
-        wanted: how much; `nodes` is None.
+        wanted: how much.
     """
-    size, there = len(text), Found.nothing(1, wanted)
-    begun: list[int] = []
+    size, merged = len(text), wanted.nodes is not None
+    apart: dict[int, int] = {}
     for order in range(min(wanted.longest, size - 1), wanted.shortest - 1, -1):
         for end in reversed(_occurrences(text, order).tolist()):
-            if len(begun) == wanted.children:
-                return there
-            if int(text[end]) in begun:
-                continue
-            period = size - end
-            run = text[end + np.arange(wanted.length) % period]
-            for step, token in enumerate(run.tolist()):
-                slot = len(begun) * wanted.length + step
-                there.put(0, slot, token, slot - 1 if step else ROOT)
-            begun.append(int(text[end]))
+            apart.setdefault(end if merged else int(text[end]), end)
+    ends = [*apart.values()][: wanted.children]
+    runs = [text[end + np.arange(wanted.length) % (size - end)] for end in ends]
+    if merged:
+        earlier = np.arange(len(runs), 0, -1) / (len(runs) + 1.0) ** 2  # less than one in all
+        tokens = np.array(runs, dtype=np.int64).reshape(-1, wanted.length)
+        return continuation_trees(tokens, np.zeros(len(runs), np.int64), 1, wanted, 1.0 + earlier)
+    there = Found.nothing(1, wanted)
+    for slot, token in enumerate(token for run in runs for token in run.tolist()):
+        there.put(0, slot, token, slot - 1 if slot % wanted.length else ROOT)
     return there
 
 

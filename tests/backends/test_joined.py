@@ -21,6 +21,8 @@ from specplan.backends.ops.reshaping import extended
 from specplan.backends.ops.values import Tree, first_tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.capabilities import refusals
+from specplan.ir.meaning import Node
+from specplan.ir.meaning import Tree as Meaning
 from specplan.ir.ops import Graft
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
@@ -208,6 +210,26 @@ def test_merged_trees_hold_every_path_and_go_on_at_the_first(seed: int, drawn: b
             assert merged.scores is not None
             if firsts[path] == node:
                 assert float(merged.scores[row, node].exp()) == pytest.approx(sum(votes))
+        scope = {name: _defined(tree, row) for name, tree in zip(names, chains, strict=True)}
+        (defined,) = op.run(scope, None)
+        for node, path in found.items():
+            assert defined.path(node - 1) == (1, *path)
+            assert defined.nodes[node - 1].parent == int(merged.parents[row, node]) - 1
+            assert defined.score(node - 1) == pytest.approx(float(merged.scores[row, node]))
+        assert len(defined.live_nodes) == len(found)
+
+
+def _defined(tree: Tree, row: int) -> Meaning:
+    """A chain as the definition has it."""
+    assert tree.own is not None
+    nodes = (
+        Node(
+            int(tree.tokens[row, i]), i - 2, bool(tree.live[row, i]), float(tree.own[row, i]),
+            "draw" if int(tree.law_row[row, i]) >= 0 else "given",
+        )
+        for i in range(1, tree.columns)
+    )  # fmt: skip
+    return Meaning((1,), tuple(nodes))
 
 
 def _chance(tree: Tree, row: int, path: tuple[int, ...]) -> float:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from tests.ir.broken_plans import Broken
 
+_LOOP = (
+    '  %l0 = forward target {} cache=@kv pending=1\n  %no = compute "emitted > 0"\n'
+    "  %l = repeat 1 (%lt = %l0) only=%no {{\n    %ll = forward target %t3",
+    "cache=@kv pending=1\n    yield %ll until=%no\n  }\n  %v",
+)
+"""Rows of a loop that may take no trip; then it gives those of other nodes."""
 ROUNDS = {
     "stream_read_twice": Broken(
         "static_tree", {"stream=draft offset=3": "stream=draft offset=2"}, "stream", "offset=2",
@@ -30,6 +36,14 @@ ROUNDS = {
     "root_has_no_row": Broken(
         "draft_chain", {"  %l = forward target %c": "  %n0 = pick %c of=all\n  %l = forward target"
         " %n0"}, "progress", "accept %c"),
+    "root_may_have_no_row": Broken(
+        "static_tree", {"%l = forward target %t3": "%k = pick %t3 of=all best=4\n  %l = forward "
+        "target %k"}, "progress", "accept %t3"),
+    "root_of_a_loop_without_trips_has_no_row": Broken(
+        "static_tree", {"%l = forward target %t3": "%k = pick %t3 of=all\n" + _LOOP[0].format("%k"),
+        "cache=@kv pending=1\n  %v": _LOOP[1]}, "progress", "accept %t3",
+        {"%l = forward target %t3": _LOOP[0].format("%t3"),
+        "cache=@kv pending=1\n  %v": _LOOP[1]}),
     "nothing_to_emit": Broken(
         "mask_predict", {"accept %b rule=all": "accept %t0 rule=all"}, "progress", "accept %t0"),
     "written_and_never_committed": Broken(

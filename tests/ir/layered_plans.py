@@ -50,6 +50,10 @@ def _ends(stop: int) -> str:
     return LOWER.format(stop=stop, keep="") + upper
 
 
+INSIDE = """  {when}forward target %t cache=@kv pending=1 layers=[0:3] keep=@x{way} gives=[]
+{end}  %l = forward target %t cache=@kv pending=1 layers=[2:4] features=@x
+"""
+_FLAG = '%g = compute "emitted % 2 == 1"\n  when %g {\n    '
 _KEPT = WHOLE.format(keep=" keep=@x")
 _ON_PART = _round("b", _KEPT + LOWER.format(stop=4, keep=""), "part", "x")
 _EXIT = LOWER.format(stop=2, keep=" keep=@x") + UPPER.format(rows="%l = ", start=2, gives="")
@@ -72,6 +76,17 @@ BROKEN = {
         "round a runs layer 2 and keeps no @x",
         _plan(_round("a", WHOLE.format(keep="")), _PIPELINE),
     ),
+    "a track of scratch alone": (
+        "features",
+        "no forward before it keeps the root's state in @x",
+        _plan(_round("a", INSIDE.format(when="", way=" write=scratch", end=""), "x")),
+    ),
+    "a track that is kept now and then": (
+        "features",
+        "@x is kept under a flag that asks for no lag: where it does not hold, the root has no"
+        " state there",
+        _plan(_round("a", INSIDE.format(when=_FLAG, way="", end="  }\n"), "x")),
+    ),
     "a track of earlier rounds alone": (
         "features",
         "no forward before it keeps the root's state in @x",
@@ -86,6 +101,9 @@ SOUND = {
     "layers in two passes": _plan(_round("a", _KEPT + _ends(2), "part", "x"), _ON_PART),
     "a round that keeps states to go on from": _plan(
         _round("a", _KEPT + LOWER.format(stop=2, keep=""), "part", "x"), _EXITS
+    ),
+    "a track of a layer inside a span": _plan(
+        _round("a", INSIDE.format(when="", way="", end=""), "x")
     ),
     "a track that every round keeps": _plan(_round("a", _KEPT, "x"), _PIPELINE),
 }

@@ -49,7 +49,7 @@ SHAPES = {
         (-1, -1, 0, 1), (0, 1, 0, 0), (1, 1, 2, 2), None),
     "prune_to_the_root": (DRAFTED + "%x = prune %t2 to=%t0", "x", (), (), (), None),
     "relabel": (DRAFTED + "%x = relabel %t2 token=3", "x", (-1, -1, 0, 0, 1), (0, 1, 0, 1, 0),
-        (1, 1, 2, 2, 2), (2, 3, 4)),
+        (1, 1, 2, 2, 2), (0, 1, 2, 3, 4)),
     "load_chain": ("%x = load @chain", "x", (-1, 0, 1), (0, 0, 0), (1, 2, 3), None),
     "load_tree": ("%x = load @tree", "x", (-1, 0, 0, 1), (0, 0, 1, 0), (1, 2, 2, 3), None),
 }  # fmt: skip

@@ -57,7 +57,19 @@ STAGES = """  %t0 = root
     yield %o
   }
 """
+TWICE = """  %t = root
+  %x = lookup @text %t at=%t match=[1, 3] children=3 length=1
+  %f = pick %x of=all best=1
+  %q = forward draft %x cache=@dkv pending=5
+  %u = uniform 2 stream=d
+  %g = grow %x at=%f logits=%q children=2 how=draw_distinct by=%u
+  %w = uniform 2 stream=d2
+  {}%c = grow %g at=%{} logits=%{} children=2 how=draw_distinct by=%w
+"""
 BROKEN = {
+    "nodes that data chooses draw children twice": (
+        "law", written(DRAFT, TWICE.format("", "f", "q"))
+    ),
     "one number serves several stages": (
         "stream",
         written(DRAFT + "state @d2 = cache draft\n", STAGES, "  commit @d2 %e\n"),
@@ -173,6 +185,12 @@ BROKEN = {
     ),
 }  # fmt: skip
 SOUND = {
+    "children of nodes that data chooses draw some": written(
+        DRAFT,
+        TWICE.format(
+            "%f2 = pick %g of=newest best=1\n  %q2 = forward draft %f2 cache=@dkv\n  ", "f2", "q2"
+        ),
+    ),
     "drawn nodes are kept for the next round": written(
         KEPT, "  %c = load @x\n" + DRAWN, "  store @x %d\n"
     ),

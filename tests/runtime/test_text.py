@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.runtime.sources.text import lookup, lookup_batch
+from specplan.runtime.sources.source import ROOT, Wanted
+from specplan.runtime.sources.text import continuations, lookup, lookup_batch
 
 
 def _slow(text: list[int], shortest: int, longest: int, length: int) -> list[int]:
@@ -45,6 +46,22 @@ def test_repetition_proposes_whole_continuations() -> None:
     assert lookup(np.array([5] * 6), shortest=1, longest=3, length=4).tolist() == [5] * 4
     found = lookup(np.array([1, 2, 3, 1, 2]), shortest=1, longest=2, length=5)
     assert found.tolist() == [3, 1, 2, 3, 1]
+
+
+def test_continuations_are_merged_and_the_commonest_nodes_kept() -> None:
+    text = np.array([1, 2, 3, 1, 2, 4, 1, 2, 3, 1, 2])  # 4 1 after the longest match, 3 1 twice
+
+    def found(**wanted: int) -> list[tuple[int, int]]:
+        there = continuations(text, Wanted(shortest=1, longest=3, **wanted))
+        assert there.live[0].sum() == there.live[0].nonzero()[0][-1] + 1
+        return list(zip(there.tokens[there.live], there.parents[there.live], strict=True))
+
+    apart = [(4, ROOT), (1, 0), (3, ROOT), (1, 2)]
+    assert found(children=3, length=2) == apart
+    assert found(children=3, length=2, nodes=4) == [(3, ROOT), (1, 0), (4, ROOT), (1, 2)]
+    assert found(children=3, length=2, nodes=3) == [(3, ROOT), (1, 0), (4, ROOT)]
+    assert found(children=2, length=2, nodes=3) == [(4, ROOT), (1, 0), (3, ROOT)]
+    assert found(children=1, length=2, nodes=1) == apart[:1]
 
 
 @given(

@@ -55,6 +55,9 @@ BODIES = {
   %c = lookup @text %t1 at=%f match=[1, 3] length=2""",
     "two continuations of the text": """  %t0 = root
   %c = lookup @text %t0 at=%t0 match=[1, 3] length=2 children=2""",
+    "continuations of the text, merged": THREE
+    + """  %f = pick %t1 of=newest
+  %c = lookup @text %t1 at=%f match=[1, 3] length=3 children=2 nodes=4""",
     "prune to the worst": THREE
     + """  %b = pick %t1 of=all worst=2
   %c = prune %t1 to=%b""",

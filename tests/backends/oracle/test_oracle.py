@@ -64,6 +64,9 @@ COMPOSITIONS = {
     "two continuations of the text": """
   %c = lookup @text %t0 at=%t0 match=[1, 3] length=2 children=2
 """,
+    "continuations of the text, merged": """
+  %c = lookup @text %t0 at=%t0 match=[1, 3] length=3 children=2 nodes=4
+""",
     "prune to the worst": """
   %q0 = forward draft %t0 cache=@dkv pending=9
   %t1 = grow %t0 at=%t0 logits=%q0 children=3
