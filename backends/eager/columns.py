@@ -43,6 +43,7 @@ class Passed:
         steps: passes of its model that they went through, int64 `[B, T]`.
         ahead: the same of what lies one token deeper, two tokens, and so on.
         context: slots that were attended to.
+        sure: all nodes have run that were to.
     """
 
     hidden: Tensor
@@ -50,3 +51,4 @@ class Passed:
     steps: Tensor
     ahead: tuple[tuple[Tensor, Tensor], ...] = ()
     context: int = 0
+    sure: bool = False

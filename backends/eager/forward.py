@@ -74,6 +74,7 @@ def run_forward(
     reached = _read(batch.lengths, stretch, call, passed.live)
     if max(lags) > texts:
         reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
+        passed = replace(passed, sure=False)
     if cache is not None and texts and not stretch.scratch:
         _advance(reached, cache, stretch, active)
     elif cache is not None and call.texts:

@@ -15,6 +15,7 @@ from specplan.backends.ops import forward as columns
 from specplan.backends.ops.values import Nodes
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.masks import marked
 from specplan.runtime.modules import Module
 
 
@@ -44,26 +45,26 @@ def run_pass(
     slots, offsets, seen, live = _slots(
         session, stretch, cache, call, place, ends, text_slots, live
     )
+    sure = live is call.live and session.taking_part() is None
     used += cache.taken
     mask = cache.mask(slots, texts, ends, offsets, seen, used)
     if stretch.block:
         assert isinstance(mask, Tensor), "kernels know no tokens that all see each other"
         columns_seen = slots.clamp(max=mask.shape[2] - 1)
-        together = torch.zeros_like(mask[:, 0]).scatter_reduce(1, columns_seen, live, "amax")
-        mask = mask | together[:, None, :]
+        mask = mask | marked(columns_seen, live, mask.shape[2])[:, None, :]
     latest = None
     if cache.store.queries is not None and texts and not stretch.scratch:
         latest = _latest(live[:, :texts])
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
     hidden = _layers(session, stretch, model, arguments, hidden, live, steps, call, latest)
     if call.slots is None:
-        return Passed(hidden, live, steps, context=used)
+        return Passed(hidden, live, steps, context=used, sure=sure)
     ahead = tuple(
         (call.slots.aligned(hidden, level), call.slots.aligned(live, level))
         for level in range(1, call.slots.levels + 1)
     )
     stop = hidden.shape[1] - call.slots.width
-    return Passed(hidden[:, :stop], live[:, :stop], steps[:, :stop], ahead, used)
+    return Passed(hidden[:, :stop], live[:, :stop], steps[:, :stop], ahead, used, sure)
 
 
 def _head_only(
@@ -153,7 +154,7 @@ def _placed(
     before = cache.taken
     cache.keys = found.keys
     cache.there = torch.cat([cache.there, found.first], 1) if before else found.first
-    cache.in_order = False
+    cache.in_order = cache.by_place = False
     cache.note(stretch.segments, stretch.scratch, found.offsets, found.live)
     return found.offsets, found.seen, found.live
 

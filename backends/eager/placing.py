@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specplan.ir.infer import Step, infer_round
-from specplan.ir.ops import Commit, Forward, Refresh
+from specplan.ir.ops import Accept, Commit, Emit, Forward, Refresh
 from specplan.ir.plan import CacheState, Plan, walk_plan
-from specplan.ir.types import ROOT, Lineage, NodesType, TreeType
+from specplan.ir.types import ROOT, Lineage, NodesType, PathType, TreeType
+from specplan.ir.values import Value
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,29 @@ class Placement:
         )
 
 
+@dataclass(frozen=True)
+class Resident:
+    """What a cache holds of a judged tree as its path is committed.
+
+    Attributes:
+        slots: of the tree's columns, counted from the text's end; -1 where there is none.
+        in_place: a chain whose first nodes stand in the slots of their positions.
+    """
+
+    slots: tuple[int, ...]
+    in_place: bool
+
+    @property
+    def count(self) -> int:
+        """Nodes that are there."""
+        return sum(slot >= 0 for slot in self.slots)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether all nodes are there, in the order of their columns."""
+        return self.slots[1:] == tuple(range(len(self.slots) - 1))
+
+
 @dataclass
 class _Slots:
     """What one cache holds so far: by tree family and node, its slot; and whether all is static."""
@@ -59,14 +83,31 @@ class _Slots:
         return slots
 
 
-def placements(plan: Plan) -> dict[tuple[int, int], Placement]:
-    """By the identity of a forward and its trip, slots where they are known."""
+def placements(plan: Plan) -> tuple[dict[tuple[int, int], Placement], dict[int, Resident]]:
+    """Slots where they are known.
+
+    Returns:
+        By the identity of a forward and its trip, those of its nodes; and by the identity of a
+        commit, those of the tree whose path it commits.
+    """
     plain = plain_caches(plan)
     found: dict[tuple[int, int], Placement] = {}
+    residents: dict[int, Resident] = {}
     for item in plan.rounds:
         caches: dict[str, _Slots] = {}
+        judged: dict[Value, Lineage | None] = {}
         for step in infer_round(plan, item).steps:
             op = step.op
+            if isinstance(op, Accept):
+                (path,) = step.gives
+                assert isinstance(path, PathType)
+                judged[op.results[0]] = None if step.conditional else path.lineage
+            if isinstance(op, Emit):
+                judged[op.results[0]] = judged.get(op.path)
+            if isinstance(op, Commit):
+                held = _resident(caches.setdefault(op.state, _Slots()), judged.get(op.path))
+                if held is not None:
+                    residents[id(op)] = held
             if isinstance(op, Commit | Refresh):
                 caches.setdefault(op.state, _Slots()).static = False
             if isinstance(op, Forward) and op.cache is not None:
@@ -75,7 +116,22 @@ def placements(plan: Plan) -> dict[tuple[int, int], Placement]:
                 slots.static = place is not None
                 if place is not None:
                     found[id(op), step.trip] = place
-    return found
+    return found, residents
+
+
+def _resident(slots: _Slots, judged: Lineage | None) -> Resident | None:
+    """Slots of a judged tree; None where data decides, or where nodes of others may be the same."""
+    if not slots.static or judged is None or judged.parents is None:
+        return None
+    known: dict[int, int] = {}
+    for lineage, mine in slots.trees:
+        if mine and not judged.related(lineage):
+            return None
+        known |= mine
+    held = [known.get(node, -1) for node in range(judged.nodes)]
+    there = sum(slot >= 0 for slot in held)
+    is_chain = judged.parents == tuple(range(-1, judged.nodes - 1))
+    return Resident((-1, *held), is_chain and held[:there] == list(range(there)))
 
 
 def plain_caches(plan: Plan) -> dict[str, bool]:

@@ -11,7 +11,7 @@ from specplan.backends.eager.passes import (
     stretch_of,
     whole_stack,
 )
-from specplan.backends.eager.placing import Placement, placements, plain_caches
+from specplan.backends.eager.placing import Placement, Resident, placements, plain_caches
 from specplan.backends.eager.slots import Layers
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.infer import Step, infer_round
@@ -32,6 +32,7 @@ class Prepared:
         plan: the plan.
         steps: by op and trip, what the verifier knows of what an op reads and gives.
         placements: by forward and trip, slots of nodes where they are known.
+        residents: by commit, slots of the judged tree where they are known.
         plain: caches that are run in one way only, and whether that is scratch.
         stretches: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
@@ -48,6 +49,7 @@ class Prepared:
     plan: Plan
     steps: Mapping[tuple[int, int], Step]
     placements: Mapping[tuple[int, int], Placement]
+    residents: Mapping[int, Resident]
     plain: Mapping[str, bool]
     stretches: Mapping[int, Stretch]
     segments: Mapping[str, tuple[Layers, ...]]
@@ -67,10 +69,12 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
     segments = segments_of(plan, models)
     forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
     caches = [state for state in plan.states if isinstance(state, CacheState)]
+    placed, residents = placements(plan)
     return Prepared(
         plan=plan,
         steps={(id(step.op), step.trip): step for step in steps},
-        placements=placements(plan),
+        placements=placed,
+        residents=residents,
         plain=plain_caches(plan),
         stretches={
             id(op): stretch_of(plan, op, models[op.model].num_layers, segments) for op in forwards

@@ -11,6 +11,7 @@ from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.keys import places_of
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.masks import marked
 
 Layers = tuple[int, int]
 
@@ -24,6 +25,7 @@ class NodeSlots:
         way: where all passes run the same layers, whether they are scratch; None elsewhere.
         twins: nodes of one key may have several slots.
         in_order: slot i holds the one node at depth i + 1 that has run.
+        by_place: all nodes stand where placements say.
         keys: of the node in each slot behind the text, int64 `[B, M]`.
         there: which slots are the first with their key, bool `[B, M]`.
         ran: by segment and whether it was scratch, which slots hold their nodes, bool `[B, M]`.
@@ -40,7 +42,7 @@ class NodeSlots:
         self.keys = self.store.positions[:, :0]
         self.there = torch.zeros_like(self.keys, dtype=torch.bool)
         self.ran: dict[tuple[Layers, bool], Tensor] = {}
-        self.twins, self.in_order = False, True
+        self.twins, self.in_order, self.by_place = False, True, True
 
     @property
     def taken(self) -> int:
@@ -107,16 +109,15 @@ class NodeSlots:
         known = self.ran.get((span, scratch))
         if known is None:
             return torch.zeros_like(self.there)
-        more = self.taken - known.shape[1]
-        return torch.nn.functional.pad(known, (0, more)) if more else known
+        more = torch.zeros_like(self.there[:, known.shape[1] :])
+        return torch.cat([known, more], 1) if more.shape[1] else known
 
     def note(
         self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor
     ) -> None:
         """Note that layers ran nodes `[B, W]`: what was there before is written over."""
         for span in segments if self.way is None else ():
-            mine = self.ran_in(span, scratch).scatter_reduce(1, offsets, live, "amax")
-            self.ran[span, scratch] = mine
+            mine = marked(offsets, live, self.taken)
+            self.ran[span, scratch] = self.ran_in(span, scratch) | mine
             if scratch and (span, False) in self.ran:
-                over = torch.zeros_like(mine).scatter_reduce(1, offsets, live, "amax")
-                self.ran[span, False] = self.ran_in(span, False) & ~over
+                self.ran[span, False] = self.ran_in(span, False) & ~mine

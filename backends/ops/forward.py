@@ -15,6 +15,7 @@ from torch import Tensor
 
 from specplan.backends.ops.keys import places_of
 from specplan.backends.ops.values import Nodes
+from specplan.runtime.masks import marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ def forward(
     first = live & (offsets == new)
     now = torch.cat([ran, first], 1) if before else first
     if before and ran is not there:  # nodes that other layers ran have slots already
-        now = now.scatter_reduce(1, offsets, live, "amax")
+        now = now | marked(offsets, live, before + width)
     seen, reached = visible(*lines_of(nodes), known, now)
     if reaching:
         live, first = live & reached, first & reached

@@ -44,7 +44,7 @@ def grow(
     at, chain = nodes_of(at), kind.is_chain
     rows, there = logits.ahead(at)
     if remembers:
-        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, rows, there, at)))
+        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, rows, there, at, False)))
     counts = counts_of(op.children, at.width)
     if not any(counts):
         return tree
@@ -52,7 +52,8 @@ def grow(
         assert by is not None, "the verifier lets no draw without uniforms through"
         return beam(tree, at, rows, there, by, counts=counts, keep=op.keep, settings=settings)
     tokens, laws = _tokens(op, tree, at, rows, by, counts, settings)
-    parents, live = at.columns, there & at.live
+    parents, live = at.columns, at.live_in(tree)
+    live = live if there is at.live else there & live
     place, single = torch.arange(at.width, device=tokens.device), set(counts) == {1}
     if not single:
         listed = [number for number, count in enumerate(counts) for _ in range(count)]

@@ -26,7 +26,7 @@ def place(op: Place, tree: Tree, at: Tree | Nodes, *, kind: TreeType) -> Tree:
     if op.upto is not None:
         return _filled(op.tokens, tree, at, op.upto)
     start, width, widest = tree.columns, at.width, tree.widest_below(at, 1)
-    parents, live = at.columns, at.live
+    parents, live = at.columns, at.live_in(tree)
     in_order = tree.in_order and chain and at.is_last_of(tree)
     for token in op.tokens:
         tokens = torch.full_like(parents, token)

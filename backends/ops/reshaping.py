@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from specplan.backends.ops.keys import NO_KEY, child_keys
 from specplan.backends.ops.values import Nodes, Tree
@@ -23,13 +22,13 @@ def extended(
     law_row: Tensor | None = None,
     at: Nodes | None = None,
 ) -> Tree:
-    """The tree with one more level of nodes, which live where their parents do.
+    """The tree with one more level of nodes.
 
     Args:
         tree: what grows.
         parents: columns of the tree, int64 `[B, C]`.
         tokens: int64 `[B, C]`.
-        live: bool `[B, C]`.
+        live: bool `[B, C]`; no child of a dead node does.
         own: scores `[B, C]`; those of sure tokens when None.
         law_row: int64 `[B, C]`; -1 when None.
         at: the parents, where each has one child.
@@ -49,7 +48,7 @@ def extended(
         tokens=torch.cat([tree.tokens, tokens], 1),
         parents=torch.cat([tree.parents, parents], 1),
         depths=torch.cat([tree.depths, above(tree.depths) + 1], 1),
-        live=torch.cat([tree.live, live & above(tree.live)], 1),
+        live=torch.cat([tree.live, live], 1),
         keys=torch.cat([tree.keys, child_keys(above(tree.keys), tokens)], 1),
         law_row=torch.cat([tree.law_row, law_row], 1),
         own=owns,
@@ -123,7 +122,7 @@ def padded_to(tree: Tree, columns: int) -> Tree:
         return tree
 
     def filled(field: Tensor, value: float = 0) -> Tensor:
-        return functional.pad(field, (0, more), value=value)
+        return torch.cat([field, field.new_full((len(field), more), value)], 1)
 
     return replace(
         tree,

@@ -146,6 +146,10 @@ class Nodes:
         ranges = isinstance(self.at, range) and isinstance(other.at, range)
         return self.at == other.at if ranges else self.at is other.at
 
+    def live_in(self, tree: Tree) -> Tensor:
+        """Which of them live in a tree that theirs has become, bool `[B, W]`."""
+        return self.live if self.tree is tree else self.live & self.take(tree.live)
+
     def is_last_of(self, tree: Tree) -> bool:
         """Whether it is the last column of a tree, whatever the request."""
         return isinstance(self.at, range) and self.at == range(tree.columns - 1, tree.columns)
@@ -180,7 +184,7 @@ class Rows:
         values: `[B, R, V]`: logits over the target's vocabulary, or scores `[B, R, 1]`.
         live: bool `[B, R]`, which of them there are.
         nodes: the nodes, where all requests have rows of one set.
-        sure: all live nodes have one.
+        sure: all live nodes have one, of the nodes that are known.
         deeper: of the same nodes, rows that say what lies one node deeper, two nodes, and so on.
     """
 
@@ -194,7 +198,7 @@ class Rows:
     def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
         """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""
         if wanted.same(self.nodes):
-            return self.values, self.live
+            return self.values, wanted.live if self.sure else self.live
         place, there = places_of(wanted.keys, self.keys, self.live)
         found = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
         return found, there

@@ -180,8 +180,15 @@ class RoundRun:
         positions, keys, emitted = self.batch.written
         if op.state in self.batch.tracks:
             self.batch.tracks[op.state].commit(keys, emitted, positions)
+            return
+        cache, resident = self.caches[op.state], self.prepared.residents.get(id(op))
+        if not cache.taken:
+            return
+        if resident is not None and cache.by_place and cache.way is False:
+            path = held_as(scope[op.path], Path)
+            cache.commit_placed(path, self.batch.told[1], resident)
         else:
-            self.caches[op.state].commit(keys, emitted)
+            cache.commit(keys, emitted)
 
     def store(self, op: ir.Store, scope: Scope) -> None:
         """Leave a number, or a tree, for the next round."""

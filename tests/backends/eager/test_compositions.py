@@ -141,5 +141,5 @@ def test_slots_known_before_a_round_change_nothing(
     )
     plan = parse_plan(HEAD + body + END)
     known = outputs(plan, pair, 4)
-    monkeypatch.setattr("specplan.backends.eager.prepared.placements", lambda plan: {})
+    monkeypatch.setattr("specplan.backends.eager.prepared.placements", lambda plan: ({}, {}))
     assert outputs(plan, pair, 4) == known
