@@ -16,7 +16,7 @@ from specplan.backends.eager.levels import Slots, slots_of
 from specplan.backends.eager.levels import columns_of as node_columns
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.passing import run_pass
-from specplan.backends.eager.placing import Placement
+from specplan.backends.eager.placing import Fresh, Placement
 from specplan.backends.eager.rows import rows_of_pass
 from specplan.backends.eager.runner import Runner
 from specplan.backends.eager.slots import NodeSlots
@@ -47,7 +47,7 @@ def run_forward(
     session: EagerSession,
     stretch: Stretch,
     operands: Sequence[Nodes],
-    place: Placement | None = None,
+    place: Placement | Fresh | None = None,
 ) -> Ran:
     """Run a model on nodes; text that its layers lack comes first.
 

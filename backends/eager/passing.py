@@ -7,7 +7,7 @@ from torch import Tensor
 
 from specplan.backends.eager.columns import Columns, Passed
 from specplan.backends.eager.passes import Stretch
-from specplan.backends.eager.placing import Placement
+from specplan.backends.eager.placing import Fresh, Placement
 from specplan.backends.eager.runner import Runner
 from specplan.backends.eager.slots import NodeSlots
 from specplan.backends.eager.states import enter_slots, entered, keep, left_by_slots
@@ -24,7 +24,7 @@ def run_pass(
     stretch: Stretch,
     cache: NodeSlots | None,
     call: Columns,
-    place: Placement | None = None,
+    place: Placement | Fresh | None = None,
 ) -> Passed:
     """Run the columns through the layers."""
     model = session.models[stretch.model]
@@ -95,7 +95,7 @@ def _slots(
     stretch: Stretch,
     cache: NodeSlots,
     call: Columns,
-    place: Placement | None,
+    place: Placement | Fresh | None,
     ends: Tensor,
     text_slots: Tensor,
     live: Tensor,
@@ -103,13 +103,17 @@ def _slots(
     """Slots of all columns, those of nodes from the text's end, what they see, and what can run."""
     texts, slots, offsets, seen = call.texts, text_slots, None, None
     if call.tokens.shape[1] > texts:
-        given = None if place is None else _known(session, stretch, cache, call, place)
-        if given is None or place is None:
-            offsets, seen, there = _placed(stretch, cache, call.inner, live[:, texts:])
-            live = torch.cat([live[:, :texts], there], 1) if texts else there
+        given = None
+        if isinstance(place, Placement):
+            given = _known(session, stretch, cache, call, place)
+        if given is None or not isinstance(place, Placement):
+            offsets, seen, there = _placed(stretch, cache, call.inner, live[:, texts:], place)
+            if there is not None:
+                live = torch.cat([live[:, :texts], there], 1) if texts else there
         else:
             offsets, seen = given
-            cache.add(call.inner[0].keys, live[:, texts:], in_order=place.causal)
+            inner, twins = call.inner[0], not call.inner[0].tree.layered
+            cache.add(inner.keys, live[:, texts:], in_order=place.causal, twins=twins)
         slots = torch.cat([text_slots, ends + offsets], 1) if texts else ends + offsets
     return slots.where(live, cache.store.trash), offsets, seen, live
 
@@ -143,20 +147,31 @@ def _known(
 
 
 def _placed(
-    stretch: Stretch, cache: NodeSlots, inner: tuple[Nodes, ...], live: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Slots of nodes counted from the text's end, what they see of nodes, and which can run."""
+    stretch: Stretch,
+    cache: NodeSlots,
+    inner: tuple[Nodes, ...],
+    live: Tensor,
+    place: Placement | Fresh | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Slots of nodes counted from the text's end, what they see of nodes, and which can run.
+
+    None where all can that were to.
+    """
+    fresh = isinstance(place, Fresh) and len(inner) == 1 and inner[0].tree.layered
+    reaching = not (stretch.block or (fresh and isinstance(place, Fresh) and place.reached))
     cache.single()
     ran = cache.there
     if cache.way is None:
         ran = cache.ran_by(stretch.segments, stretch.scratch)
-    found = columns.forward(inner, live, cache.keys, cache.there, ran, reaching=not stretch.block)
+    found = columns.forward(
+        inner, live, cache.keys, cache.there, ran, reaching=reaching, fresh=fresh
+    )
     before = cache.taken
     cache.keys = found.keys
     cache.there = torch.cat([cache.there, found.first], 1) if before else found.first
     cache.in_order = cache.by_place = False
     cache.note(stretch.segments, stretch.scratch, found.offsets, found.live)
-    return found.offsets, found.seen, found.live
+    return found.offsets, found.seen, found.live if reaching else None
 
 
 def _layers(

@@ -1,7 +1,8 @@
-"""Slots that are known before a round runs: of trees whose shape all requests share.
+"""Slots that are known before a round runs.
 
 Where all passes over a cache so far ran nodes of static shapes, the slot of each node and what it
-sees are constants, and no keys have to be compared.
+sees are constants, and no keys have to be compared. Where data decides which nodes run, but none of
+them has run before, they take the next slots.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specplan.ir.infer import Step, infer_round
-from specplan.ir.ops import Accept, Commit, Emit, Forward, Refresh
+from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Refresh
 from specplan.ir.plan import CacheState, Plan, walk_plan
 from specplan.ir.types import ROOT, Lineage, NodesType, PathType, TreeType
 from specplan.ir.values import Value
@@ -40,6 +41,17 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class Fresh:
+    """A pass none of whose nodes had a slot before, whichever they are.
+
+    Attributes:
+        reached: whichever they are, their ancestors have run, or run with them.
+    """
+
+    reached: bool
+
+
+@dataclass(frozen=True)
 class Resident:
     """What a cache holds of a judged tree as its path is committed.
 
@@ -64,11 +76,25 @@ class Resident:
 
 @dataclass
 class _Slots:
-    """What one cache holds so far: by tree family and node, its slot; and whether all is static."""
+    """What one cache holds so far: by tree family and node, its slot; and whether all is static.
+
+    `ran` are the nodes that passes may have run, None once that is not known; `grown` are trees
+    whose last level has the children of nodes that it ran.
+    """
 
     static: bool = True
+    ran: list[tuple[Lineage, frozenset[int]]] | None = field(default_factory=list)
+    grown: list[Lineage] = field(default_factory=list)
     taken: int = 0
     trees: list[tuple[Lineage, dict[int, int]]] = field(default_factory=list)
+
+    def has_grown(self, lineage: Lineage | None) -> bool:
+        """Whether all levels of a tree are such."""
+        while lineage is not None and lineage.nodes:
+            if not any(lineage is one for one in self.grown):
+                return False
+            lineage = lineage.above
+        return lineage is not None
 
     def of(self, lineage: Lineage) -> dict[int, int] | None:
         """Slots of the nodes of a tree; None where an unlike tree shares some of its nodes."""
@@ -83,40 +109,77 @@ class _Slots:
         return slots
 
 
-def placements(plan: Plan) -> tuple[dict[tuple[int, int], Placement], dict[int, Resident]]:
-    """Slots where they are known.
+@dataclass(frozen=True)
+class Places:
+    """What is known of slots before a plan runs.
 
-    Returns:
-        By the identity of a forward and its trip, those of its nodes; and by the identity of a
-        commit, those of the tree whose path it commits.
+    Attributes:
+        placements: by the identity of a forward and its trip, what is known of its nodes' slots.
+        residents: by the identity of a commit, slots of the tree whose path it commits.
     """
-    plain = plain_caches(plan)
-    found: dict[tuple[int, int], Placement] = {}
-    residents: dict[int, Resident] = {}
+
+    placements: dict[tuple[int, int], Placement | Fresh] = field(default_factory=dict)
+    residents: dict[int, Resident] = field(default_factory=dict)
+
+
+def places(plan: Plan) -> Places:
+    """What is known of slots of drafted nodes in the caches of a plan."""
+    plain, found = plain_caches(plan), Places()
     for item in plan.rounds:
-        caches: dict[str, _Slots] = {}
+        caches = {str(s.name): _Slots() for s in plan.states if isinstance(s, CacheState)}
         judged: dict[Value, Lineage | None] = {}
+        rows: dict[Value, _Slots] = {}
         for step in infer_round(plan, item).steps:
-            op = step.op
-            if isinstance(op, Accept):
-                (path,) = step.gives
-                assert isinstance(path, PathType)
-                judged[op.results[0]] = None if step.conditional else path.lineage
-            if isinstance(op, Emit):
-                judged[op.results[0]] = judged.get(op.path)
-            if isinstance(op, Commit):
-                held = _resident(caches.setdefault(op.state, _Slots()), judged.get(op.path))
-                if held is not None:
-                    residents[id(op)] = held
-            if isinstance(op, Commit | Refresh):
-                caches.setdefault(op.state, _Slots()).static = False
-            if isinstance(op, Forward) and op.cache is not None:
-                slots = caches.setdefault(op.cache, _Slots())
-                place = _place(slots, step, op) if op.cache in plain else None
-                slots.static = place is not None
-                if place is not None:
-                    found[id(op), step.trip] = place
-    return found, residents
+            match step.op:
+                case Accept() as op:
+                    (path,) = step.gives
+                    assert isinstance(path, PathType)
+                    judged[op.results[0]] = None if step.conditional else path.lineage
+                case Emit() as op:
+                    judged[op.results[0]] = judged.get(op.path)
+                    for slots in caches.values():
+                        slots.ran = None
+                case Grow() as op if op.logits in rows:
+                    rows[op.logits].grown += [one.lineage for one in step.gives]
+                case Commit() | Refresh() as op if op.state in caches:
+                    slots = caches[op.state]
+                    held = _resident(slots, judged.get(op.path)) if isinstance(op, Commit) else None
+                    if held is not None:
+                        found.residents[id(op)] = held
+                    slots.static, slots.ran = False, None
+                case Forward() as op if op.cache is not None:
+                    slots = caches[op.cache]
+                    known = _known(slots, step, op) if op.cache in plain else None
+                    slots.static = isinstance(known, Placement)
+                    if known is not None:
+                        found.placements[id(op), step.trip] = known
+                    if op.most_levels == 1:
+                        rows |= dict.fromkeys(op.results, slots)
+    return found
+
+
+def _known(slots: _Slots, step: Step, op: Forward) -> Placement | Fresh | None:
+    fresh, place = _fresh(slots, step, op), _place(slots, step, op)
+    return fresh if place is None else place
+
+
+def _fresh(slots: _Slots, step: Step, op: Forward) -> Fresh | None:
+    """What is known of nodes that data decides; those that may run are noted."""
+    (given, *others) = (step.reads[name] for name in op.nodes)
+    nodes, lineage, closed = None, None, True
+    if isinstance(given, TreeType):
+        nodes, lineage = tuple(range(given.nodes)), given.lineage
+    elif isinstance(given, NodesType):
+        nodes = given.among if given.indices is None else given.indices
+        lineage, closed = given.lineage, given.closed
+    if slots.ran is None or others or nodes is None or lineage is None:
+        slots.ran = None
+        return None
+    mine, before = frozenset(nodes) - {ROOT}, [one for one in slots.ran if one[1]]
+    slots.ran.append((lineage, mine))
+    if not all(lineage.extends(other) and not mine & ran for other, ran in before):
+        return None
+    return Fresh((closed and not before) or slots.has_grown(lineage))
 
 
 def _resident(slots: _Slots, judged: Lineage | None) -> Resident | None:

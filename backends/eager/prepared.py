@@ -11,7 +11,7 @@ from specplan.backends.eager.passes import (
     stretch_of,
     whole_stack,
 )
-from specplan.backends.eager.placing import Placement, Resident, placements, plain_caches
+from specplan.backends.eager.placing import Places, places, plain_caches
 from specplan.backends.eager.slots import Layers
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.infer import Step, infer_round
@@ -31,8 +31,7 @@ class Prepared:
     Attributes:
         plan: the plan.
         steps: by op and trip, what the verifier knows of what an op reads and gives.
-        placements: by forward and trip, slots of nodes where they are known.
-        residents: by commit, slots of the judged tree where they are known.
+        places: what is known of slots of nodes.
         plain: caches that are run in one way only, and whether that is scratch.
         stretches: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
@@ -48,8 +47,7 @@ class Prepared:
 
     plan: Plan
     steps: Mapping[tuple[int, int], Step]
-    placements: Mapping[tuple[int, int], Placement]
-    residents: Mapping[int, Resident]
+    places: Places
     plain: Mapping[str, bool]
     stretches: Mapping[int, Stretch]
     segments: Mapping[str, tuple[Layers, ...]]
@@ -69,12 +67,10 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
     segments = segments_of(plan, models)
     forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
     caches = [state for state in plan.states if isinstance(state, CacheState)]
-    placed, residents = placements(plan)
     return Prepared(
         plan=plan,
         steps={(id(step.op), step.trip): step for step in steps},
-        placements=placed,
-        residents=residents,
+        places=places(plan),
         plain=plain_caches(plan),
         stretches={
             id(op): stretch_of(plan, op, models[op.model].num_layers, segments) for op in forwards

@@ -78,12 +78,12 @@ class NodeSlots:
         """
         return attention_mask(slots, texts, ends, seen, torch.arange(used, device=slots.device))
 
-    def add(self, keys: Tensor, live: Tensor, *, in_order: bool) -> None:
-        """Give nodes `[B, W]`, which had none before, the next slots."""
+    def add(self, keys: Tensor, live: Tensor, *, in_order: bool, twins: bool) -> None:
+        """Give nodes `[B, W]`, which had none before, the next slots; `twins` may be among them."""
         taken = self.taken
         self.keys = torch.cat([self.keys, keys], 1) if taken else keys
         self.there = torch.cat([self.there, live], 1) if taken else live
-        self.twins, self.in_order = True, self.in_order and in_order
+        self.twins, self.in_order = self.twins or twins, self.in_order and in_order
 
     def single(self) -> None:
         """Leave one slot to each key."""

@@ -45,6 +45,7 @@ def forward(
     ran: Tensor,
     *,
     reaching: bool = True,
+    fresh: bool = False,
 ) -> Placed:
     """Slots of nodes, and what they see of nodes.
 
@@ -55,20 +56,23 @@ def forward(
         there: which slots are the first of their key, bool `[B, M]`.
         ran: which of them hold what the layers that run can attend to, bool `[B, M]`.
         reaching: nodes whose ancestors are not all there do not run.
+        fresh: none of them has a slot, and no two are the same.
     """
     keys = nodes[0].keys if len(nodes) == 1 else torch.cat([each.keys for each in nodes], 1)
     before, width = known.shape[1], keys.shape[1]
     known = torch.cat([known, keys], 1) if before else keys
-    may = torch.cat([there, live], 1) if before else live
-    offsets, _ = places_of(keys, known, may)
-    new = torch.arange(before, before + width, device=keys.device)
-    first = live & (offsets == new)
+    offsets = torch.arange(before, before + width, device=keys.device).expand_as(keys)
+    first = live
+    if not fresh:
+        new, may = offsets, torch.cat([there, live], 1) if before else live
+        offsets, _ = places_of(keys, known, may)
+        first = live & (offsets == new)
     now = torch.cat([ran, first], 1) if before else first
-    if before and ran is not there:  # nodes that other layers ran have slots already
+    if before and ran is not there and not fresh:  # nodes that other layers ran have slots already
         now = now | marked(offsets, live, before + width)
     seen, reached = visible(*lines_of(nodes), known, now)
     if reaching:
-        live, first = live & reached, first & reached
+        live, first = live & reached, live & reached if fresh else first & reached
     return Placed(offsets, seen, live, known, first)
 
 

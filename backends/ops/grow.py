@@ -75,6 +75,9 @@ def grow(
         else tree.distinct,
         widest=tree.widest_below(at, max(counts)),
         chain=chain,
+        layered=tree.layered
+        and tree.are_tips(at)
+        and (max(counts) == 1 or op.how in ("best", "draw_distinct")),
         sure=tree.sure and logits.sure,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
@@ -129,4 +132,4 @@ def _best_of(tree: Tree, most: int) -> Tree:
         torch.cat([torch.ones_like(old, dtype=torch.bool), live], 1),
         levels=tree.levels,
     )
-    return replace(left, newest=range(start, left.columns))
+    return replace(left, newest=range(start, left.columns), layered=tree.layered)

@@ -143,8 +143,9 @@ def best_columns(
     columns, live = among.columns, among.live
     if among.root and isinstance(among.at, Tensor):
         live = live & (columns > 0)
-    order = among.take(tree.depths).sort(dim=1, stable=True).indices
-    columns, live = columns.gather(1, order), live.gather(1, order)
+    if not tree.layered:
+        order = among.take(tree.depths).sort(dim=1, stable=True).indices
+        columns, live = columns.gather(1, order), live.gather(1, order)
     found = scores.gather(1, columns)
     found = (-found if worst else found).where(live, -torch.inf)
     order = found.sort(dim=1, descending=True, stable=True).indices[:, :width]

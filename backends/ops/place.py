@@ -81,6 +81,7 @@ def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
         newest=range(1, tree.columns),
         law_row=tree.law_row.masked_fill(new, -1),
         chain=True,
+        layered=False,
         in_order=True,
     )
     if tree.own is not None:

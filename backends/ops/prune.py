@@ -41,4 +41,5 @@ def prune(
         order, live = first_columns(stays[:, 1:], width)
         order = order + 1
     pruned = selected(tree, order, live, levels=min(tree.levels, max(width, 0)))
-    return replace(pruned, in_order=tree.in_order and tree.chain, chain=kind.is_chain)
+    in_order = tree.in_order and tree.chain
+    return replace(pruned, in_order=in_order, chain=kind.is_chain, layered=tree.layered)

@@ -61,6 +61,7 @@ def relabel(
         tokens=torch.where(chosen, new, tree.tokens),
         live=torch.where(chosen, live, tree.live),
         newest=range(1, tree.columns) if tree.size else range(1),
+        layered=False,
         own=own,
         scores=own if own is None else summed(tree, own),
     )

@@ -43,7 +43,7 @@ def extended(
         owns = torch.cat([owns, own], 1)
         scores = torch.cat([scores, above(scores) + own], 1)
     law_row = torch.full_like(tokens, -1) if law_row is None else law_row
-    return replace(
+    grown = replace(
         tree,
         tokens=torch.cat([tree.tokens, tokens], 1),
         parents=torch.cat([tree.parents, parents], 1),
@@ -54,9 +54,11 @@ def extended(
         own=owns,
         scores=scores,
         levels=tree.levels + 1,
+        layered=False,
         newest=range(tree.columns, tree.columns + tokens.shape[1]),
         tips=range(tree.columns, tree.columns + tokens.shape[1]),
     )
+    return replace(grown, grown=(tree.fields, grown.fields))
 
 
 def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
@@ -110,6 +112,7 @@ def selected(
         own=None if tree.own is None else tree.own.gather(1, order),
         scores=None if score is None else score - score[:, :1],
         levels=levels,
+        layered=False,
         newest=range(1, order.shape[1]) if order.shape[1] > 1 else range(1),
         tips=range(0),
     )

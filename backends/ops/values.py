@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import is_
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from specplan.backends.ops.keys import places_of
+
+Fields: TypeAlias = tuple[Tensor | None, ...]
+"""Tensors `[B, 1 + N]` of a tree, in the order of `Tree`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +45,11 @@ class Tree:
         widest: no node has more children.
         tips: columns that are known to have none: the level that was added last.
         chain: no node has two children.
+        layered: every level was grown below nodes of the one before, no two siblings alike. So
+            depths rise from column to column, dead ones aside, and no two nodes are the same.
         sure: no node is dead because its parent had no row.
         in_order: of a chain, every live node stands in the column of its depth.
+        grown: fields of the tree that it was grown from in one step, and its own at that time.
         rows: what its nodes' children were grown from, where the plan mixes that with other rows.
         noise: perturbed log-probabilities `[B, Q, 1]` of paths that were drawn without replacement.
     """
@@ -61,10 +69,27 @@ class Tree:
     widest: int = 0
     tips: range = range(0)
     chain: bool = True
+    layered: bool = False
     in_order: bool = True
     sure: bool = True
+    grown: tuple[Fields, Fields] | None = None
     rows: tuple[Rows, ...] = ()
     noise: tuple[Rows, ...] = ()
+
+    @property
+    def fields(self) -> Fields:
+        """What there is of each column."""
+        return (
+            self.tokens, self.parents, self.depths, self.live, self.keys, self.law_row, self.own,
+            self.scores,
+        )  # fmt: skip
+
+    def was_grown_from(self, other: Tree) -> bool:
+        """Whether it is known to be another tree and more columns, in all that is of columns."""
+        if self.grown is None:
+            return False
+        above, mine = self.grown
+        return all(map(is_, above, other.fields)) and all(map(is_, mine, self.fields))
 
     @property
     def columns(self) -> int:
@@ -93,12 +118,15 @@ class Tree:
         """The root and all nodes; made anew, as a tree that held them would outlive its round."""
         return Nodes(self, range(self.columns))
 
+    def are_tips(self, nodes: Nodes) -> bool:
+        """Whether nodes are known to have no children."""
+        at = nodes.among if nodes.among is not None else nodes.at
+        known = isinstance(at, range)
+        return known and self.tips.start <= at.start and at.stop <= self.tips.stop
+
     def widest_below(self, nodes: Nodes, children: int) -> int:
         """A bound of the children of one node, once some nodes get so many more each."""
-        at = nodes.among if nodes.among is not None else nodes.at
-        if isinstance(at, range) and self.tips.start <= at.start and at.stop <= self.tips.stop:
-            return max(self.widest, children)
-        return self.widest + children
+        return max(self.widest, children) if self.are_tips(nodes) else self.widest + children
 
     def lines(self, nodes: Tensor) -> Tensor:
         """Columns `[B, W]` and their ancestors, `[B, W, levels]`; shorter lines end in roots."""
@@ -258,5 +286,5 @@ def first_tree(tokens: Tensor, keys: Tensor, scores: torch.dtype | None) -> Tree
     score = None if scores is None else zero.to(scores)
     return Tree(
         tokens, zero, zero, torch.ones_like(zero, dtype=torch.bool), keys, zero - 1,
-        own=score, scores=score, tips=range(1),
+        own=score, scores=score, tips=range(1), layered=True,
     )  # fmt: skip

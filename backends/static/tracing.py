@@ -130,7 +130,7 @@ class RoundRun:
     def forward(self, op: ir.Forward, scope: Scope) -> None:
         """A model on nodes, and on as much text as may be pending."""
         stretch = self.prepared.stretches[id(op)]
-        place = self.prepared.placements.get((id(op), self.trip))
+        place = self.prepared.places.placements.get((id(op), self.trip))
         rows = run_forward(self, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
         scope.update(zip(op.results, rows, strict=True))
 
@@ -181,7 +181,7 @@ class RoundRun:
         if op.state in self.batch.tracks:
             self.batch.tracks[op.state].commit(keys, emitted, positions)
             return
-        cache, resident = self.caches[op.state], self.prepared.residents.get(id(op))
+        cache, resident = self.caches[op.state], self.prepared.places.residents.get(id(op))
         if not cache.taken:
             return
         if resident is not None and cache.by_place and cache.way is False:
