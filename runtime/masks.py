@@ -24,3 +24,9 @@ def first_true(mask: Tensor, dim: int = 1) -> Tensor:
 def prefix(mask: Tensor) -> Tensor:
     """Bool `[B, N]`: up to the first entry where a mask does not hold."""
     return (~mask).cumsum(1) == 0
+
+
+def marked(places: Tensor, live: Tensor, width: int) -> Tensor:
+    """Bool `[B, width]`: the places that some of these `[B, W]` name, dead ones left out."""
+    found = live.new_zeros((len(places), width + 1))
+    return found.scatter(1, places.where(live, width), True)[:, :width]

@@ -46,6 +46,7 @@ class Passed:
             states.
         ahead: the same of what lies one token deeper, two tokens, and so on.
         context: slots that were attended to.
+        sure: all nodes have run that were to.
     """
 
     hidden: Tensor
@@ -53,3 +54,4 @@ class Passed:
     steps: Tensor | None
     ahead: tuple[tuple[Tensor, Tensor], ...] = ()
     context: int = 0
+    sure: bool = False

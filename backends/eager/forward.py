@@ -16,7 +16,7 @@ from specplan.backends.eager.levels import Slots, slots_of
 from specplan.backends.eager.levels import columns_of as node_columns
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.passing import run_pass
-from specplan.backends.eager.placing import Placement
+from specplan.backends.eager.places import Fresh, Placement
 from specplan.backends.eager.rows import rows_of_pass
 from specplan.backends.eager.runner import Runner
 from specplan.backends.eager.slots import NodeSlots
@@ -47,7 +47,7 @@ def run_forward(
     session: EagerSession,
     stretch: Stretch,
     operands: Sequence[Nodes],
-    place: Placement | None = None,
+    place: Placement | Fresh | None = None,
 ) -> Ran:
     """Run a model on nodes; text that its layers lack comes first.
 
@@ -73,6 +73,7 @@ def run_forward(
     reached = _read(batch.lengths, stretch, call, passed.live)
     if max(lags) > texts:
         reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
+        passed = replace(passed, sure=False)
     if cache is not None and texts and not stretch.scratch:
         _advance(reached, cache, stretch, active)
     elif cache is not None and call.texts:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from specplan.backends.eager.slots import Layers
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.ir.ops import Forward
+from specplan.ir.infer import infer_round
+from specplan.ir.ops import Commit, Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.runtime.modules import Module
 
@@ -144,3 +145,29 @@ def layers_kept(track: TrackState) -> tuple[int, ...]:
 def whole_stack(cache: CacheState, layers: int, segments: tuple[Layers, ...]) -> Stretch:
     """How text runs through all layers of a model, for its cache alone."""
     return Stretch(cache.model, cache.name, ((0, layers),), segments, gives=())
+
+
+def plain_caches(plan: Plan) -> dict[str, bool]:
+    """Caches whose passes all run one span of layers in one way, and whether that is scratch."""
+    found: dict[str, bool] = {}
+    ops = [*walk_plan(plan)]
+    living = {op.state for op in ops if isinstance(op, Commit) and op.alive is not None}
+    for state in plan.states:
+        if isinstance(state, CacheState) and state.name not in living:
+            passes = [op for op in ops if isinstance(op, Forward) and op.cache == state.name]
+            ways = {(op.layers, op.write, op.attend) for op in passes}
+            first = passes[0] if len(ways) == 1 else None
+            if first is not None and first.attend == "ancestors" and len(first.layers) < 2:
+                found[str(state.name)] = first.write == "scratch"
+    return found
+
+
+def turning_caches(plan: Plan) -> Iterator[str]:
+    """Caches that scratch writes after passes for good in some round."""
+    for item in plan.rounds:
+        good = set[str | None]()
+        for step in infer_round(plan, item).steps:
+            if isinstance(step.op, Forward) and step.op.write == "exact":
+                good.add(step.op.cache)
+            elif isinstance(step.op, Forward) and step.op.cache in good:
+                yield str(step.op.cache)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from specplan.backends.eager.columns import Columns, Passed
 from specplan.backends.eager.passes import Stretch
-from specplan.backends.eager.placing import Placement
+from specplan.backends.eager.places import Fresh, Placement
 from specplan.backends.eager.runner import Runner
 from specplan.backends.eager.slots import NodeSlots
 from specplan.backends.eager.states import enter_slots, entered, keep, left_by_slots
@@ -15,6 +15,7 @@ from specplan.backends.ops import forward as columns
 from specplan.backends.ops.values import part
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.masks import marked
 from specplan.runtime.modules import Module
 
 
@@ -23,7 +24,7 @@ def run_pass(
     stretch: Stretch,
     cache: NodeSlots | None,
     call: Columns,
-    place: Placement | None = None,
+    place: Placement | Fresh | None = None,
 ) -> Passed:
     """Run the columns through the layers."""
     model = session.models[stretch.model]
@@ -45,27 +46,27 @@ def run_pass(
         session, stretch, cache, call, place, ends, text_slots, live
     )
     cache.enter(stretch, slots)
+    sure = live is call.live and session.taking_part() is None
     used += cache.taken
     mask = cache.mask(slots, texts, ends, offsets, seen, used)
     if stretch.block:
         assert isinstance(mask, Tensor), "kernels know no tokens that all see each other"
         columns_seen = slots.clamp(max=mask.shape[2] - 1)
-        together = torch.zeros_like(mask[:, 0]).scatter_reduce(1, columns_seen, live, "amax")
-        mask = mask | together[:, None, :]
+        mask = mask | marked(columns_seen, live, mask.shape[2])[:, None, :]
     latest = None
     if cache.store.queries is not None and texts and not stretch.scratch:
         latest = _latest(live[:, :texts])
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
     hidden = _layers(session, stretch, model, arguments, hidden, live, steps, call, latest)
     if call.slots is None:
-        return Passed(hidden, live, steps, context=used)
+        return Passed(hidden, live, steps, context=used, sure=sure)
     ahead = tuple(
         (call.slots.aligned(hidden, level), call.slots.aligned(live, level))
         for level in range(1, call.slots.levels + 1)
     )
     stop = hidden.shape[1] - call.slots.width
     steps = None if steps is None else steps[:, :stop]
-    return Passed(hidden[:, :stop], live[:, :stop], steps, ahead, used)
+    return Passed(hidden[:, :stop], live[:, :stop], steps, ahead, used, sure)
 
 
 def _head_only(
@@ -96,7 +97,7 @@ def _slots(
     stretch: Stretch,
     cache: NodeSlots,
     call: Columns,
-    place: Placement | None,
+    place: Placement | Fresh | None,
     ends: Tensor,
     text_slots: Tensor,
     live: Tensor,
@@ -105,11 +106,14 @@ def _slots(
     texts, offsets, seen, trash = call.texts, None, None, cache.store.trash
     slots = text_slots if not texts else text_slots.where(part(live, 0, texts), trash)
     if call.tokens.shape[1] > texts:
-        given = None if place is None else _known(session, stretch, cache, call, place)
-        if given is None or place is None:
-            offsets, seen, there = _placed(stretch, cache, call, part(live, texts))
-            live = torch.cat([live[:, :texts], there], 1) if texts else there
-            drafted = (ends + offsets).where(there, trash)
+        given = None
+        if isinstance(place, Placement):
+            given = _known(session, stretch, cache, call, place)
+        if given is None or not isinstance(place, Placement):
+            offsets, seen, there = _placed(stretch, cache, call, part(live, texts), place)
+            if there is not None:
+                live = torch.cat([live[:, :texts], there], 1) if texts else there
+            drafted = (ends + offsets).where(part(live, texts), trash)
         else:  # a dead node has a slot of its own, so that slots stay in a row
             offsets, seen = given
             drafted = ends + offsets
@@ -149,31 +153,38 @@ def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> Non
     """Note that a pass ran nodes whose slots were known."""
     width, old = live.shape[1], place.old
     if width > old:
-        cache.add(part(call.inner[0].keys, old), part(live, old))
+        inner = call.inner[0]
+        cache.add(part(inner.keys, old), part(live, old), twins=not inner.tree.layered)
     cache.placed, cache.in_order = place.ran, cache.in_order and place.causal
 
 
 def _placed(
-    stretch: Stretch, cache: NodeSlots, call: Columns, live: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Slots of nodes counted from the text's end, what they see of nodes, and which can run."""
+    stretch: Stretch,
+    cache: NodeSlots,
+    call: Columns,
+    live: Tensor,
+    place: Placement | Fresh | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Slots of nodes counted from the text's end, what they see of nodes, and which can run.
+
+    None where all can that were to.
+    """
+    inner, rooted = call.inner, call.rooted
+    fresh = isinstance(place, Fresh) and len(inner) == 1 and inner[0].tree.layered
+    reaching = not (stretch.block or (fresh and isinstance(place, Fresh) and place.reached))
     cache.compare()
     ran = cache.there
     if cache.way is None:
         ran = cache.ran_by(stretch.segments, stretch.scratch)
     found = columns.forward(
-        call.inner, live, cache.keys, cache.there, ran,
-        reaching=not stretch.block, rooted=call.rooted,
-    )  # fmt: skip
+        inner, live, cache.keys, cache.there, ran, reaching=reaching, fresh=fresh, rooted=rooted
+    )
     before = cache.taken
     cache.keys = found.keys
     cache.there = torch.cat([cache.there, found.first], 1) if before else found.first
-    if not call.rooted:
-        cache.note(stretch.segments, stretch.scratch, found.offsets, found.live)
-    else:
-        drafted = found.live & (found.offsets >= 0)
-        cache.note(stretch.segments, stretch.scratch, found.offsets.clamp(min=0), drafted)
-    return found.offsets, found.seen, found.live
+    drafted = found.live & (found.offsets >= 0) if rooted else found.live
+    cache.note(stretch.segments, stretch.scratch, found.offsets, drafted)
+    return found.offsets, found.seen, found.live if reaching else None
 
 
 def _layers(

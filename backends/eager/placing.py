@@ -1,74 +1,53 @@
-"""Slots that are known before a round runs: of trees whose shape all requests share.
-
-Where all passes over a cache so far ran nodes of static shapes, the slot of each node and what it
-sees are constants, and no keys have to be compared.
-"""
+"""Finds the slots that are known before a round runs, by the verifier's types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from specplan.backends.eager.passes import Stretch
+from specplan.backends.eager.passes import Stretch, plain_caches
+from specplan.backends.eager.places import Fresh, Placement, Places, Resident, Way
 from specplan.backends.eager.slots import Layers
 from specplan.ir.infer import Step, infer_round
-from specplan.ir.ops import Commit, Forward, Refresh
-from specplan.ir.plan import CacheState, Plan, walk_plan
-from specplan.ir.types import ROOT, Lineage, NodesType, TreeType
-from specplan.ir.values import State
-
-Way = tuple[Layers, bool]
-"""A span of layers, and whether they run scratch."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Slots of the drafted nodes of one pass, counted from the text's end.
-
-    Attributes:
-        before: slots that were taken before the pass.
-        offsets: of each node; those from `before` on had none before, and are the last ones.
-        seen: slots that each node sees, its own among them.
-        ran: slots that each span of layers has run, once the pass is done.
-    """
-
-    before: int
-    offsets: tuple[int, ...]
-    seen: tuple[tuple[int, ...], ...]
-    ran: Mapping[Way, frozenset[int]]
-
-    @cached_property
-    def old(self) -> int:
-        """Nodes that had a slot before."""
-        return sum(offset < self.before for offset in self.offsets)
-
-    @cached_property
-    def causal(self) -> bool:
-        """Whether each node sees all slots up to its own."""
-        return all(
-            mine == tuple(range(offset + 1))
-            for offset, mine in zip(self.offsets, self.seen, strict=True)
-        )
+from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Refresh
+from specplan.ir.plan import Plan, walk_plan
+from specplan.ir.types import ROOT, Lineage, NodesType, PathType, TreeType
+from specplan.ir.values import Value
 
 
 @dataclass
 class _Slots:
-    """What one cache holds so far, where all of it is static.
+    """What one cache holds so far.
 
     Attributes:
-        static: it is.
+        segments: spans of its layers.
+        plain: all passes run its layers in one way.
+        static: the slot of each node is known.
         taken: slots.
         trees: by family, the slots of its nodes.
         ran: slots that layers have run.
         kept: slots of nodes whose states a track of the same model has, by track.
+        tried: nodes that passes may have run; None once that is not known.
+        grown: trees whose last level has the children of nodes that it ran.
     """
 
+    segments: tuple[Layers, ...]
+    plain: bool
     static: bool = True
     taken: int = 0
     trees: list[tuple[Lineage, dict[int, int]]] = field(default_factory=list)
     ran: dict[Way, set[int]] = field(default_factory=dict)
-    kept: dict[State, set[int]] = field(default_factory=dict)
+    kept: dict[str, set[int]] = field(default_factory=dict)
+    tried: list[tuple[Lineage, frozenset[int]]] | None = field(default_factory=list)
+    grown: list[Lineage | None] = field(default_factory=list)
+
+    def has_grown(self, lineage: Lineage | None) -> bool:
+        """Whether all levels of a tree are such."""
+        while lineage is not None and lineage.nodes:
+            if not any(lineage is one for one in self.grown):
+                return False
+            lineage = lineage.above
+        return lineage is not None
 
     def of(self, lineage: Lineage) -> dict[int, int] | None:
         """Slots of the nodes of a tree; None where an unlike tree shares some of its nodes."""
@@ -98,51 +77,94 @@ class _Slots:
             self.kept.setdefault(track, set()).update(slots)
 
 
-def placements(plan: Plan, stretches: Mapping[int, Stretch]) -> dict[tuple[int, int], Placement]:
-    """By the identity of a forward and its trip, slots where they are known."""
+def places(
+    plan: Plan, stretches: Mapping[int, Stretch], segments: Mapping[str, tuple[Layers, ...]]
+) -> Places:
+    """What is known of slots of drafted nodes in the caches of a plan.
+
+    Args:
+        plan: verified.
+        stretches: by the identity of a forward, what it runs.
+        segments: by the name of a cache, spans of its layers.
+    """
+    plain, found = plain_caches(plan), Places()
     living = {op.state for op in walk_plan(plan) if isinstance(op, Commit) and op.alive is not None}
-    found: dict[tuple[int, int], Placement] = {}
     for item in plan.rounds:
-        caches: dict[State, _Slots] = {}
+        caches = {
+            name: _Slots(spans, name in plain, name not in living)
+            for name, spans in segments.items()
+        }
+        judged: dict[Value, Lineage | None] = {}
+        rows: dict[Value, _Slots] = {}
         for step in infer_round(plan, item).steps:
-            op = step.op
-            if isinstance(op, Commit | Refresh):
-                caches.setdefault(op.state, _Slots()).static = False
-            if isinstance(op, Forward) and op.cache is not None:
-                slots = caches.setdefault(op.cache, _Slots())
-                place = None
-                if slots.static and op.cache not in living:
-                    place = _place(slots, step, op, stretches[id(op)])
-                slots.static = place is not None
-                if place is not None:
-                    found[id(op), step.trip] = place
+            match step.op:
+                case Accept() as op:
+                    (path,) = step.gives
+                    assert isinstance(path, PathType)
+                    judged[op.results[0]] = None if step.conditional else path.lineage
+                case Emit() as op:
+                    judged[op.results[0]] = judged.get(op.path)
+                    for slots in caches.values():
+                        slots.tried = None
+                case Grow() as op if op.logits in rows:
+                    (tree,) = step.gives
+                    assert isinstance(tree, TreeType)
+                    rows[op.logits].grown.append(tree.lineage)
+                case Commit() | Refresh() as op if op.state in caches:
+                    slots = caches[op.state]
+                    held = _resident(slots, judged.get(op.path)) if isinstance(op, Commit) else None
+                    if held is not None:
+                        found.residents[id(op)] = held
+                    slots.static, slots.tried = False, None
+                case Forward() as op if op.cache is not None:
+                    slots = caches[op.cache]
+                    fresh = _fresh(slots, step, op) if slots.plain else None
+                    place = _place(slots, step, op, stretches[id(op)]) if slots.static else None
+                    known, slots.static = place or fresh, place is not None
+                    if known is not None:
+                        found.placements[id(op), step.trip] = known
+                    if op.most_levels == 1:
+                        rows |= dict.fromkeys(op.results, slots)
     return found
 
 
-def plain_caches(plan: Plan) -> dict[str, bool]:
-    """Caches whose passes all run one span of layers in one way, and whether that is scratch."""
-    found: dict[str, bool] = {}
-    ops = [*walk_plan(plan)]
-    living = {op.state for op in ops if isinstance(op, Commit) and op.alive is not None}
-    for state in plan.states:
-        if isinstance(state, CacheState) and state.name not in living:
-            passes = [op for op in ops if isinstance(op, Forward) and op.cache == state.name]
-            ways = {(op.layers, op.write, op.attend) for op in passes}
-            first = passes[0] if len(ways) == 1 else None
-            if first is not None and first.attend == "ancestors" and len(first.layers) < 2:
-                found[str(state.name)] = first.write == "scratch"
-    return found
+def _fresh(slots: _Slots, step: Step, op: Forward) -> Fresh | None:
+    """What is known of nodes that data decides; those that may run are noted."""
+    (given, *others) = (step.reads[name] for name in op.nodes)
+    nodes, lineage, closed = None, None, True
+    if isinstance(given, TreeType):
+        nodes, lineage = tuple(range(given.nodes)), given.lineage
+    elif isinstance(given, NodesType):
+        nodes = given.among if given.indices is None else given.indices
+        lineage, closed = given.lineage, given.closed
+    if slots.tried is None or others or nodes is None or lineage is None:
+        slots.tried = None
+        return None
+    mine, before = frozenset(nodes) - {ROOT}, [one for one in slots.tried if one[1]]
+    slots.tried.append((lineage, mine))
+    if not all(lineage.extends(other) and not mine & ran for other, ran in before):
+        return None
+    return Fresh((closed and not before) or slots.has_grown(lineage))
 
 
-def turning_caches(plan: Plan) -> Iterator[str]:
-    """Caches that scratch writes after passes for good in some round."""
-    for item in plan.rounds:
-        good = set[str | None]()
-        for step in infer_round(plan, item).steps:
-            if isinstance(step.op, Forward) and step.op.write == "exact":
-                good.add(step.op.cache)
-            elif isinstance(step.op, Forward) and step.op.cache in good:
-                yield str(step.op.cache)
+def _resident(slots: _Slots, judged: Lineage | None) -> Resident | None:
+    """Slots of a judged tree; None where data decides, or where nodes of others may be the same."""
+    if not slots.static or judged is None or judged.parents is None:
+        return None
+    known: dict[int, int] = {}
+    for lineage, mine in slots.trees:
+        if mine and not judged.related(lineage):
+            return None
+        known |= mine
+    if any(
+        not slots.ran.get((span, False), set()).issuperset(known.values())
+        for span in slots.segments
+    ):
+        return None
+    held = [known.get(node, -1) for node in range(judged.nodes)]
+    there = sum(slot >= 0 for slot in held)
+    is_chain = judged.parents == tuple(range(-1, judged.nodes - 1))
+    return Resident((-1, *held), is_chain and held[:there] == list(range(there)))
 
 
 def _place(slots: _Slots, step: Step, op: Forward, stretch: Stretch) -> Placement | None:
@@ -177,16 +199,18 @@ def _place(slots: _Slots, step: Step, op: Forward, stretch: Stretch) -> Placemen
         stretch.inside and slots.kept.get(stretch.features, set()).issuperset(offsets)
     ):
         return None  # whether a node runs hangs on whether its state is there
-    seen = []
-    for node in nodes:
-        line, above = [known[node]], lineage.parents[node]
-        while above != ROOT:
-            slot = known.get(above)
-            if slot is None or not (slot in reached or slot in offsets):
-                return None
-            line.append(slot)
-            above = lineage.parents[above]
-        seen.append(tuple(sorted(line)))
+    lines = [_line(lineage.parents, node) for node in nodes]
+    seen = tuple(tuple(sorted(known.get(above, -1) for above in line)) for line in lines)
+    if any(not reached.union(offsets).issuperset(line) for line in seen):
+        return None
     slots.run(stretch, {*offsets})
     ran = {way: frozenset(mine) for way, mine in slots.ran.items()}
-    return Placement(before, tuple(offsets), tuple(seen), ran)
+    return Placement(before, tuple(offsets), seen, ran)
+
+
+def _line(parents: Sequence[int], node: int) -> list[int]:
+    """A node and its ancestors, the root left out."""
+    line = [node]
+    while (above := parents[line[-1]]) != ROOT:
+        line.append(above)
+    return line

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from specplan.backends.eager.passes import (
     Stretch,
+    plain_caches,
     segments_of,
     stretch_of,
+    turning_caches,
     whole_stack,
 )
-from specplan.backends.eager.placing import Placement, placements, plain_caches, turning_caches
+from specplan.backends.eager.places import Places
+from specplan.backends.eager.placing import places
 from specplan.backends.eager.slots import Layers
 from specplan.cost_models.memory import speculative_slots
 from specplan.ir.infer import Step, infer_round
@@ -31,7 +34,7 @@ class Prepared:
     Attributes:
         plan: the plan.
         steps: by op and trip, what the verifier knows of what an op reads and gives.
-        placements: by forward and trip, slots of nodes where they are known.
+        places: what is known of slots of nodes.
         plain: caches that are run in one way only, and whether that is scratch.
         turning: caches that scratch writes after passes for good in some round.
         stretches: by the identity of a forward, what it runs.
@@ -48,7 +51,7 @@ class Prepared:
 
     plan: Plan
     steps: Mapping[tuple[int, int], Step]
-    placements: Mapping[tuple[int, int], Placement]
+    places: Places
     plain: Mapping[str, bool]
     turning: frozenset[str]
     stretches: Mapping[int, Stretch]
@@ -75,7 +78,7 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
     return Prepared(
         plan=plan,
         steps={(id(step.op), step.trip): step for step in steps},
-        placements=placements(plan, stretches),
+        places=places(plan, stretches, segments),
         plain=plain_caches(plan),
         stretches=stretches,
         turning=frozenset(turning_caches(plan)),

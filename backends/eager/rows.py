@@ -33,8 +33,7 @@ def rows_of_pass(
         for said in outputs:
             own, *deeper = (_rows_of(nodes, *each, start, stop, with_root) for each in said)
             deeper = [_counted(rows, stretch, level) for level, rows in enumerate(deeper, 1)]
-            sure = stretch.features is None or stretch.inside
-            found.append(replace(own, sure=sure, deeper=tuple(deeper)))
+            found.append(replace(own, sure=passed.sure, deeper=tuple(deeper)))
         start = stop
     return found
 
@@ -59,6 +58,7 @@ def _said(
 
 def _counted(rows: Rows, stretch: Stretch, level: int) -> Rows:
     """Rows of a level, of those nodes that look so far ahead."""
+    rows = replace(rows, sure=False)
     if isinstance(stretch.levels, int):
         return rows
     far = torch.tensor([count > level for count in stretch.levels], device=rows.live.device)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def _forward(session: EagerSession, op: ir.Forward, scope: Scope) -> None:
     stretch = session.prepared.stretches[id(op)]
-    place = session.prepared.placements.get((id(op), session.trip))
+    place = session.prepared.places.placements.get((id(op), session.trip))
     ran = run_forward(session, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
     span = stretch.spans[0] if op.layers else None
     variant = forward_variant(span, bool(stretch.gives), stretch.skips.words)

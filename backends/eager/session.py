@@ -89,7 +89,8 @@ class EagerSession:
 
     def text(self, row: int) -> list[int]:
         """Tokens of a row: prompt and output."""
-        return self.batch.text[row, : self.batch.lengths[row]].tolist()
+        tokens: list[int] = self.batch.text[row, : self.batch.lengths[row]].tolist()
+        return tokens
 
     def finish(self, row: int) -> None:
         """Want no more tokens for a row."""

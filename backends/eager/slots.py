@@ -13,7 +13,7 @@ from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.keys import places_of
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.masks import prefix
+from specplan.runtime.masks import marked, prefix
 
 if TYPE_CHECKING:
     from specplan.backends.eager.passes import Stretch
@@ -91,12 +91,12 @@ class NodeSlots:
         """
         return attention_mask(slots, texts, ends, seen, torch.arange(used, device=slots.device))
 
-    def add(self, keys: Tensor, live: Tensor) -> None:
-        """Give nodes `[B, W]`, which had none before, the next slots."""
+    def add(self, keys: Tensor, live: Tensor, *, twins: bool) -> None:
+        """Give nodes `[B, W]`, which had none before, the next slots; `twins` may be among them."""
         taken = self.taken
         self.keys = torch.cat([self.keys, keys], 1) if taken else keys
         self.there = torch.cat([self.there, live], 1) if taken else live
-        self.twins = True
+        self.twins = self.twins or twins
 
     def compare(self) -> None:
         """Leave one slot to each key: from now on nodes are found by their keys."""
@@ -131,8 +131,8 @@ class NodeSlots:
         known = self.ran.get((span, scratch))
         if known is None:
             return torch.zeros_like(self.there)
-        more = self.taken - known.shape[1]
-        return torch.nn.functional.pad(known, (0, more)) if more else known
+        more = torch.zeros_like(self.there[:, known.shape[1] :])
+        return torch.cat([known, more], 1) if more.shape[1] else known
 
     def prefix(self, keys: Tensor, emitted: Tensor, span: Layers) -> tuple[Tensor | None, Tensor]:
         """How much of what was emitted is here for good.
@@ -161,8 +161,7 @@ class NodeSlots:
         For good it is where the cache puts nothing back.
         """
         for span in segments if self.way is None else ():
-            mine = self.ran_in(span, scratch).scatter_reduce(1, offsets, live, "amax")
-            self.ran[span, scratch] = mine
+            mine = marked(offsets, live, self.taken)
+            self.ran[span, scratch] = self.ran_in(span, scratch) | mine
             if scratch and (span, False) in self.ran and not self.puts_back:
-                over = torch.zeros_like(mine).scatter_reduce(1, offsets, live, "amax")
-                self.ran[span, False] = self.ran_in(span, False) & ~over
+                self.ran[span, False] = self.ran_in(span, False) & ~mine

@@ -139,7 +139,7 @@ def keep(
         elif texts:
             positions = call.positions[:, :texts]
             track.write_text(positions, live[:, :texts], states[:, :texts], steps[:, :texts])
-        keys = torch.cat([session.batch.keys[:, :0], *(nodes.keys for nodes in call.inner)], 1)
+        keys = torch.cat([call.tokens[:, :0], *(nodes.keys for nodes in call.inner)], 1)
         if texts < stop:
             track.write_nodes(
                 keys[:, : stop - texts], live[:, texts:stop], states[:, texts:stop],

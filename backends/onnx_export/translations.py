@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-INT64, BOOL = 7, 9
+INT64 = 7
 """Of `TensorProto`."""
 
 
@@ -72,20 +72,8 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
             return op.Where(flag, chosen, other)
         return op.Or(op.And(flag, chosen), op.And(op.Not(flag), other))
 
-    def scatter_reduce(
-        given: Any, dim: int, index: Any, values: Any, reduce: str, include_self: bool = True
-    ) -> Any:
-        """The largest of truths by numbers: ONNX Runtime scatters no others so."""
-        if reduce != "amax" or given.dtype != onnx_ir.DataType.BOOL or not include_self:
-            return core.aten_scatter_reduce(given, dim, index, values, reduce, include_self)
-        numbers = (op.Cast(each, to=INT64) for each in (given, values))
-        held, new = numbers
-        found = op.ScatterElements(held, index, new, axis=dim, reduction="max")
-        return op.Cast(found, to=BOOL)
-
     return {
         torch.ops.aten.where.self: where,
-        torch.ops.aten.scatter_reduce.two: scatter_reduce,
         torch.ops.aten.searchsorted.Tensor: searchsorted,
         torch.ops.aten.sort.stable: stable_sort,
         torch.ops.aten.index_put.default: index_put,

@@ -17,6 +17,7 @@ from specplan.ir.tables import BUILTIN
 from specplan.ir.types import TreeType, Type
 from specplan.ir.values import Value
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
+from specplan.runtime.masks import first_true, marked
 from specplan.runtime.sampling import SamplingSettings, law
 
 Form: TypeAlias = Callable[[str], Callable[..., Judged]]
@@ -63,7 +64,7 @@ def accept(
     logits, known = target.of(part.nodes)
     rule = RULES[op.rule.name]
     live = part.live
-    if live.shape[1]:
+    if live.shape[1] and not (target.sure and part.nodes.same(target.nodes)):
         live = live & known.gather(1, part.parents)[:, 1:]
     kind = reads[op.tree]
     shape = kind.parents if isinstance(kind, TreeType) and part.whole else None
@@ -129,7 +130,7 @@ def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
     width = over.width - 1
     if tree.chain:
         width = min(width, rows)
-    mask = torch.zeros_like(tree.live).scatter_reduce(1, over.columns, over.live, "amax")
+    mask = marked(over.columns, over.live, tree.columns)
     mask = mask.scatter(1, at.columns, False)
     order, live = first_columns(mask & tree.live, width, tree.depths if tree.chain else None)
     start = at.columns
@@ -184,7 +185,7 @@ def _unseen(tree: Tree, at: Nodes | None) -> Path:
     for _ in range(tree.levels):
         children = (tree.parents == here) & tree.live & drafted & going
         going = children.any(1, keepdim=True)
-        here = torch.where(going, children.to(torch.uint8).argmax(1, keepdim=True), here)
+        here = torch.where(going, first_true(children), here)
         steps.append(here.where(going, 0))
     nodes = torch.cat([tree.parents[:, :0], *steps], 1)
     count = (nodes > 0).sum(1)

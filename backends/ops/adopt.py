@@ -11,6 +11,7 @@ from specplan.backends.ops.reshaping import first_columns, padded_to, selected, 
 from specplan.backends.ops.values import Path, Rows, Tree
 from specplan.ir.ops import Adopt
 from specplan.ir.types import TreeType
+from specplan.runtime.masks import first_true, marked
 from specplan.runtime.sampling import SamplingSettings, law
 
 
@@ -38,7 +39,7 @@ def adopt(
     steps = torch.arange(depth, device=path.nodes.device)
     accepted = steps < path.accepted[:, None]
     nodes = path.nodes.where(accepted, 0)
-    on_path = torch.zeros_like(tree.live).scatter_reduce(1, nodes, accepted, "amax")
+    on_path = marked(nodes, accepted, tree.columns)
     judged = torch.zeros_like(tree.live).scatter(1, path.start, True)
     top = judged
     for _ in range(tree.levels):
@@ -90,7 +91,7 @@ def _place_of(
 ) -> torch.Tensor:
     """Where columns `[B, 1]` of the tree stand in the selected one; the root stays the root."""
     same = order == column
-    place = same.to(torch.uint8).argmax(1, keepdim=True) + 1
+    place = first_true(same) + 1
     return torch.where(same.any(1, keepdim=True), place, 0).minimum(at_most)
 
 

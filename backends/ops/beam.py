@@ -47,7 +47,7 @@ def beam(
     width = max(counts)
     values, tokens = noise.topk(min(width, noise.shape[2]), 2)
     rank, most = torch.arange(values.shape[2], device=device), torch.tensor(counts, device=device)
-    may = (rank < most[:, None]) & (there & at.live)[:, :, None] & values.isfinite()
+    may = (rank < most[:, None]) & (there & at.live_in(tree))[:, :, None] & values.isfinite()
     values = values.where(may, -torch.inf).flatten(1)
     order = values.sort(dim=1, descending=True, stable=True).indices[:, : min(keep, sum(counts))]
     order = order.sort(dim=1).values  # parent by parent, the best first

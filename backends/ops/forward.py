@@ -15,6 +15,7 @@ from torch import Tensor
 
 from specplan.backends.ops.keys import places_of
 from specplan.backends.ops.values import Nodes
+from specplan.runtime.masks import marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,7 @@ def forward(
     *,
     reaching: bool = True,
     rooted: bool = False,
+    fresh: bool = False,
 ) -> Placed:
     """Slots of nodes, and what they see of nodes.
 
@@ -56,21 +58,23 @@ def forward(
         ran: which of them hold what the layers that run can attend to, bool `[B, M]`.
         reaching: nodes whose ancestors are not all there do not run.
         rooted: the root may be among them.
+        fresh: none of them has a slot, and no two are the same.
     """
     keys = nodes[0].keys if len(nodes) == 1 else torch.cat([each.keys for each in nodes], 1)
     before, width = known.shape[1], keys.shape[1]
     known = torch.cat([known, keys], 1) if before else keys
-    inner = live & (nodes[0].columns > 0) if rooted else live
-    may = torch.cat([there, inner], 1) if before else inner
-    offsets, _ = places_of(keys, known, may)
-    new = torch.arange(before, before + width, device=keys.device)
-    first = inner & (offsets == new)
+    offsets = torch.arange(before, before + width, device=keys.device).expand_as(keys)
+    inner = first = live & (nodes[0].columns > 0) if rooted else live
+    if not fresh:
+        new, may = offsets, torch.cat([there, inner], 1) if before else inner
+        offsets, _ = places_of(keys, known, may)
+        first = inner & (offsets == new)
     now = torch.cat([ran, first], 1) if before else first
-    if before and ran is not there:  # nodes that other layers ran have slots already
-        now = now.scatter_reduce(1, offsets, inner, "amax")
+    if before and ran is not there and not fresh:  # nodes that other layers ran have slots already
+        now = now | marked(offsets, inner, before + width)
     seen, reached = visible(*lines_of(nodes), known, now)
     if reaching:
-        live, inner, first = live & reached, inner & reached, first & reached
+        live, first = live & reached, first & reached
     if rooted:
         offsets = offsets.where(inner, -1)
     return Placed(offsets, seen, live, known, first)

@@ -44,7 +44,7 @@ def grow(
     at, chain = nodes_of(at), kind.is_chain
     rows, there = logits.ahead(at)
     if remembers:
-        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, rows, there, at)))
+        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, rows, there, at, False)))
     counts = counts_of(op.children, at.width)
     if not any(counts):
         return tree
@@ -52,7 +52,8 @@ def grow(
         assert by is not None, "the verifier lets no draw without uniforms through"
         return beam(tree, at, rows, there, by, counts=counts, keep=op.keep, settings=settings)
     tokens, laws = _tokens(op, tree, at, rows, by, counts, settings)
-    parents, live = at.columns, there & at.live
+    parents, live = at.columns, at.live_in(tree)
+    live = live if there is at.live else there & live
     above = [number for number, count in enumerate(counts) for _ in range(count)]
     single, place = set(counts) == {1}, None
     if not single or laws is not None or tree.scores is not None:
@@ -78,6 +79,9 @@ def grow(
         else tree.distinct,
         widest=tree.widest_below(at, max(counts)),
         chain=chain,
+        layered=tree.layered
+        and tree.are_tips(at)
+        and (max(counts) == 1 or op.how in ("best", "draw_distinct")),
         sure=tree.sure and logits.sure,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
@@ -132,4 +136,4 @@ def _best_of(tree: Tree, most: int) -> Tree:
         torch.cat([torch.ones_like(old, dtype=torch.bool), live], 1),
         levels=tree.levels,
     )
-    return replace(left, newest=range(start, left.columns))
+    return replace(left, newest=range(start, left.columns), layered=tree.layered)

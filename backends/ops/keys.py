@@ -65,4 +65,6 @@ def places_of(keys: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tenso
     if not known.shape[1]:
         return torch.zeros_like(keys), torch.zeros_like(keys, dtype=torch.bool)
     same = (keys[:, :, None] == known[:, None, :]) & there[:, None, :]
-    return same.to(torch.uint8).argmax(2), same.any(2)
+    width = known.shape[1]
+    first = torch.arange(width, device=keys.device).where(same, width).amin(2)
+    return first.clamp(max=width - 1), first < width

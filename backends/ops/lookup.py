@@ -67,6 +67,7 @@ def lookup(
         tips=range(0),
         newest=range(old, old + len(taken)),
         chain=chain,
+        layered=False,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
     if grown.scores is not None and tree.size:
@@ -150,6 +151,7 @@ def _side_by_side(
         tips=range(0),
         newest=range(old, old + chains * length),
         chain=chain,
+        layered=False,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
 

@@ -36,8 +36,5 @@ def mix(op: Mix, logits: Sequence[Rows | Tree], weights: Sequence[Tensor]) -> Ro
         live = live & known
     shares = torch.stack(list(weights))[:, :, None].to(first.values) if weights else None
     mixed = LAWS[op.law.name].combine(torch.stack(values), shares, **declared.arguments(op.law))
-    return replace(first, values=mixed, live=live, deeper=(), sure=_sure(logits))
-
-
-def _sure(operands: Sequence[Rows | Tree]) -> bool:
-    return all(operand.sure for operand in operands)
+    sure = all(isinstance(one, Rows) and one.sure and first.nodes.same(one.nodes) for one in logits)
+    return replace(first, values=mixed, live=live, deeper=(), sure=sure)

@@ -9,6 +9,7 @@ from specplan.backends.ops.reshaping import first_columns
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Pick
 from specplan.ir.types import NodesType
+from specplan.runtime.masks import marked
 
 
 def pick(
@@ -85,7 +86,7 @@ def _leaves(tree: Tree, known: tuple[int, ...] | None, most: int) -> Nodes:
     if tree.chain:
         depths = tree.depths * tree.live
         return Nodes(tree, depths.argmax(1, keepdim=True), after=tree.columns)
-    inner = torch.zeros_like(tree.live).scatter_reduce(1, tree.parents, tree.live, "amax")
+    inner = marked(tree.parents, tree.live, tree.columns)
     lonely = ~(tree.live[:, 1:].any(1, keepdim=True))
     leaves = torch.cat([lonely, (tree.live & ~inner)[:, 1:]], 1)
     return Nodes(tree, *first_columns(leaves, min(most, tree.columns)))
@@ -108,7 +109,7 @@ def at_and_below(tree: Tree, at: Nodes) -> Nodes:
 def _at_then_below(tree: Tree, at: Nodes) -> Nodes:
     """The same, the nodes `at` first, so that both can be told by number."""
     over = at_and_below(tree, at)
-    mask = torch.zeros_like(tree.live).scatter_reduce(1, over.columns, over.live, "amax")
+    mask = marked(over.columns, over.live, tree.columns)
     mask = mask.scatter(1, at.columns, False)
     below, there = first_columns(mask, tree.columns)
     chosen = torch.cat([at.live, there & tree.live.gather(1, below)], 1)
@@ -145,8 +146,9 @@ def best_columns(
     if among.root and among.width > 1:  # the root is chosen for want of others
         drafted = live & (columns > 0)
         live = torch.where(drafted.any(1, keepdim=True), drafted, live)
-    order = among.take(tree.depths).sort(dim=1, stable=True).indices
-    columns, live = columns.gather(1, order), live.gather(1, order)
+    if not tree.layered:
+        order = among.take(tree.depths).sort(dim=1, stable=True).indices
+        columns, live = columns.gather(1, order), live.gather(1, order)
     found = scores.gather(1, columns)
     found = (-found if worst else found).where(live, -torch.inf)
     order = found.sort(dim=1, descending=True, stable=True).indices[:, :width]

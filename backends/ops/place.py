@@ -26,7 +26,7 @@ def place(op: Place, tree: Tree, at: Tree | Nodes, *, kind: TreeType) -> Tree:
     if op.upto is not None:
         return _filled(op.tokens, tree, at, op.upto)
     start, width, widest = tree.columns, at.width, tree.widest_below(at, 1)
-    parents, live = at.columns, at.live
+    parents, live = at.columns, at.live_in(tree)
     in_order = tree.in_order and chain and at.is_last_of(tree)
     for token in op.tokens:
         tokens = torch.full_like(parents, token)
@@ -81,6 +81,7 @@ def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
         newest=range(1, tree.columns),
         law_row=tree.law_row.masked_fill(new, -1),
         chain=True,
+        layered=False,
         in_order=True,
     )
     if tree.own is not None:

@@ -12,6 +12,7 @@ from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Prune
 from specplan.ir.types import NodesType, TreeType, Type
 from specplan.ir.values import Value
+from specplan.runtime.masks import marked
 
 
 def prune(
@@ -34,10 +35,11 @@ def prune(
     if isinstance(chosen, NodesType) and chosen.closed and isinstance(to.at, torch.Tensor):
         order, live = to.at, to.live
     else:
-        stays = torch.zeros_like(tree.live).scatter_reduce(1, to.columns, to.live, "amax")
-        for line in tree.lines(to.columns).unbind(2):
-            stays = stays.scatter_reduce(1, line, to.live, "amax")
+        lines = tree.lines(to.columns)
+        live = to.live[:, :, None].expand_as(lines).flatten(1)
+        stays = marked(lines.flatten(1), live, tree.columns)
         order, live = first_columns(stays[:, 1:], width)
         order = order + 1
     pruned = selected(tree, order, live, levels=min(tree.levels, max(width, 0)))
-    return replace(pruned, in_order=tree.in_order and tree.chain, chain=kind.is_chain)
+    in_order = tree.in_order and tree.chain
+    return replace(pruned, in_order=in_order, chain=kind.is_chain, layered=tree.layered)

@@ -10,6 +10,7 @@ from torch import Tensor
 from specplan.backends.ops.reshaping import as_given, padded_to, rehung, summed
 from specplan.backends.ops.values import Nodes, Rows, Tree, nodes_of
 from specplan.ir.ops import Relabel
+from specplan.runtime.masks import marked
 
 
 def relabel(
@@ -47,10 +48,8 @@ def relabel(
     chosen = torch.ones_like(tree.live)
     at = None if at is None else nodes_of(at)
     if at is not None:
-        chosen = torch.zeros_like(tree.live).scatter_reduce(1, at.columns, at.live, "amax")
-    root = torch.zeros_like(chosen)
-    root[:, 0] = True
-    chosen = chosen & ~root
+        chosen = marked(at.columns, at.live, tree.columns)
+    chosen = chosen & (torch.arange(tree.columns, device=chosen.device) > 0)
     left = as_given(tree)
     if at is not None:
         left = replace(tree, law_row=tree.law_row.masked_fill(chosen, -1))
@@ -62,6 +61,7 @@ def relabel(
         tokens=torch.where(chosen, new, tree.tokens),
         live=torch.where(chosen, live, tree.live),
         newest=range(1, tree.columns) if tree.size else range(1),
+        layered=False,
         own=own,
         scores=own if own is None else summed(tree, own),
     )

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from specplan.backends.ops.keys import NO_KEY, child_keys, keys_along
-from specplan.backends.ops.values import Nodes, Tree
+from specplan.backends.ops.values import FIELDS, Nodes, Tree
 from specplan.runtime.masks import prefix
 
 
@@ -32,7 +31,7 @@ def extended(
         tree: what grows.
         parents: columns of the tree, int64 `[B, C]`.
         tokens: int64 `[B, C]`.
-        live: bool `[B, C]`; none lives below a dead node.
+        live: bool `[B, C]`; no child of a dead node does.
         own: scores `[B, C]`; those of sure tokens when None.
         law_row: int64 `[B, C]`; -1 when None.
         at: the parents, where each has one child.
@@ -48,21 +47,20 @@ def extended(
         owns = torch.cat([owns, own], 1)
         scores = torch.cat([scores, above(scores) + own], 1)
     law_row = torch.full_like(tokens, -1) if law_row is None else law_row
-    return replace(
-        tree,
-        tokens=torch.cat([tree.tokens, tokens], 1),
-        parents=torch.cat([tree.parents, parents], 1),
-        depths=torch.cat([tree.depths, above(tree.depths) + 1], 1),
-        live=torch.cat([tree.live, live], 1),
-        keys=torch.cat([tree.keys, child_keys(above(tree.keys), tokens)], 1),
-        law_row=torch.cat([tree.law_row, law_row], 1),
-        own=owns,
-        scores=scores,
-        levels=tree.levels + 1,
-        newest=range(tree.columns, tree.columns + tokens.shape[1]),
-        tips=range(tree.columns, tree.columns + tokens.shape[1]),
-        **facts,
-    )
+    new = range(tree.columns, tree.columns + tokens.shape[1])
+    fields: dict[str, Any] = {
+        "tokens": torch.cat([tree.tokens, tokens], 1),
+        "parents": torch.cat([tree.parents, parents], 1),
+        "depths": torch.cat([tree.depths, above(tree.depths) + 1], 1),
+        "live": torch.cat([tree.live, live], 1),
+        "keys": torch.cat([tree.keys, child_keys(above(tree.keys), tokens)], 1),
+        "law_row": torch.cat([tree.law_row, law_row], 1),
+        "own": owns,
+        "scores": scores,
+    }
+    facts = {"levels": tree.levels + 1, "newest": new, "tips": new, "layered": False, **facts}
+    mine = tuple(fields[name] for name in FIELDS)
+    return replace(tree, **fields, **facts, grown=(tree.fields, mine))
 
 
 def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
@@ -120,6 +118,7 @@ def selected(
         own=None if tree.own is None else tree.own.gather(1, order),
         scores=None if score is None else score - score[:, :1],
         levels=levels,
+        layered=False,
         newest=range(1, order.shape[1]) if order.shape[1] > 1 else range(1),
         tips=range(0),
     )
@@ -132,7 +131,7 @@ def padded_to(tree: Tree, columns: int) -> Tree:
         return tree
 
     def filled(field: Tensor, value: float = 0) -> Tensor:
-        return functional.pad(field, (0, more), value=value)
+        return torch.cat([field, field.new_full((len(field), more), value)], 1)
 
     return replace(
         tree,

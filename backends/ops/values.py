@@ -11,11 +11,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import is_
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from specplan.backends.ops.keys import places_of
+
+FIELDS = ("tokens", "parents", "depths", "live", "keys", "law_row", "own", "scores")
+"""What a tree has of each column."""
+Fields: TypeAlias = tuple[Tensor | None, ...]
+"""These tensors, `[B, 1 + N]` each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +47,11 @@ class Tree:
         widest: no node has more children.
         tips: columns that are known to have none: the level that was added last.
         chain: no node has two children.
+        layered: every level was grown below nodes of the one before, no two siblings alike. So
+            depths rise from column to column, dead ones aside, and no two nodes are the same.
         sure: no node is dead because its parent had no row.
         in_order: of a chain, every live node stands in the column of its depth.
+        grown: fields of the tree that it was grown from in one step, and its own at that time.
         rows: what its nodes' children were grown from, where the plan mixes that with other rows.
         noise: perturbed log-probabilities `[B, Q, 1]` of paths that were drawn without replacement.
     """
@@ -61,10 +71,24 @@ class Tree:
     widest: int = 0
     tips: range = range(0)
     chain: bool = True
+    layered: bool = False
     in_order: bool = True
     sure: bool = True
+    grown: tuple[Fields, Fields] | None = None
     rows: tuple[Rows, ...] = ()
     noise: tuple[Rows, ...] = ()
+
+    @property
+    def fields(self) -> Fields:
+        """What there is of each column."""
+        return tuple(getattr(self, name) for name in FIELDS)
+
+    def was_grown_from(self, other: Tree) -> bool:
+        """Whether it is known to be another tree and more columns, in all that is of columns."""
+        if self.grown is None:
+            return False
+        above, mine = self.grown
+        return all(map(is_, above, other.fields)) and all(map(is_, mine, self.fields))
 
     @property
     def columns(self) -> int:
@@ -93,12 +117,16 @@ class Tree:
         """The root and all nodes; made anew, as a tree that held them would outlive its round."""
         return Nodes(self, range(self.columns))
 
+    def are_tips(self, nodes: Nodes) -> bool:
+        """Whether nodes are known to have no children."""
+        at = nodes.among if nodes.among is not None else nodes.at
+        if not isinstance(at, range):
+            return False
+        return self.tips.start <= at.start and at.stop <= self.tips.stop
+
     def widest_below(self, nodes: Nodes, children: int) -> int:
         """A bound of the children of one node, once some nodes get so many more each."""
-        at = nodes.among if nodes.among is not None else nodes.at
-        if isinstance(at, range) and self.tips.start <= at.start and at.stop <= self.tips.stop:
-            return max(self.widest, children)
-        return self.widest + children
+        return max(self.widest, children) if self.are_tips(nodes) else self.widest + children
 
     def lines(self, nodes: Tensor) -> Tensor:
         """Columns `[B, W]` and their ancestors, `[B, W, levels]`; shorter lines end in roots."""
@@ -146,6 +174,10 @@ class Nodes:
         ranges = isinstance(self.at, range) and isinstance(other.at, range)
         return self.at == other.at if ranges else self.at is other.at
 
+    def live_in(self, tree: Tree) -> Tensor:
+        """Which of them live in a tree that theirs has become, bool `[B, W]`."""
+        return self.live if self.tree is tree else self.live & self.take(tree.live)
+
     def is_last_of(self, tree: Tree) -> bool:
         """Whether it is the last column of a tree, whatever the request."""
         return isinstance(self.at, range) and self.at == range(tree.columns - 1, tree.columns)
@@ -180,7 +212,7 @@ class Rows:
         values: `[B, R, V]`: logits over the target's vocabulary, or scores `[B, R, 1]`.
         live: bool `[B, R]`, which of them there are.
         nodes: the nodes, where all requests have rows of one set.
-        sure: all live nodes have one.
+        sure: all live nodes have one, of the nodes that are known.
         deeper: of the same nodes, rows that say what lies one node deeper, two nodes, and so on.
     """
 
@@ -194,7 +226,7 @@ class Rows:
     def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
         """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""
         if wanted.same(self.nodes):
-            return self.values, self.live
+            return self.values, wanted.live if self.sure else self.live
         place, there = places_of(wanted.keys, self.keys, self.live)
         found = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
         return found, there
@@ -261,5 +293,5 @@ def first_tree(tokens: Tensor, keys: Tensor, scores: torch.dtype | None) -> Tree
     score = None if scores is None else zero.to(scores)
     return Tree(
         tokens, zero, zero, torch.ones_like(zero, dtype=torch.bool), keys, zero - 1,
-        own=score, scores=score, tips=range(1),
+        own=score, scores=score, tips=range(1), layered=True,
     )  # fmt: skip

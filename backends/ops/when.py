@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -40,7 +40,13 @@ def when(flag: Tensor, entered: Value, otherwise: Value) -> Value:
 
 
 def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
-    longer = entered if entered.columns >= otherwise.columns else otherwise
+    if entered.was_grown_from(otherwise):  # what is new is dead where the flag does not hold
+        new = torch.arange(entered.columns, device=entered.live.device) >= otherwise.columns
+        return replace(entered, live=entered.live & (flag.to(new.device)[:, None] | ~new))
+    longer, shorter = entered, otherwise
+    if entered.columns < otherwise.columns:
+        longer, shorter = otherwise, entered
+    bare = longer.tips == shorter.tips or longer.tips.start >= shorter.columns
     entered = padded_to(entered, otherwise.columns)
     otherwise = padded_to(otherwise, entered.columns)
     chosen = flag.to(entered.tokens.device)[:, None]
@@ -50,7 +56,7 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
     else:
         laws, moved = (*known, *entered.laws), entered.law_row
         moved = torch.where(moved >= 0, moved + otherwise.laws_held, moved)
-    fields = {
+    fields: dict[str, Any] = {
         name: torch.where(chosen, getattr(entered, name), getattr(otherwise, name))
         for name in ("tokens", "parents", "depths", "live", "keys", "own", "scores")
         if getattr(entered, name) is not None
@@ -64,8 +70,9 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
         distinct=entered.distinct or otherwise.distinct,
         newest=longer.newest,
         widest=max(entered.widest, otherwise.widest),
-        tips=entered.tips if entered.tips == otherwise.tips else range(0),
+        tips=longer.tips if bare else range(0),
         chain=entered.chain and otherwise.chain,
+        layered=entered.layered and otherwise.layered,
         in_order=entered.in_order and otherwise.in_order,
         sure=entered.sure and otherwise.sure,
         rows=_joined(entered.rows, otherwise.rows),

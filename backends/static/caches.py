@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.passes import Stretch
+from specplan.backends.eager.places import Resident
 from specplan.backends.eager.slots import Layers, NodeSlots
 from specplan.backends.ops.forward import attention_mask
+from specplan.backends.ops.values import Path
 from specplan.backends.static.fusing import kernel_mask
 from specplan.runtime.attention import PrefixMask
 from specplan.runtime.kv_cache import KVCache
@@ -124,6 +126,32 @@ class RoundCache(NodeSlots):
                 if not stretch.scratch:
                     self.lacking[span, True] = 0
 
+    def commit_placed(self, path: Path, emitted: Tensor, resident: Resident) -> None:
+        """Make emitted nodes of a path permanent, whose slots are known before the round runs.
+
+        Args:
+            path: what was accepted.
+            emitted: how many tokens of it, int64 `[B]`.
+            resident: slots of the judged tree.
+        """
+        kept = emitted.minimum(path.accepted)
+        if resident.in_place:
+            kept = kept.clamp(max=resident.count)
+        else:
+            place = torch.arange(path.nodes.shape[1], device=kept.device)
+            held, slots = place < kept[:, None], path.nodes - 1
+            if not resident.numbered:
+                table = torch.tensor(resident.slots, device=kept.device)
+                slots = table.expand(len(kept), -1).gather(1, path.nodes)
+                held = held & (slots >= 0)
+                kept = held.sum(1)
+            start = self.base[:, None]
+            self.store.move(start + slots, start + place, held)
+        for span, known in self.lengths.items():
+            mine = kept if known is self.base else kept.where(known >= self.base, 0)
+            self.lengths[span] = known + mine
+        self._begin(self.base)
+
     def commit(self, keys: Tensor, emitted: Tensor) -> None:
         """Make the prefix of what was emitted that is here permanent, and drop the rest.
 
@@ -131,8 +159,6 @@ class RoundCache(NodeSlots):
             keys: of the emitted prefixes of the text, int64 `[B, E]`.
             emitted: which of them there are, bool `[B, E]`.
         """
-        if not self.taken:
-            return
         slots, moved = torch.zeros_like(keys), torch.zeros_like(emitted)
         for span in self.segments:
             mine, held = self.prefix(keys, emitted, span)

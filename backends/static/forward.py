@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from specplan.backends.eager.forward import columns_of
 from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.passing import run_pass
-from specplan.backends.eager.placing import Placement
+from specplan.backends.eager.places import Fresh, Placement
 from specplan.backends.eager.rows import rows_of_pass
 from specplan.backends.ops.values import Nodes, Rows
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_forward(
-    run: RoundRun, stretch: Stretch, operands: Sequence[Nodes], place: Placement | None
+    run: RoundRun, stretch: Stretch, operands: Sequence[Nodes], place: Placement | Fresh | None
 ) -> list[Rows]:
     """Run a model on nodes, and on text that its layers lack.
 

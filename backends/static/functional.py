@@ -42,7 +42,6 @@ class FunctionalRound(nn.Module):
         given = replace(
             given,
             text=given.text.clone(),
-            text_keys=given.text_keys.clone(),
             stores={name: FunctionalCache(store) for name, store in given.stores.items()},
             tracks=_copied(given.tracks),
             values=_copied(given.values),

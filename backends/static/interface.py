@@ -27,8 +27,8 @@ from specplan.runtime.modules import Module
 from specplan.runtime.sources.registry import row_width
 
 PER_REQUEST = (
-    "text", "text_keys", "prompts", "lengths", "limits", "stops", "done",
-    "temperature", "top_k", "top_p", "uniforms", "found", "found_parents", "found_live",
+    "text", "prompts", "lengths", "limits", "stops", "done", "temperature", "top_k", "top_p",
+    "uniforms", "found", "found_parents", "found_live",
 )  # fmt: skip
 SLOTS = "slots"
 SLOTS_PLACE = len(PER_REQUEST)
@@ -41,7 +41,6 @@ class RoundTensors:
 
     Attributes:
         text: int64 `[B, S]`; the last column is that of dead lanes. Written.
-        text_keys: of the texts up to every token, int64 `[B, S]`. Written.
         prompts: tokens of each prompt, int64 `[B]`.
         lengths: tokens of each text, int64 `[B]`.
         limits: lengths at which the texts end, int64 `[B]`.
@@ -64,7 +63,6 @@ class RoundTensors:
     """
 
     text: Tensor
-    text_keys: Tensor
     prompts: Tensor
     lengths: Tensor
     limits: Tensor
@@ -92,7 +90,7 @@ class RoundTensors:
 
     def written(self) -> list[Tensor]:
         """What a round writes, in the order of `Interface.written`."""
-        found = [self.text, self.text_keys]
+        found = [self.text]
         for store in self.stores.values():
             found += [store.positions, *store.keys, *store.values]
         return [*found, *self._carried()]
@@ -150,7 +148,7 @@ class Interface:
     def written(self) -> list[str]:
         """Names of those that a round writes."""
         stored = [part for name, layers in self.caches for part in _stored(name, layers)]
-        return ["text", "text_keys", *stored, *self._kept()]
+        return ["text", *stored, *self._kept()]
 
     def _kept(self) -> list[str]:
         kept = (*((name, TRACK_PARTS) for name in self.tracks), *self.values)

@@ -70,6 +70,8 @@ class StaticSession:
     ) -> None:
         self.host, self.batch = host, host.batch
         batch = host.batch
+        places = torch.arange(batch.keys.shape[1], device=batch.device)
+        batch.keys.copy_(places.expand_as(batch.keys))  # graphs leave the host no others
         self.size = size
         self.programs = programs
         self.bucket = bucket
@@ -149,7 +151,6 @@ class StaticSession:
         found, parents, live = joined(asked, batch.size)
         return RoundTensors(
             text=batch.text,
-            text_keys=batch.keys,
             prompts=self._prompts,
             lengths=_numbers(batch.lengths),
             limits=self._limits,

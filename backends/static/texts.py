@@ -6,18 +6,23 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.tracks import Track
-from specplan.backends.ops.keys import keys_along
+from specplan.backends.ops.keys import FIRST_KEY, keys_along
 from specplan.backends.ops.values import Path, Tree, first_tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.runtime.masks import first_true
+
+_STEP = 0x5851F42D4C957F2D
+"""Between the keys of neighbouring places; odd, so that no two are alike."""
 
 
 class Texts:
     """The texts of a round.
 
+    What a round has to tell apart by keys is of this round: its root has the key of an empty path,
+    and tokens of text before it have keys of their places.
+
     Attributes:
         text: int64 `[B, S + 1]`; the last column is that of dead lanes.
-        keys: of the texts up to every token, int64 `[B, S + 1]`.
         tracks: hidden states, by name.
         lengths: tokens of each text, int64 `[B]`.
         done: requests that want no more tokens, bool `[B]`.
@@ -26,16 +31,17 @@ class Texts:
     """
 
     def __init__(self, given: RoundTensors) -> None:
-        self.text, self.keys = given.text, given.text_keys
+        self.text = given.text
         self.tracks = {
             name: Track(hidden, known, steps)
             for name, (hidden, known, steps) in given.tracks.items()
         }
         self.lengths, self.done = given.lengths, given.done
-        self._limits, self._stops = given.limits, given.stops
+        self._starts, self._limits, self._stops = given.lengths, given.limits, given.stops
         nothing = self.text[:, :0]
         self.told = nothing, torch.zeros_like(self.lengths)
         self.written = nothing, nothing, nothing.bool()
+        self._emitted: list[tuple[Tensor, Tensor]] = []
         self._root: Tree | None = None
 
     @property
@@ -48,11 +54,21 @@ class Texts:
         """Lengths of the texts, int64 `[B, 1]`."""
         return self.lengths[:, None]
 
+    @property
+    def keys(self) -> Tensor:
+        """Of the texts up to every token, int64 `[B, S + 1]`."""
+        places = torch.arange(self.text.shape[1], device=self.text.device)
+        found = (places - self._starts[:, None] + 1) * _STEP + FIRST_KEY
+        for columns, keys in self._emitted:
+            found = found.scatter(1, columns, keys)
+        return found
+
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
         if self._root is None:
             last = self.ends - 1
-            tokens, keys = self.text.gather(1, last), self.keys.gather(1, last)
+            tokens = self.text.gather(1, last)
+            keys = self.keys.gather(1, last) if self._emitted else torch.full_like(last, FIRST_KEY)
             self._root = first_tree(tokens, keys, scores)
         return self._root
 
@@ -73,7 +89,7 @@ class Texts:
         columns = positions.where(emitted, self.text.shape[1] - 1)
         keys = keys_along(root.keys, path.tokens)
         self.text.scatter_(1, columns, path.tokens)
-        self.keys.scatter_(1, columns, keys)
+        self._emitted.append((columns, keys))
         self.lengths = self.lengths + count
         self.done = self.done | stopped | (self.lengths >= self._limits)
         self.told = path.tokens, count

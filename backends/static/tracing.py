@@ -130,7 +130,7 @@ class RoundRun:
     def forward(self, op: ir.Forward, scope: Scope) -> None:
         """A model on nodes, and on as much text as may be pending."""
         stretch = self.prepared.stretches[id(op)]
-        place = self.prepared.placements.get((id(op), self.trip))
+        place = self.prepared.places.placements.get((id(op), self.trip))
         rows = run_forward(self, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
         scope.update(zip(op.results, rows, strict=True))
 
@@ -180,8 +180,15 @@ class RoundRun:
         positions, keys, emitted = self.batch.written
         if op.state in self.batch.tracks:
             self.batch.tracks[op.state].commit(keys, emitted, positions)
+            return
+        cache, resident = self.caches[op.state], self.prepared.places.residents.get(id(op))
+        if not cache.taken:
+            return
+        if resident is not None and cache.placed is not None:
+            path = held_as(scope[op.path], Path)
+            cache.commit_placed(path, self.batch.told[1], resident)
         else:
-            self.caches[op.state].commit(keys, emitted)
+            cache.commit(keys, emitted)
 
     def store(self, op: ir.Store, scope: Scope) -> None:
         """Leave a number, or a tree, for the next round."""

@@ -98,7 +98,7 @@ def test_batches_of_one_and_what_a_package_holds(
     # three layers of keys and values, positions, the text and its keys: written by one op each
     written = {item.name.removesuffix(".after") for item in graph.output[1:]}
     small = {"guess.tokens", "guess.live"}  # made anew, and copied back
-    assert set(names["in_place"]) == written - small and len(written) == 11
+    assert set(names["in_place"]) == written - small and len(written) == 10
     kinds = [node.op_type for node in graph.node]
     assert kinds.count("Attention") == 3 and kinds.count("ScatterND") >= 6
     assert {"RMSNormalization", "Gemm"} <= set(kinds)

@@ -15,9 +15,6 @@ from tests.backends.pairs import load_pair, plain
 from tests.ir.plans_on_disk import plan_of
 
 REASONS = {
-    "block_drafter": "levels may only be 1",
-    "heads": "levels may only be 1",
-    "probes": "state @s",
     "prompt_chunks": "most may only be unset",
 }
 """Of written plans those that do not run; `eager/test_written_plans.py` runs the others."""
@@ -30,7 +27,7 @@ def test_what_does_not_run_is_refused_by_name(name: str) -> None:
 
 
 def test_compile_names_op_backend_and_remedy() -> None:
-    plan = plan_of("heads")
+    plan = plan_of("prompt_chunks")
     with pytest.raises(MissingCapabilityError, match=r"backend eager cannot run.*specplan"):
         EagerBackend().compile(plan, {})
 

@@ -160,7 +160,7 @@ def test_what_the_folder_holds(
     made = (tmp_path / f"{source.name}.engine").read_text()
     least, usual, most = source.slots
     # strongly typed is the fourth flag there
-    assert made.startswith("(8, ") and f"'keys', ({least},), ({usual},), ({most},)" in made
+    assert made.startswith("(8, ") and f"'slots', ({least},), ({usual},), ({most},)" in made
     told["name"] = "broken"
     (tmp_path / "sources.json").write_text(json.dumps(index))
     (tmp_path / "broken.onnx").write_bytes(b"none")
@@ -177,7 +177,7 @@ def test_the_build_script() -> None:
         '  exec "${PYTHON:-python3}" build_engines.py',
         "fi",
         "trtexec --onnx=decode-greedy-b2.onnx --saveEngine=decode-greedy-b2.engine "
-        "--stronglyTyped --minShapes=keys:2 --optShapes=keys:48 --maxShapes=keys:64 "
+        "--stronglyTyped --minShapes=slots:2 --optShapes=slots:48 --maxShapes=slots:64 "
         "--skipInference",
     ]
 
