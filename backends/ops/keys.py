@@ -17,7 +17,7 @@ FIRST_KEY = 0x1B873593
 
 def child_keys(parents: Tensor, tokens: Tensor) -> Tensor:
     """Keys of nodes with these tokens below nodes with these keys, int64 of one shape."""
-    return torch.add(tokens, parents, alpha=_FACTOR)
+    return tokens + parents * _FACTOR  # as `alpha` of `add`, ONNX takes it for a float
 
 
 def key_after(key: int, token: int) -> int:
@@ -29,15 +29,13 @@ def key_after(key: int, token: int) -> int:
 def keys_along(above: Tensor, tokens: Tensor) -> Tensor:
     """Keys of the nodes of one path, int64 `[B, W]`, below nodes with keys `[B, 1]`.
 
-    All at once: a key is a sum of what stands above it, each times a power of the factor.
+    One by one: a sum of products would be one op, but ONNX Runtime sums whole numbers as doubles.
     """
-    width = tokens.shape[1]
-    powers = [pow(_FACTOR, i, _WORD) for i in range(width + 1)]
-    powers = [p - _WORD if p >= _WORD // 2 else p for p in powers]
-    rows = [[powers[i - j] if j <= i else 0 for j in range(width)] for i in range(width)]
-    weights = torch.tensor(rows, dtype=torch.int64, device=tokens.device).view(width, width)
-    first = torch.tensor(powers[1:], dtype=torch.int64, device=tokens.device)
-    return (tokens[:, None, :] * weights).sum(2) + above * first
+    keys = [above[:, :0]]
+    for step in range(tokens.shape[1]):
+        above = child_keys(above, tokens[:, step : step + 1])
+        keys.append(above)
+    return torch.cat(keys, 1)
 
 
 def places_of(keys: Tensor, known: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
