@@ -169,6 +169,7 @@ def _path(part: _Part, judged: Judged, known: Tensor) -> Path:
         nodes = places if part.nodes.same(tree.everything) else part.nodes.columns.gather(1, places)
     return Path(
         nodes=nodes,
+        keys=tree.keys.gather(1, nodes),
         tokens=tokens,
         accepted=accepted,
         counts=accepted + known.gather(1, last)[:, 0],
@@ -190,4 +191,4 @@ def _unseen(tree: Tree, at: Nodes | None) -> Path:
     nodes = torch.cat([tree.parents[:, :0], *steps], 1)
     count = (nodes > 0).sum(1)
     tokens = torch.cat([tree.tokens.gather(1, nodes), torch.zeros_like(here)], 1)
-    return Path(nodes, tokens, count, count, start)
+    return Path(nodes, tree.keys.gather(1, nodes), tokens, count, count, start)

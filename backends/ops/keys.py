@@ -19,7 +19,7 @@ FIRST_KEY = 0x1B873593
 
 def child_keys(parents: Tensor, tokens: Tensor) -> Tensor:
     """Keys of nodes with these tokens below nodes with these keys, int64 of one shape."""
-    return torch.add(tokens, parents, alpha=_FACTOR)
+    return tokens + parents * _FACTOR  # as `alpha` of `add`, ONNX takes it for a float
 
 
 def key_after(key: int, token: int) -> int:
@@ -31,8 +31,15 @@ def key_after(key: int, token: int) -> int:
 def keys_along(above: Tensor, tokens: Tensor) -> Tensor:
     """Keys of the nodes of paths, int64 `[..., W]`, below nodes with keys `[..., 1]`.
 
-    All at once: a key is a sum of what stands above it, each times a power of the factor.
+    A key is a sum of what stands above it, each times a power of the factor. In graphs one key
+    follows from the other, as ONNX Runtime sums whole numbers as doubles.
     """
+    if torch.compiler.is_exporting():
+        keys = [above[..., :0]]
+        for step in range(tokens.shape[-1]):
+            above = child_keys(above, tokens[..., step : step + 1])
+            keys.append(above)
+        return torch.cat(keys, -1)
     width = tokens.shape[-1]
     weights = torch.tensor(_weights(width), dtype=torch.int64, device=tokens.device)
     line = torch.cat([above, tokens], -1)

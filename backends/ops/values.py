@@ -256,6 +256,7 @@ class Path:
 
     Attributes:
         nodes: columns of accepted nodes from the top, int64 `[B, D]`; any number behind them.
+        keys: of these nodes, int64 `[B, D]`.
         tokens: of the accepted nodes and the bonus, int64 `[B, D + 1]`; any number behind them.
         accepted: accepted nodes, int64 `[B]`.
         counts: tokens, int64 `[B]`: one more where there is a bonus.
@@ -263,6 +264,7 @@ class Path:
     """
 
     nodes: Tensor
+    keys: Tensor
     tokens: Tensor
     accepted: Tensor
     counts: Tensor

@@ -123,13 +123,15 @@ def _path(flag: Tensor, entered: Path, otherwise: Path) -> Path:
     def filled(path: Path) -> Path:
         more = (0, width - path.nodes.shape[1])
         pad = torch.nn.functional.pad
-        return replace(path, nodes=pad(path.nodes, more), tokens=pad(path.tokens, more))
+        parts = {name: getattr(path, name) for name in ("nodes", "keys", "tokens")}
+        return replace(path, **{name: pad(part, more) for name, part in parts.items()})
 
     one, other = filled(entered), filled(otherwise)
     chosen = flag.to(one.nodes.device)
     return replace(
         one,
         nodes=torch.where(chosen[:, None], one.nodes, other.nodes),
+        keys=torch.where(chosen[:, None], one.keys, other.keys),
         tokens=torch.where(chosen[:, None], one.tokens, other.tokens),
         accepted=torch.where(chosen, one.accepted, other.accepted),
         counts=torch.where(chosen, one.counts, other.counts),

@@ -126,15 +126,14 @@ class RoundCache(NodeSlots):
                 if not stretch.scratch:
                     self.lacking[span, True] = 0
 
-    def commit_placed(self, path: Path, emitted: Tensor, resident: Resident) -> None:
+    def commit_placed(self, path: Path, kept: Tensor, resident: Resident) -> None:
         """Make emitted nodes of a path permanent, whose slots are known before the round runs.
 
         Args:
             path: what was accepted.
-            emitted: how many tokens of it, int64 `[B]`.
+            kept: how many nodes of it were emitted, int64 `[B]`.
             resident: slots of the judged tree.
         """
-        kept = emitted.minimum(path.accepted)
         if resident.in_place:
             kept = kept.clamp(max=resident.count)
         else:
@@ -152,13 +151,16 @@ class RoundCache(NodeSlots):
             self.lengths[span] = known + mine
         self._begin(self.base)
 
-    def commit(self, keys: Tensor, emitted: Tensor) -> None:
-        """Make the prefix of what was emitted that is here permanent, and drop the rest.
+    def commit(self, path: Path, kept: Tensor) -> None:
+        """Make the prefix of emitted nodes that is here permanent, and drop the rest.
 
         Args:
-            keys: of the emitted prefixes of the text, int64 `[B, E]`.
-            emitted: which of them there are, bool `[B, E]`.
+            path: what was accepted.
+            kept: how many nodes of it were emitted, int64 `[B]`.
         """
+        keys = path.keys
+        place = torch.arange(keys.shape[1], device=keys.device)
+        emitted = place < kept[:, None]
         slots, moved = torch.zeros_like(keys), torch.zeros_like(emitted)
         for span in self.segments:
             mine, held = self.prefix(keys, emitted, span)
@@ -168,7 +170,6 @@ class RoundCache(NodeSlots):
                 one = len(self.segments) == 1
                 slots, moved = (mine, held) if one else (mine.where(held, slots), moved | held)
         if not self.in_order:
-            place = torch.arange(keys.shape[1], device=keys.device)
             start = self.base[:, None]
             self.store.move(start + slots, start + place, moved)
         self._begin(self.base)

@@ -177,18 +177,21 @@ class RoundRun:
 
     def commit(self, op: ir.Commit, scope: Scope) -> None:
         """Keep what was emitted."""
-        positions, keys, emitted = self.batch.written
+        path, (_, count) = held_as(scope[op.path], Path), self.batch.told
+        positions, _, _ = self.batch.written
+        kept = count.minimum(path.accepted)
         if op.state in self.batch.tracks:
-            self.batch.tracks[op.state].commit(keys, emitted, positions)
+            width = path.keys.shape[1]
+            there = torch.arange(width, device=kept.device) < kept[:, None]
+            self.batch.tracks[op.state].commit(path.keys, there, positions[:, :width])
             return
         cache, resident = self.caches[op.state], self.prepared.places.residents.get(id(op))
         if not cache.taken:
             return
         if resident is not None and cache.placed is not None:
-            path = held_as(scope[op.path], Path)
-            cache.commit_placed(path, self.batch.told[1], resident)
+            cache.commit_placed(path, kept, resident)
         else:
-            cache.commit(keys, emitted)
+            cache.commit(path, kept)
 
     def store(self, op: ir.Store, scope: Scope) -> None:
         """Leave a number, or a tree, for the next round."""
