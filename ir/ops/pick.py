@@ -102,7 +102,7 @@ class Pick(Op):
         return Work("pick:best", tree.nodes if self.of == "all" else tree.newest_count)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """By place, number or score; a choice by score takes live nodes, the root for want of any."""
+        """By place, number or score; by score live nodes, the root where there are none."""
         tree = scope[self.tree]
         match self.of:
             case "newest":
