@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from specplan.backends.eager.slots import Layers
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
+from specplan.ir.residency import readings
 from specplan.runtime.modules import Module
 
 
@@ -141,6 +142,9 @@ def layers_kept(track: TrackState) -> tuple[int, ...]:
     return track.layer if isinstance(track.layer, tuple) else (track.layer,)
 
 
-def whole_stack(cache: CacheState, layers: int, segments: tuple[Layers, ...]) -> Stretch:
-    """How text runs through all layers of a model, for its cache alone."""
-    return Stretch(cache.model, cache.name, ((0, layers),), segments, gives=())
+def whole_stack(
+    plan: Plan, cache: CacheState, layers: int, segments: Mapping[str, tuple[Layers, ...]]
+) -> Stretch:
+    """How text runs through all layers of a model, for its cache and its tracks alone."""
+    parts = [stretch_of(plan, op, layers, segments) for op in readings(plan, cache)]
+    return replace(parts[0], keeps=tuple(keep for part in parts for keep in part.keeps), gives=())

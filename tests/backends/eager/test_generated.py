@@ -34,8 +34,8 @@ round r {
   %t = root
   forward head %t cache=@hkv pending=6 features=@h shift=1 keep=@h gives=[]
   %q = forward head %t cache=@hkv pending=6 features=@h shift=1 keep=@h write=scratch
-  %t1 = grow %t at=%t logits=%q
-  %f = pick %t1 of=newest
+  %t1 = grow %t at=%t logits=%q children=6
+  %f = pick %t1 of=newest best=1
   %q1 = forward head %f cache=@hkv pending=6 features=@h shift=1 keep=@h write=scratch
   %c = grow %t1 at=%f logits=%q1 children=2
 """
@@ -83,6 +83,20 @@ schedule {
   otherwise b
 }
 """,
+    "a head beside a view": """model head
+state @hkv = cache head
+state @h = track target layer=last
+state @part = cache target view=@kv policy=sink_recent(sink=2) budget=4
+round r {
+  %t = root
+  %q = forward head %t cache=@hkv pending=4 features=@h shift=1
+  %t1 = grow %t at=%t logits=%q children=6
+  %f = pick %t1 of=newest best=1
+  %q1 = forward target %t1 cache=@part pending=3 write=scratch
+  %c = grow %t1 at=%f logits=%q1
+"""
+    + JUDGED.format(keep=" keep=@h")
+    + "  commit @hkv %e\n  commit @h %e\n  refresh @part\n}\n",
     "the root is the worst leaf where nothing was found": """model draft
 state @dkv = cache draft
 round r {
@@ -128,11 +142,12 @@ def test_generated_plans_decode_as_is_defined(
 def test_corners_decode_as_is_defined(name: str, models: dict[str, Any]) -> None:
     plan = parse_plan(HEAD + CORNERS[name])
     assert not verify_plan(plan)
-    decode_alike(plan, models)
+    decode_alike(plan, models, drafts=True)
 
 
-def decode_alike(plan: Plan, models: dict[str, Any]) -> None:
-    """Greedily and sampled."""
+def decode_alike(plan: Plan, models: dict[str, Any], drafts: bool = False) -> None:
+    """Greedily and sampled; some of its `drafts` are kept."""
     for temperature in (0.0,) if plan.greedy_only else (0.0, 0.8):
         defined = decoded(OracleBackend(), plan, models, temperature)
         assert decoded(EagerBackend(), plan, models, temperature) == defined
+        assert sum(defined.rounds) < sum(map(len, defined.tokens)) or not drafts
