@@ -9,7 +9,7 @@ from specplan.ir.op import Step
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.types import ROOT, Lineage, NodesType, TreeType
-from specplan.ir.values import Span
+from specplan.ir.values import Span, State
 
 MOST_TREES = 64
 """Trees, none of which extends another, that one cache serves in a round."""
@@ -130,7 +130,8 @@ def readings(plan: Plan, cache: CacheState) -> tuple[Forward, ...]:
         if isinstance(op, Forward) and op.cache == cache.name and op.write == "exact"
     )
     tracks = [state for state in plan.states if isinstance(state, TrackState)]
-    own = [track.name for track in tracks if track.model == cache.model and track.name in kept]
+    mine = (track.name for track in tracks if track.model == cache.model)
+    own: list[State | None] = [name for name in mine if name in kept]
     return tuple(
         Forward(model=cache.model, nodes=(), cache=cache.name, keep=keep) for keep in own or [None]
     )
