@@ -1,4 +1,4 @@
-"""Which drafted nodes a cache holds, layer by layer, as a round goes on."""
+"""What a cache holds: drafted nodes, layer by layer, as a round goes on, and text before it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from specplan.ir.op import Step
 from specplan.ir.ops import Forward
+from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.types import ROOT, Lineage, NodesType, TreeType
-from specplan.ir.values import Span
+from specplan.ir.values import Span, State
 
 MOST_TREES = 64
 """Trees, none of which extends another, that one cache serves in a round."""
@@ -116,3 +117,21 @@ def operands_of(step: Step, op: Forward) -> Iterator[tuple[Lineage, Iterable[int
             yield held.lineage, range(ROOT, held.nodes)
         elif isinstance(held, NodesType) and held.lineage is not None:
             yield held.lineage, held.indices
+
+
+def readings(plan: Plan, cache: CacheState) -> tuple[Forward, ...]:
+    """How text that no round has read runs through the whole stack of a cache's model, for good.
+
+    It is kept as the rounds' own passes would keep it, once for each track of the model.
+    """
+    kept = dict.fromkeys(
+        op.keep
+        for op in walk_plan(plan)
+        if isinstance(op, Forward) and op.cache == cache.name and op.write == "exact"
+    )
+    tracks = [state for state in plan.states if isinstance(state, TrackState)]
+    mine = (track.name for track in tracks if track.model == cache.model)
+    own: list[State | None] = [name for name in mine if name in kept]
+    return tuple(
+        Forward(model=cache.model, nodes=(), cache=cache.name, keep=keep) for keep in own or [None]
+    )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from specplan.backends.eager.caches import Cache, Kept
-from specplan.backends.eager.slots import Layers
+from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.tracks import Track
 from specplan.backends.ops.keys import FIRST_KEY, NO_KEY, key_after
 from specplan.backends.ops.values import Tree, first_tree
 from specplan.cost_models.refreshing import chunk_of
-from specplan.ir.plan import CacheState, StateDeclaration, TrackState, ValueState
+from specplan.ir.plan import CacheState, TrackState, ValueState
 from specplan.ir.state_types import loaded_type
 from specplan.ir.tables import BUILTIN
 from specplan.ir.types import TreeType
@@ -173,36 +173,29 @@ class Batch:
         self._both[:, row, start : start + len(keys)] = both
 
     def add_states(
-        self,
-        states: Sequence[StateDeclaration],
-        models: Mapping[str, Module],
-        segments: Mapping[str, tuple[Layers, ...]],
-        ways: Mapping[str, bool],
-        turning: Collection[str],
-        scores: torch.dtype | None,
+        self, prepared: Prepared, models: Mapping[str, Module], scores: torch.dtype | None
     ) -> None:
         """Make room for what the plan keeps.
 
         Args:
-            states: of the plan.
+            prepared: the plan, and how it runs its caches.
             models: by their roles.
-            segments: by the name of the cache, spans of layers that the plan runs together.
-            ways: by the name of the cache, see `Cache.way`.
-            turning: names of caches, see `Cache.turns`.
             scores: see `root`.
         """
+        states = prepared.plan.states
         caches = [state for state in states if isinstance(state, CacheState)]
         asked = {state.view for state in caches if state.retrieves}
         for cache in sorted(caches, key=lambda state: state.view is not None):
-            model = models[cache.model]
-            kept, of = kept_by(cache), self.caches.get(cache.view or "")
+            model, name = models[cache.model], cache.name
+            passes = [one for one in prepared.stretches.values() if one.cache == name]
+            kept = kept_by(cache, max((one.pending for one in passes), default=1))
             room = self.slots
             if kept is not None:
                 room = min(room, kept.budget + kept.chunk + self.speculative)
-            store = model.new_cache(self.size, room, cache.name in asked)
-            way, turns = ways.get(cache.name), cache.name in turning
-            mine = segments[cache.name]
-            self.caches[cache.name] = Cache(model, store, mine, kept, of, way, turns)
+            store = model.new_cache(self.size, room, name in asked)
+            of, way = self.caches.get(cache.view or ""), prepared.plain.get(name)
+            segments, turns = prepared.segments[name], name in prepared.turning
+            self.caches[name] = Cache(model, store, segments, kept, of, way, turns)
         for state in states:
             if isinstance(state, TrackState):
                 self.tracks[state.name] = self._track(state, models[state.model])
@@ -246,15 +239,21 @@ class Batch:
         )  # fmt: skip
 
 
-def kept_by(state: CacheState) -> Kept | None:
-    """What a cache keeps of the text; None for all of it."""
+def kept_by(state: CacheState, pending: int) -> Kept | None:
+    """What a cache keeps of the text; None for all of it.
+
+    Args:
+        state: its declaration.
+        pending: text tokens that a pass on it reads at once, at most; a view does so, too.
+    """
     if state.policy is None:
         return None
     declared = BUILTIN.find("policy", state.policy.name)
     assert declared is not None and state.budget is not None
+    view = max(pending, 1)
     if state.retrieves:
         chunk = chunk_of(state)
-        return Kept(state.budget, chunk, 1, retrieved=chunk)
+        return Kept(state.budget, chunk, view, retrieved=chunk)
     sink = int(declared.arguments(state.policy)["sink"])
-    chunk = 1 if state.view is not None else min(MOST_CHUNK, state.budget)
+    chunk = view if state.view is not None else min(MOST_CHUNK, state.budget)
     return Kept(state.budget, min(sink, state.budget), chunk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from specplan.backends.eager.slots import Layers
@@ -11,6 +11,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.infer import infer_round
 from specplan.ir.ops import Commit, Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
+from specplan.ir.residency import readings
 from specplan.runtime.modules import Module
 
 
@@ -142,9 +143,12 @@ def layers_kept(track: TrackState) -> tuple[int, ...]:
     return track.layer if isinstance(track.layer, tuple) else (track.layer,)
 
 
-def whole_stack(cache: CacheState, layers: int, segments: tuple[Layers, ...]) -> Stretch:
-    """How text runs through all layers of a model, for its cache alone."""
-    return Stretch(cache.model, cache.name, ((0, layers),), segments, gives=())
+def whole_stack(
+    plan: Plan, cache: CacheState, layers: int, segments: Mapping[str, tuple[Layers, ...]]
+) -> Stretch:
+    """How text runs through all layers of a model, for its cache and its tracks alone."""
+    parts = [stretch_of(plan, op, layers, segments) for op in readings(plan, cache)]
+    return replace(parts[0], keeps=tuple(keep for part in parts for keep in part.keeps), gives=())
 
 
 def plain_caches(plan: Plan) -> dict[str, bool]:

@@ -84,9 +84,7 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
         turning=frozenset(turning_caches(plan)),
         segments=segments,
         whole={
-            str(state.name): whole_stack(
-                state, models[state.model].num_layers, segments[state.name]
-            )
+            str(state.name): whole_stack(plan, state, models[state.model].num_layers, segments)
             for state in caches
         },
         prefilled=frozenset(prefilled_caches(plan, forwards)),

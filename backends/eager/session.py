@@ -58,9 +58,7 @@ class EagerSession:
         self.scores = models["target"].logits_dtype if prepared.scored else None
         used = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
         self.batch = Batch(requests, models, used, prepared.speculative, capacity)
-        self.batch.add_states(
-            plan.states, models, prepared.segments, prepared.plain, prepared.turning, self.scores
-        )
+        self.batch.add_states(prepared, models, self.scores)
         self.emitted: list[list[int]] = []
         self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
         self.trip = 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import extended, padded_to, rehung, summed
+from specplan.backends.ops.reshaping import extended, first_columns, padded_to, rehung, summed
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Place
 from specplan.ir.types import TreeType
@@ -63,7 +63,7 @@ def _ordered(tree: Tree, start: int, width: int, length: int) -> Tree:
 
 def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
     """A chain filled up below its end with tokens in turn, so that it is `upto` nodes deep."""
-    tree = padded_to(tree, 1 + upto)
+    tree = padded_to(_closed_up(tree), 1 + upto)
     device = tree.tokens.device
     place = torch.arange(tree.columns, device=device)
     end = at.take(at.tree.depths)
@@ -88,3 +88,19 @@ def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
         own = tree.own.masked_fill(new, 0.0)
         filled = replace(filled, own=own, scores=summed(filled, own))
     return rehung(filled)
+
+
+def _closed_up(tree: Tree) -> Tree:
+    """A chain whose live nodes stand in order, before those that are not there."""
+    if not tree.size:
+        return tree
+    drafted = torch.arange(tree.columns, device=tree.tokens.device) > 0
+    order, live = first_columns(tree.live & drafted, tree.size, tree.depths)
+
+    def moved(field: Tensor) -> Tensor:
+        return torch.cat([field[:, :1], field.gather(1, order)], 1)
+
+    own = None if tree.own is None else moved(tree.own)
+    tokens, law_row = moved(tree.tokens), moved(tree.law_row)
+    live = torch.cat([tree.live[:, :1], live], 1)
+    return replace(tree, tokens=tokens, law_row=law_row, live=live, own=own)

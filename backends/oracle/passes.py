@@ -21,6 +21,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.meaning import Logits, Path, Picked
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, TrackState
+from specplan.ir.residency import readings
 
 if TYPE_CHECKING:
     from specplan.backends.oracle.world import OneRequest
@@ -134,9 +135,8 @@ class Pass:
     def _read_exactly(self, missing: list[Path]) -> list[Path]:
         """Scratch is for drafts: text that no round has read is read by the whole stack first."""
         early = missing[: max(len(missing) - self.op.pending, 0)]
-        if early:
-            whole = Forward(model=self.op.model, nodes=(), cache=self.op.cache)
-            Pass(self.world, whole, ())._through(early)
+        if early and self.cache is not None:
+            read_early(self.world, self.cache, early)
         return missing[len(early) :]
 
     def _slots(self, wanted: dict[Path, int]) -> list[Path]:
@@ -277,6 +277,12 @@ class Pass:
                 slots.append((*slots[-1], SLOT))
             return [self.stack.logits(states[one], path, name, step) for one in slots[:-1]]
         return list(self.stack.level_logits(states[path], path, levels, step))
+
+
+def read_early(world: OneRequest, cache: CacheState, text: Sequence[Path]) -> None:
+    """Text that no round has read, for good."""
+    for whole in readings(world.plan, cache):
+        Pass(world, whole, ())._through(text)
 
 
 def _paths(item: Picked) -> Iterable[Path]:

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from specplan.backends.oracle.passes import Pass
+from specplan.backends.oracle.passes import read_early
 from specplan.backends.oracle.stacks import Stack
 from specplan.backends.oracle.trips import TypesByTrip
 from specplan.backends.oracle.world import OneRequest
 from specplan.ir.infer import infer_round
-from specplan.ir.meaning import Picked, Scope, Tree
-from specplan.ir.ops import Forward
+from specplan.ir.meaning import Scope
 from specplan.ir.plan import CacheState, Plan
-from specplan.ir.types import ROOT
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
@@ -69,12 +67,10 @@ class OracleSession:
             if not isinstance(state, CacheState) or state.view is None:
                 continue
             for world in self.worlds:
-                world.text = world.text[:-1]
-                if world.text:
-                    read = Forward(model=state.model, nodes=(), cache=state.view)
-                    Pass(world, read, [Picked(Tree(world.text), [ROOT])]).run()
+                viewed = self.plan.state(state.view)
+                assert isinstance(viewed, CacheState)
+                read_early(world, viewed, [world.text[:n] for n in range(1, len(world.text))])
                 world.refresh(state.name)
-                world.text = world.begin
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:

@@ -76,7 +76,9 @@ class Place(Op):
             for step in range(count):
                 above = len(tree.nodes) + len(new) - 1 if step else number
                 new.append(Node(self.tokens[step % len(self.tokens)], above))
-        return (tree.grown(new),)
+        placed = tree.grown(new)
+        whole = tuple(range(len(placed.nodes)))
+        return (placed if self.upto is None else replace(placed, newest=whole or (ROOT,)),)
 
 
 OP = Place

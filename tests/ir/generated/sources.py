@@ -27,7 +27,10 @@ def look_up(build: Builder, tree: str, at: str) -> str:
     if build.chance(0.35):
         match = build.pick("[1, 3]", "[2, 3]", "[1, 1]", "[0, 2]")
         length = build.random.randint(1, 3)
-        return build.let(f"lookup @text {tree} at={at} match={match} length={length}", "t")
+        words = f"match={match} length={length}"
+        if build.chance(0.3):
+            words += f" children={build.pick(2, 3)} nodes={build.random.randint(1, 4)}"
+        return build.let(f"lookup @text {tree} at={at} {words}", "t")
     kind = build.pick(*KINDS)
     state = _declared(build, kind)
     words = f"match={build.pick('[1, 2]', '[1, 3]', '[2, 3]')}"
