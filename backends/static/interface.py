@@ -16,12 +16,13 @@ from torch import Tensor
 from torch.export import Dim
 
 from specplan.backends.static.states import value_parts
-from specplan.ir.around import host_ops
+from specplan.ir.around import handed_out, host_ops
 from specplan.ir.infer import infer_round
-from specplan.ir.ops import Compute, Op, Uniform, Update
+from specplan.ir.ops import Compute, Op, Segment, Uniform, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, ValueState, walk
+from specplan.ir.scope import operands
 from specplan.ir.types import TreeType
-from specplan.ir.values import State
+from specplan.ir.values import State, Value
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.modules import Module
 from specplan.runtime.sources.registry import row_width
@@ -205,12 +206,14 @@ class HostInputs:
         uniforms: each `uniform` op, its first column, and how often it runs: once, or in every
             trip of a loop that may end early.
         hosted: ops that the host runs first.
+        read: what these read.
         taught: what sources learn afterwards.
         formulas: of the round.
     """
 
     uniforms: tuple[tuple[Uniform, int, int], ...]
     hosted: tuple[Op, ...]
+    read: frozenset[Value]
     taught: tuple[Taught, ...]
     formulas: tuple[str, ...]
 
@@ -228,7 +231,15 @@ class HostInputs:
         formulas = dict.fromkeys(op.formula for op in walk(item.ops) if isinstance(op, Compute))
         before, after = host_ops(item)
         taught = tuple(_taught(plan, item, after, vocabulary))
-        return cls(tuple(uniforms), before, taught, tuple(formulas))
+        read = frozenset(value for op in before for value in _read(op))
+        return cls(tuple(uniforms), before, read, taught, tuple(formulas))
+
+
+def _read(op: Op) -> Iterator[Value]:
+    if isinstance(op, Segment):
+        yield from (own for _, own in handed_out(op))
+    else:
+        yield from operands(op)
 
 
 def _taught(plan: Plan, item: Round, after: Sequence[Update], vocabulary: int) -> Iterator[Taught]:

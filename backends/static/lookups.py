@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -57,11 +57,12 @@ class HostRun:
     prepared: Prepared
     scores: torch.dtype | None
 
-    def run(self, ops: Sequence[Op]) -> list[Continuations]:
+    def run(self, ops: Sequence[Op], read: Collection[Value]) -> list[Continuations]:
         """Run ops in order.
 
         Args:
             ops: as `specplan.ir.around.host_ops` has them first.
+            read: what any of them reads; trees that none does are not made.
 
         Returns:
             What each lookup found, `[B, N]`.
@@ -76,17 +77,18 @@ class HostRun:
                 case Update():
                     sources.update(self.texts, op, held_as(scope[op.tree], Tree), None)
                 case Lookup():
-                    found.append(self._lookup(op, scope))
+                    found.append(self._lookup(op, scope, read))
                 case _:
                     runner = cast(Runner, self)
                     scope[op.results[0]] = lowerings()[op.keyword](op, scope, runner)
         return found
 
-    def _lookup(self, op: Lookup, scope: Scope) -> Continuations:
+    def _lookup(self, op: Lookup, scope: Scope, read: Collection[Value]) -> Continuations:
         tree, at = held_as(scope[op.tree], Tree), nodes_as(scope[op.at])
         parts = sources.asked(self.texts, op, at)
-        kind = held_as(self.kind(op), TreeType)
-        scope[op.results[0]] = lookup(op, tree, at, found=parts, kind=kind)
+        if op.results[0] in read:
+            kind = held_as(self.kind(op), TreeType)
+            scope[op.results[0]] = lookup(op, tree, at, found=parts, kind=kind)
         tokens, parents, live = (part.reshape(len(self.texts.lengths), -1) for part in parts)
         return tokens, parents, live
 

@@ -146,8 +146,10 @@ class StaticSession:
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
         """What the host makes anew for each round is on the CPU, all else on the device."""
         batch = self.batch
-        ops = graph.inputs.hosted
-        asked = HostRun(self._texts(), graph.prepared, graph.scores).run(ops) if ops else []
+        ops, asked = graph.inputs.hosted, []
+        if ops:
+            host = HostRun(self._texts(), graph.prepared, graph.scores)
+            asked = host.run(ops, graph.inputs.read)
         found, parents, live = joined(asked, batch.size)
         return RoundTensors(
             text=batch.text,
