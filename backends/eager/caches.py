@@ -8,26 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes import Stretch
 from specplan.backends.eager.slots import Layers, NodeSlots
 from specplan.backends.ops.keys import NO_KEY, places_of
 from specplan.backends.ops.values import Nodes
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.modules import Module
 from specplan.runtime.retrieval import retrieve
-
-
-class Aside(NamedTuple):
-    """What slots held when scratch wrote them."""
-
-    slots: Tensor
-    layers: list[int]
-    held: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -62,12 +52,7 @@ class Cache(NodeSlots):
         forgotten: per request, text tokens that it has forgotten, those behind the first ones.
         of: the cache whose text it is a copy of; None for one of its own.
         base: tokens of each text behind which drafted nodes stand.
-        turns: in some round scratch follows passes for good.
-        scratched: slots hold what scratch wrote, the latest pass.
-        aside: slots and layers that scratch has written, with what they hold for the other way.
     """
-
-    puts_back = True
 
     def __init__(
         self,
@@ -79,8 +64,7 @@ class Cache(NodeSlots):
         way: bool | None = None,
         turns: bool = False,
     ) -> None:
-        super().__init__(store, segments, way)
-        self.turns, self.scratched, self.aside = turns, False, list[Aside]()
+        super().__init__(store, segments, way, turns)
         self.model = model
         self.kept, self.of = kept, of
         self.lengths = {span: [0] * store.batch for span in segments}
@@ -90,12 +74,9 @@ class Cache(NodeSlots):
 
     def begin(self, lengths: Sequence[int]) -> None:
         """Forget drafted nodes; the next ones stand behind texts of these lengths."""
-        self.turn(scratch=False)
-        self.aside = []
+        self.clear()
         self.scratch = dict(self.lengths)
         self.base = list(lengths)
-        if self.taken:
-            self.clear()
 
     def begin_round(self, lengths: Sequence[int]) -> None:
         """The same, but for nodes that were said to live on."""
@@ -104,24 +85,6 @@ class Cache(NodeSlots):
         else:
             self.begin(lengths)
         self.alive = False
-
-    def enter(self, stretch: Stretch, slots: Tensor) -> None:
-        """See `NodeSlots.enter`; what a pass for good wrote is there for the next one."""
-        if self.way is not None:
-            return
-        self.turn(stretch.scratch)
-        lengths = (zip(self.lengths[span], self.base, strict=True) for span in stretch.segments)
-        root = any(now >= base for known in lengths for now, base in known)
-        if stretch.scratch and (self.turns or root):
-            layers = [layer for span in stretch.segments for layer in range(*span)]
-            self.aside.append(Aside(slots, layers, self.store.swap(slots, layers, ())))
-
-    def turn(self, scratch: bool) -> None:
-        """Let slots hold what scratch wrote, or what passes for good did."""
-        if scratch != self.scratched:
-            for one in self.aside if scratch else reversed(self.aside):
-                one.held[:] = self.store.swap(one.slots, one.layers, one.held)
-        self.scratched = scratch
 
     @property
     def whole(self) -> list[int]:

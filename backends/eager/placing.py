@@ -192,9 +192,6 @@ def _place(slots: _Slots, step: Step, op: Forward, stretch: Stretch) -> Placemen
     old = sum(offset < before for offset in offsets)
     if len({*offsets}) < len(offsets) or any(offset < before for offset in offsets[old:]):
         return None
-    good = set[int]().union(*(slots.ran.get((span, False), ()) for span in stretch.segments))
-    if stretch.scratch and not good.isdisjoint(offsets):
-        return None  # whether what they held comes back is the cache's affair
     if stretch.features is not None and not (
         stretch.inside and slots.kept.get(stretch.features, set()).issuperset(offsets)
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 Layers = tuple[int, int]
 
 
+class Aside(NamedTuple):
+    """What slots held when scratch wrote them."""
+
+    slots: Tensor
+    layers: list[int]
+    held: list[Tensor]
+
+
 class NodeSlots:
     """Which node stands in which slot behind the text, and which layers have run it.
 
@@ -35,22 +43,49 @@ class NodeSlots:
         placed: by segment and whether it was scratch, slots that it has run, where all slots so far
             were known before the round; None elsewhere.
         ran: the same elsewhere: which slots hold their nodes, bool `[B, M]`.
-        puts_back: passes for good find what they wrote, whatever scratch wrote since.
+        turns: in some round scratch follows passes for good.
+        scratched: slots hold what scratch wrote, the latest pass.
+        aside: slots and layers that scratch has written, with what they hold for the other way.
     """
 
-    puts_back = False
-
     def __init__(
-        self, store: KVCache, segments: tuple[Layers, ...] = ((0, 0),), way: bool | None = None
+        self,
+        store: KVCache,
+        segments: tuple[Layers, ...] = ((0, 0),),
+        way: bool | None = None,
+        turns: bool = False,
     ) -> None:
-        self.store, self.segments, self.way = store, segments, way
-        self.clear()
+        self.store, self.segments, self.way, self.turns = store, segments, way, turns
+        self.scratched, self.aside = False, list[Aside]()
+        self._forget()
 
     def enter(self, stretch: Stretch, slots: Tensor) -> None:
-        """A pass is about to write slots `[B, W]`."""
+        """A pass is about to write slots `[B, W]`.
+
+        What passes for good wrote is there for the next one, whatever scratch writes in between.
+        """
+        if self.turns and self.way is None:
+            self.turn(stretch.scratch)
+            if stretch.scratch:
+                layers = [layer for span in stretch.segments for layer in range(*span)]
+                self.aside.append(Aside(slots, layers, self.store.swap(slots, layers, ())))
+
+    def turn(self, scratch: bool) -> None:
+        """Let slots hold what scratch wrote, or what passes for good did."""
+        if scratch != self.scratched:
+            for one in self.aside if scratch else reversed(self.aside):
+                one.held[:] = self.store.swap(one.slots, one.layers, one.held)
+        self.scratched = scratch
 
     def clear(self) -> None:
-        """Forget all nodes."""
+        """Forget all nodes, and what scratch wrote."""
+        if self.taken:
+            self._forget()
+        if self.aside:
+            self.turn(scratch=False)
+            self.aside = []
+
+    def _forget(self) -> None:
         self.keys = self.store.positions[:, :0]
         self.there = torch.zeros_like(self.keys, dtype=torch.bool)
         self.placed: Mapping[tuple[Layers, bool], frozenset[int]] | None = {}
@@ -156,12 +191,7 @@ class NodeSlots:
     def note(
         self, segments: Sequence[Layers], scratch: bool, offsets: Tensor, live: Tensor
     ) -> None:
-        """Note that layers ran nodes `[B, W]`: what was there before is written over.
-
-        For good it is where the cache puts nothing back.
-        """
+        """Note that layers ran nodes `[B, W]`."""
         for span in segments if self.way is None else ():
             mine = marked(offsets, live, self.taken)
             self.ran[span, scratch] = self.ran_in(span, scratch) | mine
-            if scratch and (span, False) in self.ran and not self.puts_back:
-                self.ran[span, False] = self.ran_in(span, False) & ~mine

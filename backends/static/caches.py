@@ -35,13 +35,14 @@ class RoundCache(NodeSlots):
         store: KVCache,
         segments: tuple[Layers, ...],
         way: bool | None,
+        turns: bool,
         lengths: Sequence[Tensor],
         base: Tensor,
         pending: Mapping[Layers, int],
         attended: Tensor,
         fused: bool,
     ) -> None:
-        super().__init__(store, segments, way)
+        super().__init__(store, segments, way, turns)
         self.lengths = dict(zip(segments, lengths, strict=True))
         self.lacking = {
             (span, scratch): pending.get(span, 0) for span in segments for scratch in (False, True)
@@ -96,28 +97,18 @@ class RoundCache(NodeSlots):
         seen_there = attention_mask(columns, texts, start, seen, window)
         return kernel_mask((ends - texts)[:, 0], seen_there)
 
-    def advance(
-        self, stretch: Stretch, lengths: Tensor, with_root: bool, only: Tensor | None
-    ) -> None:
+    def advance(self, stretch: Stretch, lengths: Tensor, only: Tensor | None) -> None:
         """Note that a pass took in text.
 
         Args:
             stretch: what ran.
             lengths: of the texts, int64 `[B]`.
-            with_root: the last token ran whether it was missing or not.
             only: the requests that took part, bool `[B]`; None for all.
         """
-        first = lengths
-        if stretch.scratch:
-            first = self.resident(stretch.segments, scratch=True)[:, 0]
-            first = first.minimum(lengths - 1) if with_root else first
         for span in stretch.segments:
             known, tried = self.lengths[span], self.scratch[span]
-            if stretch.scratch:  # what it wrote over has to be written again
+            if stretch.scratch:
                 self.scratch[span] = lengths if only is None else lengths.where(only, tried)
-                left = known.minimum(first)
-                self.lengths[span] = left if only is None else left.where(only, known)
-                self.lacking[span, False] = max(self.lacking[span, False], 1)
             else:
                 taken = lengths if only is None else lengths.where(only, known)
                 self.lengths[span] = self.scratch[span] = taken

@@ -38,6 +38,5 @@ def run_forward(
     call = columns_of(run, stretch, cache, operands, width)
     passed = run_pass(run, stretch, cache, call, place)
     if cache is not None and call.texts and stretch.segments:
-        with_root = any(nodes.root for nodes in operands)
-        cache.advance(stretch, texts.lengths, with_root, run.taking_part())
+        cache.advance(stretch, texts.lengths, run.taking_part())
     return rows_of_pass(run, stretch, call, passed, operands)

@@ -7,7 +7,7 @@ same memory for what comes in and what goes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -81,6 +81,15 @@ class FunctionalCache(KVCache):
             held[:] = [tensor.index_put(write, tensor[read]) for tensor in held]
         moved = self.positions.gather(1, source)
         self.positions = self.positions.scatter(1, destination, moved)
+
+    def swap(self, slots: Tensor, layers: Sequence[int], other: Sequence[Tensor]) -> list[Tensor]:
+        """See `KVCache.swap`; keys and values are `[B, H_kv, M, head_dim]`."""
+        places = self.places(slots)
+        held = [(kind, layer) for layer in layers for kind in (self.keys, self.values)]
+        before = [kind[layer][places] for kind, layer in held]
+        for (kind, layer), new in zip(held, other, strict=False):
+            kind[layer] = kind[layer].index_put(places, new)
+        return before
 
     def writer(self, positions: Tensor, slots: Tensor, used: int) -> CacheWriter:
         """See `KVCache.writer`."""

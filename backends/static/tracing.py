@@ -87,6 +87,7 @@ class RoundRun:
             store,
             self.prepared.segments[name],
             self.prepared.plain.get(name),
+            name in self.prepared.turning,
             given.resident[name].unbind(1),
             given.lengths,
             graph.pending[name],
@@ -102,6 +103,8 @@ class RoundRun:
     def result(self) -> Tensor:
         """Run all ops; what the host is told."""
         self.run(self.graph.item.ops, {})
+        for cache in self.caches.values():
+            cache.turn(scratch=False)
         tokens, count = self.batch.told
         resident = [length for cache in self.caches.values() for length in cache.lengths.values()]
         return packed(tokens, count, self.batch.done, self.failed, resident, self.taught)
