@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.prepared import prefilled_caches
 from specplan.backends.oracle.backend import OracleBackend
+from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.holds import STATIC
+from specplan.ir.capabilities import refusals
 from specplan.ir.ops import Forward
-from specplan.ir.plan import Plan, walk_plan
+from specplan.ir.plan import CacheState, Plan, walk_plan
+from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.models import load_model
 from specplan.runtime.requests import Request
@@ -22,6 +28,10 @@ from tests.ir.generated import DATASTORE
 VOCABULARY = 24
 LIMITS = (8, 11, 6)
 """Tokens asked of each request."""
+
+
+Compiler = Callable[[Plan, dict[str, Any]], Executable]
+"""A backend, or what it makes of a plan and its models."""
 
 
 class Decoded(NamedTuple):
@@ -61,9 +71,7 @@ def looks_ahead(plan: Plan) -> bool:
     return any(op.model == "target" and op.most_levels > 1 for op in forwards)
 
 
-def decoded(
-    backend: EagerBackend | OracleBackend, plan: Plan, models: dict[str, Any], temperature: float
-) -> Decoded:
+def decoded(compiled: Compiler, plan: Plan, models: dict[str, Any], temperature: float) -> Decoded:
     """Three requests of unlike lengths in one batch, with prompts that repeat themselves."""
     prompts = [np.random.default_rng(n).integers(0, VOCABULARY, n).tolist() for n in (4, 6, 3)]
     requests = [
@@ -78,5 +86,32 @@ def decoded(
     given = {name: models[name] for name in {"target", *plan.models_run}}
     if looks_ahead(plan) and not isinstance(given["target"], Probed):
         given["target"] = Probed(given["target"])
-    items = generate(backend.compile(plan, given), requests).completions
+    items = generate(compiled(plan, given), requests).completions
     return Decoded([item.tokens for item in items], [item.rounds for item in items])
+
+
+def decode_alike(plan: Plan, models: dict[str, Any], drafts: bool = False) -> None:
+    """Greedily and sampled, op by op and as a graph; some of its `drafts` are kept.
+
+    Prompts that the first round would read are read before it where it is a graph, so that heads
+    may draft better there.
+    """
+    graph = not refusals(plan, STATIC)
+    for temperature in (0.0,) if plan.greedy_only else (0.0, 0.8):
+        defined = decoded(OracleBackend().compile, plan, models, temperature)
+        assert decoded(EagerBackend().compile, plan, models, temperature) == defined
+        assert sum(defined.rounds) < sum(map(len, defined.tokens)) or not drafts
+        if not graph:
+            continue
+        found = decoded(StaticExecutable, plan, models, temperature)
+        if not reads_late(plan):
+            assert found == defined
+        elif temperature == 0.0 and plan.assumptions.lossless:
+            assert found.tokens == defined.tokens
+
+
+def reads_late(plan: Plan) -> bool:
+    """Whether some prompts are read in the first round."""
+    caches = {state.name for state in plan.states if isinstance(state, CacheState)}
+    forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
+    return caches != prefilled_caches(plan, forwards)

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.backends.oracle.backend import OracleBackend
 from specplan.ir.capabilities import refusals
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.runtime.models import CausalModel, load_model
-from tests.backends.eager.generated_case import VOCABULARY, decoded, save_text
+from tests.backends.eager.generated_case import VOCABULARY, decode_alike, save_text
 from tests.backends.eager.modules import Module, Probed
 from tests.backends.oracle.roles import HEADS, SLOTS_ENTER, layers_of
 from tests.backends.oracle.test_oracle import LARGE
@@ -78,6 +76,4 @@ def test_plans_of_systems_decode_as_is_defined(
     monkeypatch.chdir(folder)
     plan = small(path)
     models = models_of(plan, folder)
-    for temperature in (0.0,) if plan.greedy_only else (0.0, 0.8):
-        defined = decoded(OracleBackend(), plan, models, temperature)
-        assert decoded(EagerBackend(), plan, models, temperature) == defined
+    decode_alike(plan, models)
