@@ -140,7 +140,9 @@ def places(plan: Plan) -> Places:
                     for slots in caches.values():
                         slots.ran = None
                 case Grow() as op if op.logits in rows:
-                    rows[op.logits].grown += [one.lineage for one in step.gives]
+                    (tree,) = step.gives
+                    if isinstance(tree, TreeType) and tree.lineage is not None:
+                        rows[op.logits].grown.append(tree.lineage)
                 case Commit() | Refresh() as op if op.state in caches:
                     slots = caches[op.state]
                     held = _resident(slots, judged.get(op.path)) if isinstance(op, Commit) else None

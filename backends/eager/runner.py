@@ -18,13 +18,16 @@ class Texts(Protocol):
 
     Attributes:
         text: int64 `[B, S + 1]`; the last column is that of dead lanes.
-        keys: of the texts up to every token, int64 `[B, S + 1]`.
         tracks: hidden states of them, and of drafted nodes, by name.
     """
 
     text: Tensor
-    keys: Tensor
     tracks: dict[str, Track]
+
+    @property
+    def keys(self) -> Tensor:
+        """Of the texts up to every token, int64 `[B, S + 1]`."""
+        ...
 
     @property
     def size(self) -> int:

@@ -121,8 +121,9 @@ class Tree:
     def are_tips(self, nodes: Nodes) -> bool:
         """Whether nodes are known to have no children."""
         at = nodes.among if nodes.among is not None else nodes.at
-        known = isinstance(at, range)
-        return known and self.tips.start <= at.start and at.stop <= self.tips.stop
+        if not isinstance(at, range):
+            return False
+        return self.tips.start <= at.start and at.stop <= self.tips.stop
 
     def widest_below(self, nodes: Nodes, children: int) -> int:
         """A bound of the children of one node, once some nodes get so many more each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
     else:
         laws, moved = (*known, *entered.laws), entered.law_row
         moved = torch.where(moved >= 0, moved + otherwise.laws_held, moved)
-    fields = {
+    fields: dict[str, Any] = {
         name: torch.where(chosen, getattr(entered, name), getattr(otherwise, name))
         for name in ("tokens", "parents", "depths", "live", "keys", "own", "scores")
         if getattr(entered, name) is not None
