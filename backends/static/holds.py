@@ -11,18 +11,12 @@ STATIC = replace(
     backend="static",
     ops=EAGER.ops - {"refresh"},
     policies=frozenset(),
-    limits={
-        **EAGER.limits,
-        ("commit", "alive"): (None,),
-        ("forward", "only"): (None,),
-        ("track", "levels"): (1,),
-    },
+    limits={**EAGER.limits, ("commit", "alive"): (None,), ("track", "levels"): (1,)},
     sources_around=True,
     whole_rounds=True,
     all_trips=True,
 )
-"""What the interpreter runs, small caches and nodes that live on behind the text left out, and
-passes for keys alone: the host cannot know by which passes a prompt is to be read.
+"""What the interpreter runs, small caches and nodes that live on behind the text left out.
 Loops are unrolled before tracing; of those that end by request every trip is traced. A backend that
 compiles such graphs says so under its own name."""
 

@@ -70,8 +70,6 @@ class StaticSession:
     ) -> None:
         self.host, self.batch = host, host.batch
         batch = host.batch
-        places = torch.arange(batch.keys.shape[1], device=batch.device)
-        batch.keys.copy_(places.expand_as(batch.keys))  # graphs leave the host no others
         self.size = size
         self.programs = programs
         self.bucket = bucket
@@ -80,7 +78,21 @@ class StaticSession:
         self._limits = _numbers(batch.limits).to(batch.device)
         self._prompts = torch.tensor([len(one.prompt_tokens) for one in batch.requests])
         self._captured: dict[str, tuple[int, CapturedRound]] = {}
+        self._late = self._reads_prompts()
+        if not self._late:
+            self._forget_keys()
         self.values = first_values(batch, programs.prepared, host.models["target"])
+
+    def _reads_prompts(self) -> bool:
+        """Whether passes of the first round read prompts: in which order, the interpreter knows."""
+        batch, prefilled = self.batch, self.programs.prepared.prefilled
+        filled_up = self.size < batch.size and bool(batch.sources)
+        return not filled_up and not prefilled.issuperset(batch.caches)
+
+    def _forget_keys(self) -> None:
+        """Tell text apart by its places: graphs leave no keys of what they append."""
+        places = torch.arange(self.batch.keys.shape[1], device=self.batch.device)
+        self.batch.keys.copy_(places.expand_as(self.batch.keys))
 
     @property
     def lengths(self) -> list[int]:
@@ -112,6 +124,8 @@ class StaticSession:
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
         """Run one round in one call; the observer is told of one op `round`."""
+        if self._late:
+            return self._first_step(round_name)
         graph = self.programs.graph(round_name, self.sampling)
         used = max(self.batch.lengths) + self.programs.prepared.speculative
         start = perf_counter()
@@ -123,6 +137,13 @@ class StaticSession:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
         return result
+
+    def _first_step(self, round_name: str) -> StepResult:
+        """Let the interpreter run a round whose passes read the prompts."""
+        found, self._late = self.host.step(round_name), False
+        self.values = first_values(self.batch, self.programs.prepared, self.host.models["target"])
+        self._forget_keys()
+        return StepResult(found.tokens[: self.size], found.counts[: self.size])
 
     def _told(self, graph: RoundGraph, used: int) -> Tensor:
         """Run a round; what it tells."""
