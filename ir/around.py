@@ -1,4 +1,4 @@
-"""What one call for a round leaves to the host: ops before it, ops after it, and plans; no torch.
+"""Ops of a round that the host runs before its one call, and those it runs after it; no torch.
 
 What is looked up in texts, and below what was looked up, hangs on nothing that a model computes.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from specplan.ir.infer import infer_round
 from specplan.ir.op import Op
-from specplan.ir.ops import Commit, Forward, Lookup, Segment, Update
-from specplan.ir.plan import Plan, Round, walk
+from specplan.ir.ops import Lookup, Segment, Update
+from specplan.ir.plan import Round, walk
 from specplan.ir.scope import operands
 from specplan.ir.values import State, Value
 
@@ -87,29 +86,3 @@ def _straight(ops: tuple[Op, ...]) -> Iterator[Op]:
 def handed_out(op: Segment) -> Iterator[tuple[Value, Value]]:
     """What a segment gives, and what it is called in there."""
     return zip(op.results, op.body.yields, strict=True)
-
-
-def unsure_reads(plan: Plan) -> Iterator[Forward]:
-    """Passes for good that may find states missing, so that data says how much text they read.
-
-    They read states of every text token. These are there where each round keeps them for good,
-    whatever data says, and reads the text in each.
-    """
-    rounds = [infer_round(plan, item).steps for item in plan.rounds]
-    kept = [
-        {
-            step.op.keep
-            for step in steps
-            if isinstance(step.op, Forward) and step.op.write == "exact" and not step.conditional
-        }
-        & {step.op.state for step in steps if isinstance(step.op, Commit)}
-        for steps in rounds
-    ]
-    for steps in rounds:
-        for step in steps:
-            op = step.op
-            if not isinstance(op, Forward) or op.cache is None or op.write == "scratch":
-                continue
-            always = not step.conditional and all(op.features in there for there in kept)
-            if op.features is not None and op.shift and not always:
-                yield op

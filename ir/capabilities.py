@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from specplan.ir.around import misplaced, unsure_reads
+from specplan.ir.around import misplaced
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
 from specplan.ir.ops.forward import head_passes
@@ -108,9 +108,6 @@ def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
         reason = "no checkpoint of a head or judge can be loaded yet"
         name = capabilities.backend
         found += [Refusal(name, print_op(op), reason) for op in head_passes(plan)]
-    if capabilities.whole_rounds:
-        reason = "data says how much text it can read"
-        found += [Refusal(capabilities.backend, print_op(op), reason) for op in unsure_reads(plan)]
     return tuple(found)
 
 

@@ -156,9 +156,17 @@ class Batch:
         self._ends = self._root = self._written = None
         return kept
 
+    def forget_keys(self) -> None:
+        """Tell text apart by its places: graphs leave no keys of what they append."""
+        places = torch.arange(self.keys.shape[1], device=self.device)
+        self.keys.copy_(places.expand_as(self.keys))
+        self.last_keys = [length - 1 for length in self.lengths]
+        self._root = self._written = None
+
     def grown(self, counts: Sequence[int], done: Sequence[bool]) -> None:
-        """Take over that a graph has appended so many tokens to each text, and their keys."""
+        """Take over that a graph has appended so many tokens to each text; see `forget_keys`."""
         self.lengths = [*map(int.__add__, self.lengths, counts)]
+        self.last_keys = [length - 1 for length in self.lengths]
         self.done[:] = done
         self._ends = self._root = self._written = None
 

@@ -84,13 +84,22 @@ def run_forward(
 
 def settle(session: EagerSession, cache: Cache, stretch: Stretch) -> None:
     """Run text until no more of it is missing than a pass may catch up."""
-    most = max(stretch.pending, 1)
-    if cache.kept is not None:
-        most = min(most, cache.kept.chunk + 1)
+    most = _most(cache, stretch)
     if max(_lags(session, cache, stretch)) > most and not stretch.feeds:
         early = stretch.scratch and not cache.of and stretch.features is None
         own = session.prepared.whole[stretch.cache or ""] if early else stretch
         catch_up(session, cache, own, most)
+
+
+def reads_more(session: EagerSession, cache: Cache, stretch: Stretch) -> bool:
+    """Whether a pass has to read more text than it may catch up, all of it at once."""
+    return stretch.feeds and max(_lags(session, cache, stretch)) > _most(cache, stretch)
+
+
+def _most(cache: Cache, stretch: Stretch) -> int:
+    """Text tokens that a pass may catch up."""
+    most = max(stretch.pending, 1)
+    return most if cache.kept is None else min(most, cache.kept.chunk + 1)
 
 
 def _lags(session: EagerSession, cache: Cache, stretch: Stretch) -> list[int]:

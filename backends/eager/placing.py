@@ -39,7 +39,7 @@ class _Slots:
     ran: dict[Way, set[int]] = field(default_factory=dict)
     kept: dict[str, set[int]] = field(default_factory=dict)
     tried: list[tuple[Lineage, frozenset[int]]] | None = field(default_factory=list)
-    grown: list[Lineage | None] = field(default_factory=list)
+    grown: list[Lineage] = field(default_factory=list)
 
     def has_grown(self, lineage: Lineage | None) -> bool:
         """Whether all levels of a tree are such."""
@@ -108,8 +108,8 @@ def places(
                         slots.tried = None
                 case Grow() as op if op.logits in rows:
                     (tree,) = step.gives
-                    assert isinstance(tree, TreeType)
-                    rows[op.logits].grown.append(tree.lineage)
+                    if isinstance(tree, TreeType) and tree.lineage is not None:
+                        rows[op.logits].grown.append(tree.lineage)
                 case Commit() | Refresh() as op if op.state in caches:
                     slots = caches[op.state]
                     held = _resident(slots, judged.get(op.path)) if isinstance(op, Commit) else None

@@ -38,5 +38,10 @@ def run_forward(
     call = columns_of(run, stretch, cache, operands, width)
     passed = run_pass(run, stretch, cache, call, place)
     if cache is not None and call.texts and stretch.segments:
-        cache.advance(stretch, texts.lengths, run.taking_part())
+        lengths = texts.lengths
+        if stretch.features is not None and not stretch.inside:  # up to the first that was lacking
+            lacking = call.live[:, : call.texts] & ~passed.live[:, : call.texts]
+            lengths = call.positions[:, : call.texts].where(lacking, texts.ends).amin(1)
+            lengths = lengths.maximum(cache.resident(stretch.segments, stretch.scratch)[:, 0])
+        cache.advance(stretch, lengths, run.taking_part())
     return rows_of_pass(run, stretch, call, passed, operands)

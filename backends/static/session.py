@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import sources
-from specplan.backends.eager.forward import settle
+from specplan.backends.eager.forward import reads_more, settle
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling
@@ -18,8 +18,9 @@ from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import HostInputs, RoundTensors
 from specplan.backends.static.lookups import HostRun, Texts, joined, teach
-from specplan.backends.static.states import first_values
+from specplan.backends.static.states import first_values, value_of
 from specplan.ir.errors import UsageError
+from specplan.ir.plan import ValueState
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.uniforms import numbers_of
 
@@ -70,8 +71,6 @@ class StaticSession:
     ) -> None:
         self.host, self.batch = host, host.batch
         batch = host.batch
-        places = torch.arange(batch.keys.shape[1], device=batch.device)
-        batch.keys.copy_(places.expand_as(batch.keys))  # graphs leave the host no others
         self.size = size
         self.programs = programs
         self.bucket = bucket
@@ -80,7 +79,16 @@ class StaticSession:
         self._limits = _numbers(batch.limits).to(batch.device)
         self._prompts = torch.tensor([len(one.prompt_tokens) for one in batch.requests])
         self._captured: dict[str, tuple[int, CapturedRound]] = {}
+        self._late = self._reads_prompts()
+        if not self._late:
+            batch.forget_keys()
         self.values = first_values(batch, programs.prepared, host.models["target"])
+
+    def _reads_prompts(self) -> bool:
+        """Whether passes of the first round read prompts: in which order, the interpreter knows."""
+        batch, prefilled = self.batch, self.programs.prepared.prefilled
+        filled_up = self.size < batch.size and bool(batch.sources)
+        return not filled_up and not prefilled.issuperset(batch.caches)
 
     @property
     def lengths(self) -> list[int]:
@@ -113,16 +121,34 @@ class StaticSession:
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
         """Run one round in one call; the observer is told of one op `round`."""
         graph = self.programs.graph(round_name, self.sampling)
+        caches = self.batch.caches
+        passes = [(caches[stretch.cache or ""], stretch) for stretch in graph.first]
+        if self._late or any(reads_more(self.host, *one) for one in passes):
+            return self._interpreted(graph)
         used = max(self.batch.lengths) + self.programs.prepared.speculative
         start = perf_counter()
         self.batch.begin_round()
-        for stretch in graph.first:  # text that a schedule has left behind
-            settle(self.host, self.batch.caches[stretch.cache or ""], stretch)
+        for cache, stretch in passes:  # text that a schedule has left behind
+            settle(self.host, cache, stretch)
         result = self._take(self._told(graph, used).tolist(), graph.inputs)
         if observer is not None:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
         return result
+
+    def _interpreted(self, graph: RoundGraph) -> StepResult:
+        """Let the interpreter run a round whose passes read more text than a graph has room for."""
+        batch, prepared = self.batch, self.programs.prepared
+        if not self._late:
+            states = {str(s.name): s for s in prepared.plan.states if isinstance(s, ValueState)}
+            batch.values = {
+                name: value_of(states[name], graph.interface.parts(states[name].name), parts)
+                for name, parts in self.values.items()
+            }
+        found, self._late = self.host.step(graph.item.name), False
+        self.values = first_values(batch, prepared, self.host.models["target"])
+        batch.forget_keys()
+        return StepResult(found.tokens[: self.size], found.counts[: self.size])
 
     def _told(self, graph: RoundGraph, used: int) -> Tensor:
         """Run a round; what it tells."""
