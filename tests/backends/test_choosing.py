@@ -39,6 +39,7 @@ def random_tree(chance: Random) -> Tree:
         levels=size,
         newest=range(1, 1 + size),
         chain=False,
+        layered=False,
         in_order=False,
     )
     own = drawn(lambda node: -chance.choice((0.0, 0.5, 1.0)) if node else 0.0)

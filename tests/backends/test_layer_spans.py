@@ -139,6 +139,7 @@ def test_a_node_is_there_when_all_layers_ran_it(models: dict[str, CausalModel]) 
     lower, upper = (0, 1), (1, 3)
     cache = Cache(model, model.new_cache(1, 8), (lower, upper))
     cache.keys, cache.there = torch.tensor([[11, 12]]), torch.ones(1, 2, dtype=torch.bool)
+    cache.compare()
     cache.note([lower], False, torch.tensor([[0, 1]]), cache.there)
     assert cache.ran_by([lower], False).tolist() == [[True, True]]
     assert cache.ran_by([lower, upper], False).tolist() == [[False, False]]
