@@ -70,8 +70,6 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
                 program,
                 dynamo=True,
                 opset_version=OPSET,
-                input_names=interface.names(),
-                output_names=[TOLD, *(name + AFTER for name in interface.written())],
                 custom_translation_table=translations(),
                 optimize=False,
                 verbose=False,
@@ -83,9 +81,10 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
         _name_plan_ops(model, made.exported_program)
         held = _weights_as_inputs(model.graph, weight_names(graph.models))
         _simplify(model)
+    _name(model.graph, interface.names(), [TOLD, *(name + AFTER for name in interface.written())])
     _drop_unchanged(model.graph)
-    _weights_elsewhere(model.graph, held)
-    return Exported(model, tuple(held), tuple(_in_place(model.graph)))
+    read = _weights_elsewhere(model.graph, held)
+    return Exported(model, read, tuple(_in_place(model.graph)))
 
 
 def source_of(node: Any) -> str:
@@ -172,12 +171,18 @@ def _weights_as_inputs(graph: Any, name_of: Mapping[int, str]) -> dict[str, Any]
     return tensors
 
 
-def _weights_elsewhere(graph: Any, tensors: Mapping[str, Any]) -> None:
-    """Make these inputs initializers whose bytes the model does not hold."""
+def _weights_elsewhere(graph: Any, tensors: Mapping[str, Any]) -> tuple[str, ...]:
+    """Make these inputs initializers whose bytes the model does not hold.
+
+    Returns:
+        Names of those that the model reads; the others are left out.
+    """
     import onnx_ir
 
     for value in [value for value in graph.inputs if value.name in tensors]:
         graph.inputs.remove(value)
+        if not value.uses():
+            continue
         tensor = tensors[value.name]
         value.const_value = onnx_ir.ExternalTensor(
             NOWHERE,
@@ -188,6 +193,7 @@ def _weights_elsewhere(graph: Any, tensors: Mapping[str, Any]) -> None:
             name=value.name,
         )
         graph.register_initializer(value)
+    return tuple(name for name in tensors if name in graph.initializers)
 
 
 def _simplify(model: Any) -> None:
@@ -212,6 +218,14 @@ def _simplify(model: Any) -> None:
         common.OutputFixPass(),
         common.NameFixPass(),
     )(model)
+
+
+def _name(graph: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Name inputs, those that weights became aside, and outputs, each of which is its own value."""
+    for value, name in zip(graph.inputs, inputs, strict=False):
+        value.name = name
+    for value, name in zip(graph.outputs, outputs, strict=True):
+        value.name = name
 
 
 def _drop_unchanged(graph: Any) -> None:

@@ -51,7 +51,9 @@ def beam(
     values = values.where(may, -torch.inf).flatten(1)
     order = values.sort(dim=1, descending=True, stable=True).indices[:, : min(keep, sum(counts))]
     order = order.sort(dim=1).values  # parent by parent, the best first
-    order = order.gather(1, (~may.flatten(1).gather(1, order)).sort(dim=1, stable=True).indices)
+    width, there = order.shape[1], may.flatten(1).gather(1, order)
+    rank_of = torch.arange(width, device=device) + width * ~there
+    order = order.gather(1, rank_of.sort(dim=1).indices)
     place, tokens = order // len(rank), tokens.flatten(1).gather(1, order)
     own = None
     if tree.scores is not None:

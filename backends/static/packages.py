@@ -113,7 +113,8 @@ class RoundBackend(ABC):
         """
         check_plan(plan)
         require_support(plan, self.capabilities)
-        models = {name: model for name, model in models.items() if name in plan.models_run}
+        run = {"target", *plan.models_run}
+        models = {name: model for name, model in models.items() if name in run}
         self.check(models, frozen=frozen)
         packages = Packages(self, models, folder, frozen=frozen, failed=failed)
         return StaticExecutable(plan, models, packages, buckets, self.fused_on, self.captured_on)

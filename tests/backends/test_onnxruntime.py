@@ -14,6 +14,7 @@ onnx = pytest.importorskip("onnx")
 
 import torch  # noqa: E402
 
+from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
 from specplan.backends.onnxruntime.providers import PROVIDERS, choose_provider  # noqa: E402
@@ -21,10 +22,14 @@ from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.backends.static.functional import FunctionalRound  # noqa: E402
 from specplan.backends.static.graph import RoundGraph  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError  # noqa: E402
+from specplan.ir.plan import Plan  # noqa: E402
+from specplan.runtime.executable import Executable  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models import CausalModel  # noqa: E402
 from tests.backends.compiled_plans import FEWER, LOOKED_UP, PLANS, requests_of  # noqa: E402
+from tests.backends.eager.generated_case import decoded, load_models, save_models  # noqa: E402
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair  # noqa: E402
+from tests.ir.generated import generated_plan  # noqa: E402
 from tests.ir.plans_on_disk import plan_of  # noqa: E402
 
 
@@ -79,6 +84,32 @@ def test_tokens_are_those_of_the_interpreter(
     assert [item.tokens for item in result.completions] == expected
     assert len(calls) == result.rounds > 3
     assert sorted(tmp_path.rglob("*")) == written
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        0,  # a cache that one round leaves alone
+        2,  # beams, whose nodes are put in order
+        4,  # two outputs that are one value
+        23,  # no round runs the target
+        98,  # weights that nothing reads in the end
+    ],
+)
+def test_generated_plans_decode_as_the_interpreter_does(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no method writes."""
+    save_models(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    plan, models = generated_plan(number), load_models(tmp_path)
+    temperature = 0.0 if plan.greedy_only else 0.8
+    expected = decoded(EagerBackend().compile, plan, models, temperature)
+
+    def compiled(plan: Plan, models: dict[str, Any]) -> Executable:
+        return OnnxRuntimeBackend().compile(plan, models, tmp_path / "rounds")
+
+    assert decoded(compiled, plan, models, temperature) == expected
 
 
 def test_batches_of_one_and_what_a_package_holds(
