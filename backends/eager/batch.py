@@ -11,7 +11,8 @@ from specplan.backends.eager.caches import Cache, Kept
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.tracks import Track
 from specplan.backends.ops.keys import FIRST_KEY, NO_KEY, key_after
-from specplan.backends.ops.values import Tree, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Tree
 from specplan.cost_models.refreshing import chunk_of
 from specplan.ir.plan import CacheState, TrackState, ValueState
 from specplan.ir.state_types import loaded_type

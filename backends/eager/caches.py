@@ -6,15 +6,17 @@ drafts stands behind the text, a slot for each node, known by the node's key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor
 
+from specplan.backends.eager.places import Resident
 from specplan.backends.eager.slots import Layers, NodeSlots
 from specplan.backends.ops.keys import NO_KEY, places_of
-from specplan.backends.ops.values import Nodes
+from specplan.backends.ops.values import Nodes, Path
 from specplan.runtime.kv_cache import KVCache
 from specplan.runtime.modules import Module
 from specplan.runtime.retrieval import retrieve
@@ -122,22 +124,52 @@ class Cache(NodeSlots):
             lengths: of the texts now.
             alive: nodes that live on behind the new text.
         """
+        here: dict[Layers, list[Sequence[int]]] = {}
+        for span in self.segments if self.taken else ():
+            slots, held = self.prefix(keys, emitted, span)
+            counts = held.sum(1).tolist()
+            found = [range(count) for count in counts] if slots is None else slots.tolist()
+            here[span] = [line[:count] for line, count in zip(found, counts, strict=True)]
+        self._keep(here, lengths, alive)
+
+    def commit_placed(self, path: Path, lengths: Sequence[int], resident: Resident) -> None:
+        """The same of a path whose nodes' slots are known before the round; no tensor is made.
+
+        Args:
+            path: what was accepted.
+            lengths: of the texts now.
+            resident: slots of the judged tree.
+        """
+        found: list[Sequence[int]] = []
+        for row, (line, count) in enumerate(
+            zip(path.nodes.tolist(), path.accepted.tolist(), strict=True)
+        ):
+            emitted = lengths[row] - self.base[row]
+            slots = (resident.slots[node] for node in line[: min(count, emitted)])
+            # a loop that ended early has left some nodes out
+            found.append([*takewhile(lambda slot: 0 <= slot < self.taken, slots)])
+        self._keep(dict.fromkeys(self.segments, found), lengths, None)
+
+    def _keep(
+        self,
+        here: Mapping[Layers, Sequence[Sequence[int]]],
+        lengths: Sequence[int],
+        alive: Nodes | None,
+    ) -> None:
+        """Make slots permanent that follow the text, by segment and request, and drop the rest."""
         self.turn(scratch=False)
         sources, targets = [], []
         most: list[Sequence[int]] = [range(0) for _ in lengths]
-        for span in self.segments if self.taken else ():
-            slots, held = self.prefix(keys, emitted, span)
-            found = None if slots is None else slots.tolist()
+        for span, found in here.items():
             length = self.lengths[span]
-            for row, count in enumerate(held.sum(1).tolist()):
-                count = count if length[row] >= self.base[row] else 0
-                if count > len(most[row]):
-                    most[row] = range(count) if found is None else found[row][:count]
-                length[row] += count
-        for row, slots_of in enumerate(most):
+            for row, slots in enumerate(found):
+                if length[row] >= self.base[row]:
+                    most[row] = max(most[row], slots, key=len)
+                    length[row] += len(slots)
+        for row, slots in enumerate(most):
             start = self.base[row] - self.forgotten[row]
-            sources.append([start + slot for slot in slots_of])
-            targets.append(list(range(start, start + len(slots_of))))
+            sources.append([start + slot for slot in slots])
+            targets.append(list(range(start, start + len(slots))))
         nodes = None if alive is None else self._alive(alive, lengths, sources, targets)
         if sources != targets:
             store = self.store

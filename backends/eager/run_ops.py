@@ -55,7 +55,11 @@ def _emit(session: EagerSession, op: ir.Emit, scope: Scope) -> None:
 
 
 def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
-    batch = session.batch
+    batch, cache = session.batch, session.batch.caches.get(op.state)
+    resident = session.prepared.places.residents.get(id(op))
+    if cache is not None and resident is not None and cache.placed is not None:
+        cache.commit_placed(held_as(scope[op.path], Path), batch.lengths, resident)
+        return
     positions, keys, emitted = batch.written()
     if op.state in batch.tracks:
         track = batch.tracks[op.state]

@@ -62,9 +62,9 @@ def accept(
         return _unseen(tree, at)
     part = _part(tree, at, target.keys.shape[1])
     logits, known = target.of(part.nodes)
-    rule = RULES[op.rule.name]
-    live = part.live
-    if live.shape[1] and not (target.sure and part.nodes.same(target.nodes)):
+    rule, live = RULES[op.rule.name], part.live
+    sure = target.sure and part.nodes.same(target.nodes)
+    if live.shape[1] and not sure:
         live = live & known.gather(1, part.parents)[:, 1:]
     kind = reads[op.tree]
     shape = kind.parents if isinstance(kind, TreeType) and part.whole else None
@@ -88,7 +88,7 @@ def accept(
         by = torch.cat([by[:, :width], by[:, last : last + 1]], 1)
     rows = law(logits, settings) if rule.TARGET == "law" else logits
     judged = form(op.rule.name)(drafted, rows, by, **declared.arguments(op.rule))
-    return _path(part, judged, known)
+    return _path(part, judged, None if sure else known)
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,11 @@ def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
     )
 
 
-def _path(part: _Part, judged: Judged, known: Tensor) -> Path:
+def _path(part: _Part, judged: Judged, known: Tensor | None) -> Path:
     """The accepted nodes by their columns, and a bonus where the last of them has a row.
 
-    Below a node without a row nothing was live, so that nothing is accepted there.
+    Below a node without a row nothing was live, so that nothing is accepted there. `known` says
+    which have one, bool `[B, 1 + M]`; None where all do.
     """
     tree, accepted, bonus = part.nodes.tree, judged.accepted, judged.bonus[:, None]
     nodes, tokens, last = judged.path, bonus, accepted[:, None]
@@ -165,14 +166,15 @@ def _path(part: _Part, judged: Judged, known: Tensor) -> Path:
         tokens = torch.cat([part.tokens.gather(1, places), bonus], 1)
         tokens = tokens.scatter(1, last, bonus)
         places = places + 1
-        last = torch.cat([torch.zeros_like(last), places], 1).gather(1, last)
+        if known is not None:
+            last = torch.cat([torch.zeros_like(last), places], 1).gather(1, last)
         nodes = places if part.nodes.same(tree.everything) else part.nodes.columns.gather(1, places)
     return Path(
         nodes=nodes,
-        keys=tree.keys.gather(1, nodes),
+        tree_keys=tree.keys,
         tokens=tokens,
         accepted=accepted,
-        counts=accepted + known.gather(1, last)[:, 0],
+        counts=accepted + (1 if known is None else known.gather(1, last)[:, 0]),
         start=part.nodes.columns[:, :1],
     )
 
@@ -191,4 +193,4 @@ def _unseen(tree: Tree, at: Nodes | None) -> Path:
     nodes = torch.cat([tree.parents[:, :0], *steps], 1)
     count = (nodes > 0).sum(1)
     tokens = torch.cat([tree.tokens.gather(1, nodes), torch.zeros_like(here)], 1)
-    return Path(nodes, tree.keys.gather(1, nodes), tokens, count, count, start)
+    return Path(nodes, tree.keys, tokens, count, count, start)

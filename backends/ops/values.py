@@ -256,7 +256,7 @@ class Path:
 
     Attributes:
         nodes: columns of accepted nodes from the top, int64 `[B, D]`; any number behind them.
-        keys: of these nodes, int64 `[B, D]`.
+        tree_keys: of all columns of the tree, int64 `[B, 1 + N]`.
         tokens: of the accepted nodes and the bonus, int64 `[B, D + 1]`; any number behind them.
         accepted: accepted nodes, int64 `[B]`.
         counts: tokens, int64 `[B]`: one more where there is a bonus.
@@ -264,11 +264,16 @@ class Path:
     """
 
     nodes: Tensor
-    keys: Tensor
+    tree_keys: Tensor
     tokens: Tensor
     accepted: Tensor
     counts: Tensor
     start: Tensor
+
+    @property
+    def keys(self) -> Tensor:
+        """Of the accepted nodes, int64 `[B, D]`; any behind them."""
+        return self.tree_keys.gather(1, self.nodes)
 
 
 def part(fields: Tensor, start: int, stop: int | None = None) -> Tensor:
@@ -281,19 +286,3 @@ def part(fields: Tensor, start: int, stop: int | None = None) -> Tensor:
 def nodes_of(given: Tree | Nodes) -> Nodes:
     """Nodes; a tree stands for the root and all its nodes."""
     return given.everything if isinstance(given, Tree) else given
-
-
-def first_tree(tokens: Tensor, keys: Tensor, scores: torch.dtype | None) -> Tree:
-    """The tree without drafted nodes.
-
-    Args:
-        tokens: the last of each text, int64 `[B, 1]`.
-        keys: of the texts, int64 `[B, 1]`.
-        scores: of which type scores are; None where none are asked for.
-    """
-    zero = torch.zeros_like(tokens)
-    score = None if scores is None else zero.to(scores)
-    return Tree(
-        tokens, zero, zero, torch.ones_like(zero, dtype=torch.bool), keys, zero - 1,
-        own=score, scores=score, tips=range(1), layered=True,
-    )  # fmt: skip

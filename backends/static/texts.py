@@ -7,7 +7,8 @@ from torch import Tensor
 
 from specplan.backends.eager.tracks import Track
 from specplan.backends.ops.keys import FIRST_KEY, keys_along
-from specplan.backends.ops.values import Path, Tree, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Path, Tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.runtime.masks import first_true
 

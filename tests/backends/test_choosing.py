@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from specplan.backends.ops.pick import best_columns, pick
 from specplan.backends.ops.prune import prune
 from specplan.backends.ops.reshaping import rehung, summed
-from specplan.backends.ops.values import Nodes, Tree, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Nodes, Tree
 from specplan.ir.ops import Pick, Prune
 from specplan.ir.types import NodesType, TreeType
 from specplan.ir.values import Value

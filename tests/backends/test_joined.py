@@ -18,7 +18,8 @@ from specplan.backends.inductor.capabilities import CAPABILITIES as INDUCTOR
 from specplan.backends.ops.graft import graft
 from specplan.backends.ops.keys import FIRST_KEY
 from specplan.backends.ops.reshaping import extended
-from specplan.backends.ops.values import Tree, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.capabilities import refusals
 from specplan.ir.meaning import Node

@@ -13,7 +13,8 @@ import torch
 from specplan.backends.ops.graft import graft
 from specplan.backends.ops.keys import FIRST_KEY
 from specplan.backends.ops.reshaping import extended
-from specplan.backends.ops.values import Tree, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Tree
 from specplan.ir.ops import Graft
 from specplan.ir.types import TreeType
 from specplan.ir.values import Value

@@ -12,7 +12,8 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.ops.measure import measure
 from specplan.backends.ops.reshaping import extended
-from specplan.backends.ops.values import Nodes, Rows, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Nodes, Rows
 from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
 from specplan.ir.printer import print_plan

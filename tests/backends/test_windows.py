@@ -18,7 +18,8 @@ from specplan.backends.eager.lanes import lanes_of
 from specplan.backends.ops.keys import FIRST_KEY, key_after
 from specplan.backends.ops.reroot import reroot
 from specplan.backends.ops.reshaping import extended, padded_to, with_own_laws
-from specplan.backends.ops.values import Tree, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Tree
 from specplan.ir.capabilities import refusals
 from specplan.ir.ops import Reroot
 from specplan.ir.parser import parse_plan

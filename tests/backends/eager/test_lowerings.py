@@ -14,7 +14,8 @@ from specplan.backends.ops.accept import accept
 from specplan.backends.ops.grow import grow
 from specplan.backends.ops.pick import pick
 from specplan.backends.ops.prune import prune
-from specplan.backends.ops.values import Rows, first_tree
+from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.values import Rows
 from specplan.ir.ops import OPS, Accept, Grow, Pick, Prune
 from specplan.ir.types import NodesType, TreeType
 from specplan.ir.values import Value
