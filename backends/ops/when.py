@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from operator import is_
 from typing import Any, TypeAlias
 
@@ -118,22 +118,14 @@ def _nodes(flag: Tensor, entered: Nodes, otherwise: Nodes) -> Nodes:
 
 
 def _path(flag: Tensor, entered: Path, otherwise: Path) -> Path:
-    width = max(entered.nodes.shape[1], otherwise.nodes.shape[1])
+    flag = flag.to(entered.nodes.device)
 
-    def filled(path: Path) -> Path:
-        more = (0, width - path.nodes.shape[1])
-        pad = torch.nn.functional.pad
-        parts = {name: getattr(path, name) for name in ("nodes", "keys", "tokens")}
-        return replace(path, **{name: pad(part, more) for name, part in parts.items()})
+    def chosen(name: str) -> Tensor:
+        one, other = getattr(entered, name), getattr(otherwise, name)
+        if one.dim() == 1:
+            return torch.where(flag, one, other)
+        width, pad = max(one.shape[1], other.shape[1]), torch.nn.functional.pad
+        one, other = (pad(each, (0, width - each.shape[1])) for each in (one, other))
+        return torch.where(flag[:, None], one, other)
 
-    one, other = filled(entered), filled(otherwise)
-    chosen = flag.to(one.nodes.device)
-    return replace(
-        one,
-        nodes=torch.where(chosen[:, None], one.nodes, other.nodes),
-        keys=torch.where(chosen[:, None], one.keys, other.keys),
-        tokens=torch.where(chosen[:, None], one.tokens, other.tokens),
-        accepted=torch.where(chosen, one.accepted, other.accepted),
-        counts=torch.where(chosen, one.counts, other.counts),
-        start=torch.where(chosen[:, None], one.start, other.start),
-    )
+    return Path(**{field.name: chosen(field.name) for field in fields(Path)})
