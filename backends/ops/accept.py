@@ -175,7 +175,7 @@ def _path(part: _Part, judged: Judged, known: Tensor | None) -> Path:
         tokens=tokens,
         accepted=accepted,
         counts=accepted + (1 if known is None else known.gather(1, last)[:, 0]),
-        start=part.nodes.columns[:, :1],
+        start=tree.parents[:, :1] if part.whole else part.nodes.columns[:, :1],
     )
 
 

@@ -7,10 +7,9 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from specplan.backends.ops.keys import keys_along
-from specplan.backends.ops.reshaping import counts_of, rehung
+from specplan.backends.ops.reshaping import counts_of, lengthened, rehung
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Lookup
 from specplan.ir.types import TreeType
@@ -35,6 +34,8 @@ def lookup(
     at, length, chain = nodes_of(at), op.length, kind.is_chain
     counts = counts_of(op.children, at.width)
     if not merges(op) and (op.nodes is None or sum(counts) * length <= op.nodes):
+        if counts == (1,) and chain and tree.in_order and at.is_last_of(tree):
+            return _chain_below(tree, at, found, length)
         return _side_by_side(tree, at, found, counts, length, chain)
     requests, width, old = len(tree.tokens), at.width, tree.columns
     tokens, parents, live = (part.view(requests, width, -1) for part in found)
@@ -47,27 +48,16 @@ def lookup(
     columns = torch.where(own < 0, at.columns.index_select(1, above), own + first)
     there = there & at.live.index_select(1, above)
     zero = torch.zeros_like(new)
-
-    def longer(field: Tensor, more: Tensor) -> Tensor:
-        return torch.cat([field, more], 1)
-
-    score = None if tree.scores is None else zero.to(tree.scores)
-    grown = replace(
+    fields = {"tokens": new, "parents": columns, "depths": zero, "live": there, "keys": zero}
+    if tree.scores is not None:
+        fields["scores"] = zero.to(tree.scores)
+    grown = lengthened(
         tree,
-        tokens=longer(tree.tokens, new),
-        parents=longer(tree.parents, columns),
-        depths=longer(tree.depths, zero),
-        live=longer(tree.live, there),
-        keys=longer(tree.keys, zero),
-        law_row=longer(tree.law_row, zero - 1),
-        own=None if tree.own is None or score is None else longer(tree.own, score),
-        scores=None if tree.scores is None or score is None else longer(tree.scores, score),
+        fields,
         levels=tree.levels + length,
         widest=tree.widest_below(at, max(counts)),
         tips=range(0),
-        newest=range(old, old + len(taken)),
         chain=chain,
-        layered=False,
         in_order=tree.in_order and chain and at.is_last_of(tree),
     )
     if grown.scores is not None and tree.size:
@@ -128,32 +118,41 @@ def _side_by_side(
     below = first.view(requests, chains, length)
     below = torch.cat([parents[:, :, None], below[:, :, 1:]], 2)
     steps = torch.arange(1, length + 1, device=device)
-
-    def longer(field: Tensor, more: Tensor) -> Tensor:
-        return torch.cat([field, more.flatten(1)], 1)
-
-    scores, own = tree.scores, tree.own
-    if scores is not None and own is not None:
-        sure = scores.gather(1, parents)[:, :, None].expand(-1, -1, length)
-        scores, own = longer(scores, sure), pad(own, (0, chains * length))
-    return replace(
+    new = {
+        "tokens": tokens,
+        "parents": below,
+        "depths": depths[:, :, None] + steps,
+        "live": live & alive[:, :, None],
+        "keys": keys_along(keys[:, :, None], tokens),
+    }
+    if tree.scores is not None:
+        new["scores"] = tree.scores.gather(1, parents)[:, :, None].expand(-1, -1, length)
+    return lengthened(
         tree,
-        tokens=longer(tree.tokens, tokens),
-        parents=longer(tree.parents, below),
-        depths=longer(tree.depths, depths[:, :, None] + steps),
-        live=longer(tree.live, live & alive[:, :, None]),
-        keys=longer(tree.keys, keys_along(keys[:, :, None], tokens)),
-        law_row=pad(tree.law_row, (0, chains * length), value=-1),
-        own=own,
-        scores=scores,
+        {name: field.flatten(1) for name, field in new.items()},
         levels=tree.levels + length,
         widest=tree.widest_below(at, max(counts)),
         tips=range(0),
-        newest=range(old, old + chains * length),
         chain=chain,
-        layered=False,
-        in_order=tree.in_order and chain and at.is_last_of(tree),
+        in_order=False,
     )
+
+
+def _chain_below(tree: Tree, at: Nodes, found: Continuations, length: int) -> Tree:
+    """The same of a chain that goes on below its last column: a column is a depth."""
+    requests, old = len(tree.tokens), tree.columns
+    tokens, live = (part.view(requests, length) for part in (found[0], found[2]))
+    columns = torch.arange(old, old + length, device=tokens.device).expand(requests, -1)
+    new = {
+        "tokens": tokens,
+        "parents": columns - 1,
+        "depths": columns,
+        "live": live & at.live,
+        "keys": keys_along(at.keys, tokens),
+    }
+    if tree.scores is not None:
+        new["scores"] = at.take(tree.scores).expand(-1, length)
+    return lengthened(tree, new, levels=tree.levels + length, widest=1, tips=range(0))
 
 
 def _scored(tree: Tree, old: int, length: int) -> Tree:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from specplan.backends.ops.keys import NO_KEY, child_keys, keys_along
 from specplan.backends.ops.values import FIELDS, Nodes, Tree
@@ -41,26 +42,37 @@ def extended(
     def above(field: Tensor) -> Tensor:
         return field.gather(1, parents) if at is None else at.take(field)
 
-    scores, owns = tree.scores, tree.own
-    if scores is not None and owns is not None:
-        own = torch.zeros_like(tokens, dtype=scores.dtype) if own is None else own
-        owns = torch.cat([owns, own], 1)
-        scores = torch.cat([scores, above(scores) + own], 1)
-    law_row = torch.full_like(tokens, -1) if law_row is None else law_row
-    new = range(tree.columns, tree.columns + tokens.shape[1])
-    fields: dict[str, Any] = {
-        "tokens": torch.cat([tree.tokens, tokens], 1),
-        "parents": torch.cat([tree.parents, parents], 1),
-        "depths": torch.cat([tree.depths, above(tree.depths) + 1], 1),
-        "live": torch.cat([tree.live, live], 1),
-        "keys": torch.cat([tree.keys, child_keys(above(tree.keys), tokens)], 1),
-        "law_row": torch.cat([tree.law_row, law_row], 1),
-        "own": owns,
-        "scores": scores,
-    }
-    facts = {"levels": tree.levels + 1, "newest": new, "tips": new, "layered": False, **facts}
-    mine = tuple(fields[name] for name in FIELDS)
-    return replace(tree, **fields, **facts, grown=(tree.fields, mine))
+    new: dict[str, Tensor] = {
+        "tokens": tokens, "parents": parents, "depths": above(tree.depths) + 1, "live": live,
+        "keys": child_keys(above(tree.keys), tokens),
+    }  # fmt: skip
+    if law_row is not None:
+        new["law_row"] = law_row
+    if tree.scores is not None:
+        new["scores"] = above(tree.scores)
+        if own is not None:
+            new |= {"own": own, "scores": new["scores"] + own}
+    columns = range(tree.columns, tree.columns + tokens.shape[1])
+    return lengthened(tree, new, **{"levels": tree.levels + 1, "tips": columns, **facts})
+
+
+def lengthened(tree: Tree, new: Mapping[str, Tensor], **facts: Any) -> Tree:
+    """The tree with more columns.
+
+    Args:
+        tree: what grows.
+        new: what the columns have, `[B, C]` each; left out may be `law_row` of nodes that were
+            drawn from no law, and `own` of those that are sure.
+        facts: other fields of the tree that change.
+    """
+    size, fields = new["tokens"].shape[1], dict[str, Any]()
+    for name, known in zip(FIELDS, tree.fields, strict=True):
+        if known is not None and name not in new:
+            fields[name] = pad(known, (0, size), value=-1 if name == "law_row" else 0)
+        else:
+            fields[name] = known if known is None else torch.cat([known, new[name]], 1)
+    facts = {"newest": range(tree.columns, tree.columns + size), "layered": False, **facts}
+    return replace(tree, **fields, **facts, grown=(tree.fields, tuple(fields.values())))
 
 
 def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
