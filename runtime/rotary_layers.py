@@ -45,7 +45,8 @@ class RotaryLayer:
         self.output_bias = attention.o_proj.bias
         self.down = mlp.down_proj.weight
         self.down_bias = mlp.down_proj.bias
-        self.activation = mlp.act_fn
+        silu = type(mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
+        self.activation = functional.silu if silu else mlp.act_fn  # a module's call takes longer
         for projection in (
             *(attention.q_proj, attention.k_proj, attention.v_proj),
             *(mlp.gate_proj, mlp.up_proj),
@@ -129,7 +130,7 @@ def norm_of(module: Any) -> Any:
 def rms_norm(hidden: Tensor, norm: Norm) -> Tensor:
     """Root mean square norm (arXiv 1910.07467) over the last dimension."""
     shape, weight, epsilon = norm
-    return functional.rms_norm(hidden, shape, weight, epsilon)
+    return torch.rms_norm(hidden, shape, weight, epsilon)
 
 
 def add_linear(hidden: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> None:
