@@ -9,8 +9,8 @@ from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.ops import Forward, Grow, Place, Relabel
 from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
-from specplan.runtime.models import CausalModel
-from specplan.runtime.modules import Module
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 
 

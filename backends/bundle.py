@@ -44,11 +44,11 @@ from specplan.ir.files import (
     write_json_atomic,
 )
 from specplan.ir.folders import check_destination, staged
-from specplan.ir.json_form import plan_from_json, plan_to_json
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import check_plan
+from specplan.ir.rules.verify import check_plan
+from specplan.ir.text.json_form import plan_from_json, plan_to_json
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 
 _CHECKPOINT = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model", ".tiktoken"})
 """Files of a checkpoint that are copied, by their endings; pickled ones and code are not."""

@@ -19,7 +19,7 @@ from specplan.backends.kernels.needs import heads_of, lacking
 from specplan.backends.manifest import KERNELS
 from specplan.backends.registry import backend_capabilities
 from specplan.backends.static.holds import UNCOMPILED
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError
 
 _CPU_INFO = Path("/proc/cpuinfo")

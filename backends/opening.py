@@ -25,7 +25,7 @@ from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Model, Plan
 from specplan.runtime.executable import Executable, Session
-from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 

@@ -44,7 +44,7 @@ from specplan.ir.plan import Plan, walk_plan
 from specplan.measure.machine import hardware_name
 from specplan.measure.workbench import Workbench
 from specplan.planner import discover_methods
-from specplan.planner.loading import problem_from_dict
+from specplan.planner.problem.loading import problem_from_dict
 from specplan.runtime.requests import Request
 
 BATCHES, TEMPERATURES = (1, 4), (0.0, 0.8)

@@ -29,9 +29,9 @@ import numpy as np
 from specplan.checks.running import Load, count_groups, opened, run_bundle
 from specplan.checks.speed import SECONDS
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.measure.interleave import Pair, Race, Run, Turn, pairs, race
+from specplan.measure.bench.interleave import Pair, Race, Run, Turn, pairs, race
+from specplan.measure.bench.sequential import ERROR, Rule
 from specplan.measure.machine import hardware_name, versions
-from specplan.measure.sequential import ERROR, Rule
 from specplan.measure.workbench import Workbench
 
 BLOCK = 10

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import stdtrit
 
-from specplan.measure.contenders import Timer
+from specplan.measure.bench.contenders import Timer
 from specplan.measure.workbench import TokenPrompt
 
 FIRST_TURNS = 5

@@ -20,14 +20,14 @@ from statistics import median
 import numpy as np
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import round_demands
-from specplan.cost_models.round_types import round_types
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.demands import round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.round_types import round_types
 from specplan.cost_models.speed import Speed, price_speed
-from specplan.cost_models.timing.device import load_device
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)

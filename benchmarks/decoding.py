@@ -44,16 +44,16 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.files import write_json_atomic
 from specplan.ir.ops import Lookup
 from specplan.ir.plan import Plan, walk_plan
-from specplan.measure.contenders import executable_timer, stock_timer
+from specplan.measure.bench.contenders import executable_timer, stock_timer
+from specplan.measure.bench.stock import stock_runners
+from specplan.measure.device.probes import plain_plan
 from specplan.measure.machine import hardware_name, versions
-from specplan.measure.probes import plain_plan
-from specplan.measure.stock import stock_runners
 from specplan.measure.workbench import BENCH, Workbench
 from specplan.planner import Candidate, SearchResult, load_problem
-from specplan.planner.by_backend import best_backend
-from specplan.planner.comparing import score
-from specplan.planner.loading import problem_from_dict
-from specplan.planner.search import search
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.search.backends import best_backend
+from specplan.planner.search.comparing import score
+from specplan.planner.search.search import search
 from specplan.problems import each_backend
 from specplan.runtime.executable import Executable
 from specplan.runtime.requests import Request

@@ -26,10 +26,10 @@ from published_rows import vidur
 from published_rows.public_models import public_model
 from published_rows.row import Row, read_rows
 from specplan.cost_models.cost import OpCost
-from specplan.cost_models.shapes.forward import forward_ops
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.matrix_time import Tiling
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.matrix_time import Tiling
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.models.forward import forward_ops
 
 Array = npt.NDArray[np.float64]
 BOUNDS = {

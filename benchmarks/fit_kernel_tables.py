@@ -4,10 +4,10 @@
     python benchmarks/fit_kernel_tables.py --json
 
 For devices that no published per-op profile covers. Matrix products: the form of
-`cost_models/timing/matrix_time.py`, bfloat16 under vLLM; mean |log error| is minimised by
+`cost_models/devices/matrix_time.py`, bfloat16 under vLLM; mean |log error| is minimised by
 differential evolution on two thirds of the widths (outputs, inputs), and the error stated is that
 of the last third. Number formats: what large products reach of their peak, relative to bfloat16.
-Attention: the form of `cost_models/timing/kernel_time.py` on head width 128, a third of the rows
+Attention: the form of `cost_models/devices/kernel_time.py` on head width 128, a third of the rows
 left out.
 All-reduce: latency and bandwidth on the most devices that were measured in a node.
 """
@@ -25,15 +25,15 @@ import numpy.typing as npt
 from scipy.optimize import differential_evolution, least_squares
 
 from specplan.cost_models.cost import Matrix
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.matrix_time import Tiling
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.timing.silicon.attention import Attention, AttentionSize
-from specplan.cost_models.timing.silicon.collectives import Reduction
-from specplan.cost_models.timing.silicon.device import SHEET_OF_SYSTEM
-from specplan.cost_models.timing.silicon.package import systems_folder
-from specplan.cost_models.timing.silicon.products import Products
-from specplan.cost_models.timing.silicon.tables import KernelTables
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.matrix_time import Tiling
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.devices.silicon.attention import Attention, AttentionSize
+from specplan.cost_models.devices.silicon.collectives import Reduction
+from specplan.cost_models.devices.silicon.device import SHEET_OF_SYSTEM
+from specplan.cost_models.devices.silicon.package import systems_folder
+from specplan.cost_models.devices.silicon.products import Products
+from specplan.cost_models.devices.silicon.tables import KernelTables
 
 Array = npt.NDArray[np.float64]
 STACK = "vllm"

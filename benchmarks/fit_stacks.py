@@ -27,8 +27,8 @@ from scipy.optimize import brentq, least_squares
 from published_rows import gpt_fast, llm_inference_bench, magicdec
 from published_rows.llm_inference_bench import Case, Framework
 from published_rows.row import Row, read_rows
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
 
 Array = npt.NDArray[np.float64]
 Bounds = dict[str, tuple[float, float, float]]

@@ -32,9 +32,9 @@ from gpu_timing import (
 from torch import Tensor
 
 from specplan.backends.kernels import ops
-from specplan.cost_models.shapes.forward import forward_ops
+from specplan.cost_models.models.forward import forward_ops
 from specplan.ir.files import write_json_atomic
-from specplan.runtime.attention import additive_mask, grouped_attention
+from specplan.runtime.models.attention import additive_mask, grouped_attention
 
 Attend = Callable[[Tensor, Tensor], Tensor]
 """From keys and values `[B, H_kv, S, D]` to `[B, H, T, D]`."""

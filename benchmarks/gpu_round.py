@@ -26,15 +26,15 @@ from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
 from specplan.backends.static.packages import Packages
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.pricing import RoundPrice, price_round, read_round, round_cost
-from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import RoundPrice, price_round, read_round, round_cost
 from specplan.ir.files import write_json_atomic
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.runtime.attention import ATTENTION_NAME
+from specplan.ir.text.parser import parse_plan
 from specplan.runtime.executable import Executable
-from specplan.runtime.models import CausalModel, assert_attention
+from specplan.runtime.models.attention import ATTENTION_NAME
+from specplan.runtime.models.causal import CausalModel, assert_attention
 from specplan.runtime.requests import Request
 
 DRAFT: dict[str, Any] = dict(

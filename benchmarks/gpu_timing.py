@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.models.model_shape import ModelShape
 
 COPY_BYTES = 1 << 30
 CACHES_BYTES = 256 << 20

@@ -29,12 +29,12 @@ from reference_problem import dealt_problem
 from specplan import api
 from specplan.cost_models.forecast import Forecast
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.ir.parser import parse_plan
-from specplan.ir.printer import print_plan
-from specplan.measure.contenders import Timer, plan_timer
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
+from specplan.measure.bench.contenders import Timer, plan_timer
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
 from specplan.planner import PLAIN, Candidate, load_problem
-from specplan.planner.comparing import gains
+from specplan.planner.search.comparing import gains
 
 METHODS = ("autoregressive", "draft_model", "prompt_lookup")
 BATCHES = (1, 4, 8)

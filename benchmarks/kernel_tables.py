@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from specplan.cost_models.timing.silicon.attention import Kind
-from specplan.cost_models.timing.silicon.device import ELSEWHERE_ERROR
-from specplan.cost_models.timing.silicon.experts import Experts
-from specplan.cost_models.timing.silicon.grid import Grid
-from specplan.cost_models.timing.silicon.package import list_systems, systems_folder
-from specplan.cost_models.timing.silicon.products import Products
-from specplan.cost_models.timing.silicon.tables import KernelTables
+from specplan.cost_models.devices.silicon.attention import Kind
+from specplan.cost_models.devices.silicon.device import ELSEWHERE_ERROR
+from specplan.cost_models.devices.silicon.experts import Experts
+from specplan.cost_models.devices.silicon.grid import Grid
+from specplan.cost_models.devices.silicon.package import list_systems, systems_folder
+from specplan.cost_models.devices.silicon.products import Products
+from specplan.cost_models.devices.silicon.tables import KernelTables
 
 VIDUR_SYSTEMS = {"a100_sxm": "A100", "h100_sxm": "H100"}
 HIDDEN, INNER = 4096, 11008  # Llama-2-7B

@@ -26,12 +26,12 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import files_digest, name_of, read_json, write_json_atomic
 from specplan.ir.folders import staged
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
+from specplan.measure.acceptance.teacher import text_logits
 from specplan.measure.machine import versions
-from specplan.measure.teacher import text_logits
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 150, 48

@@ -13,16 +13,16 @@ from specplan import api
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.devices.device import load_device
 from specplan.ir.plan import Plan
 from specplan.planner import Family, discover_methods, gather_facts, measured_here
+from specplan.planner.drafters.candidates import own_drafters
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.kinds import kinds as same_ops
 from specplan.planner.kinds import nodes_of
-from specplan.planner.loading import problem_from_dict
-from specplan.planner.profiled_by_running import ProfiledByRunning
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import own_drafters
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 PROFILED = 16
 """Prompts that acceptance is measured on: it decides which settings there are, no token."""

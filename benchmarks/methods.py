@@ -38,13 +38,13 @@ from regret import TASKS, TEMPERATURES, one_load, priced_for, tell, tuned_for
 from specplan.cost_models.forecast import Forecast
 from specplan.gathering import gather
 from specplan.ir.files import name_of, read_json, write_json_atomic
-from specplan.measure.bench import Comparison, Line, compare
+from specplan.measure.bench.bench import Comparison, Line, compare
 from specplan.measure.machine import versions
 from specplan.measure.workbench import BENCH, Workbench
 from specplan.planner import PLAIN, Candidate, SearchResult, discover_methods, load_problem
-from specplan.planner.candidates import estimate_as_dict
-from specplan.planner.comparing import cell_costs
-from specplan.planner.search import search
+from specplan.planner.search.candidates import estimate_as_dict
+from specplan.planner.search.comparing import cell_costs
+from specplan.planner.search.search import search
 from specplan.tuning import tune
 
 BATCHES = (1, 4)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel, load_model
 
 
 def stock_step(model: Any, text: torch.Tensor, new: torch.Tensor) -> Callable[[], torch.Tensor]:

@@ -31,11 +31,11 @@ from reference_problem import dealt_problem
 
 from specplan.gathering import gather
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.measure.contenders import plan_timer
+from specplan.measure.bench.contenders import plan_timer
 from specplan.measure.workbench import BENCH, PROFILE, TokenPrompt, Workbench, groups_of
 from specplan.planner import Candidate, Problem, SearchResult, load_problem
-from specplan.planner.comparing import cell_costs
-from specplan.planner.search import search
+from specplan.planner.search.comparing import cell_costs
+from specplan.planner.search.search import search
 from specplan.tuning import tune
 
 TASKS, TEMPERATURES, BATCHES = ("code", "prose"), (0.0, 0.8), (1, 2, 4, 8)

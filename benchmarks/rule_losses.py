@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specplan.ir.acceptance import LOSSY
+from specplan.ir.tables.acceptance import LOSSY
+from specplan.measure.acceptance.teacher import text_logits
 from specplan.measure.machine import versions
-from specplan.measure.teacher import text_logits
 from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.models import load_model
+from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, law
 from specplan.runtime.tokenizer import load_tokenizer

@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import chosen, split
-from specplan.cost_models.clock import Clock
 from specplan.cost_models.cost import Quantity
+from specplan.cost_models.devices.device import Device, UnpricedError
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
-from specplan.cost_models.memory import PlanMemory, plan_memory, runtime_of
-from specplan.cost_models.pricing import PricedOp, Unpriced, own_error
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.stretches import (
+from specplan.cost_models.memory.plan_memory import PlanMemory, plan_memory, runtime_of
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import PricedOp, Unpriced, own_error
+from specplan.cost_models.rounds.segments import (
     Drafted,
     Stretch,
     price_decode,
     read_drafted,
     read_stretches,
 )
-from specplan.cost_models.timing.device import Device, UnpricedError
 from specplan.ir.plan import CacheState, Plan
 
 

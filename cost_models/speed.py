@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specplan.cost_models.acceptance.evidence.base import Evidence, read_drafting
-from specplan.cost_models.clock import Clock
 from specplan.cost_models.intervals import Interval, Seconds
-from specplan.cost_models.pricing import Unpriced, round_seconds
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import Unpriced, round_seconds
 from specplan.ir.plan import Plan, Round
 
 

@@ -10,24 +10,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specplan.ir.infer import RoundTypes, Step, infer_round
-    from specplan.ir.json_form import plan_from_json, plan_to_json
-    from specplan.ir.parser import parse_ops, parse_plan
-    from specplan.ir.picture import round_graph, to_dot, to_mermaid
     from specplan.ir.plan import Plan, Round, Schedule
-    from specplan.ir.printer import print_op, print_plan, print_round
+    from specplan.ir.rules.verify import Diagnostic, check_plan, verify_plan
     from specplan.ir.schedule import select_round
-    from specplan.ir.verify import Diagnostic, check_plan, verify_plan
+    from specplan.ir.text.json_form import plan_from_json, plan_to_json
+    from specplan.ir.text.parser import parse_ops, parse_plan
+    from specplan.ir.text.picture import round_graph, to_dot, to_mermaid
+    from specplan.ir.text.printer import print_op, print_plan, print_round
+    from specplan.ir.types.infer import RoundTypes, Step, infer_round
 
 _HOME = {
-    "infer": ("RoundTypes", "Step", "infer_round"),
-    "json_form": ("plan_from_json", "plan_to_json"),
-    "parser": ("parse_ops", "parse_plan"),
-    "picture": ("round_graph", "to_dot", "to_mermaid"),
+    "types.infer": ("RoundTypes", "Step", "infer_round"),
+    "text.json_form": ("plan_from_json", "plan_to_json"),
+    "text.parser": ("parse_ops", "parse_plan"),
+    "text.picture": ("round_graph", "to_dot", "to_mermaid"),
     "plan": ("Plan", "Round", "Schedule"),
-    "printer": ("print_op", "print_plan", "print_round"),
+    "text.printer": ("print_op", "print_plan", "print_round"),
     "schedule": ("select_round",),
-    "verify": ("Diagnostic", "check_plan", "verify_plan"),
+    "rules.verify": ("Diagnostic", "check_plan", "verify_plan"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

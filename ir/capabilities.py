@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from specplan.ir.around import misplaced
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
 from specplan.ir.ops.forward import head_passes
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
-from specplan.ir.printer import print_op
+from specplan.ir.text.printer import print_op
+from specplan.ir.types.host_ops import misplaced
 
 INTERPRETER = "eager"
 """The backend that runs plans op by op, and all that the others leave to it."""

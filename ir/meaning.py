@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from specplan.ir.types import ROOT
+from specplan.ir.types.value_types import ROOT
 from specplan.ir.values import Value
 
 Path: TypeAlias = tuple[int, ...]

@@ -16,16 +16,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from specplan.ir.declaration import Table
-from specplan.ir.types import Type
+from specplan.ir.tables.declaration import Table
+from specplan.ir.types.value_types import Type
 from specplan.ir.values import Entry, Value
 
 if TYPE_CHECKING:
-    from specplan.ir.context import Context
     from specplan.ir.meaning import Scope
     from specplan.ir.needs import Demand, Held, Sizes
     from specplan.ir.plan import Plan
-    from specplan.ir.tables import Tables
+    from specplan.ir.tables.builtin import Tables
+    from specplan.ir.types.context import Context
     from specplan.ir.world import Batch, World
 
 Problem = tuple[str, str]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.timing.device import Device, load_device
-from specplan.measure.acceptance import measure_acceptance
+from specplan.cost_models.devices.device import Device, load_device
+from specplan.measure.acceptance.profile import measure_acceptance
 from specplan.measure.progress import Progress, silent
 from specplan.measure.skip_sets import search_blocks
 from specplan.measure.workbench import Workbench

@@ -15,14 +15,14 @@ from pathlib import Path
 from specplan.cost_models.acceptance.drafters import Drafter, SkipBlocks
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.timing.device import UnpricedError
+from specplan.cost_models.devices.device import UnpricedError
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.measure.acceptance import measure_acceptance
-from specplan.measure.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.own_drafts import TeacherText
+from specplan.measure.acceptance.profile import measure_acceptance
 from specplan.measure.machine import versions
-from specplan.measure.own_drafts import TeacherText
 from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import (

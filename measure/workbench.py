@@ -17,7 +17,7 @@ from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
     from specplan.runtime.executable import Executable
-    from specplan.runtime.models import CausalModel
+    from specplan.runtime.models.causal import CausalModel
     from specplan.runtime.tokenizer import Tokenizer
 
 PromptT = TypeVar("PromptT")
@@ -64,7 +64,7 @@ class Workbench:
     @cached_property
     def models(self) -> dict[str, CausalModel]:
         """Models by their role in plans: `target` and the names of the draft models."""
-        from specplan.runtime.models import load_model
+        from specplan.runtime.models.causal import load_model
 
         named = self.problem.models.by_role
         return {role: load_model(model.path, dtype=model.dtype) for role, model in named.items()}

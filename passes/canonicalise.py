@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from specplan.ir.infer import infer_round
-from specplan.ir.lifetimes import read_by
 from specplan.ir.ops import (
     Accept,
     Compute,
@@ -28,8 +26,10 @@ from specplan.ir.ops import (
     When,
 )
 from specplan.ir.plan import Plan, Round
-from specplan.ir.tables import BUILTIN
-from specplan.ir.types import NodesType, TreeType, Type
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.lifetimes import read_by
+from specplan.ir.types.value_types import NodesType, TreeType, Type
 from specplan.ir.values import Entry, Value
 from specplan.passes.values import with_body, with_rounds, with_values
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from specplan.ir.errors import SpecplanError
 from specplan.ir.plan import Plan
-from specplan.ir.verify import check_plan, verify_plan
+from specplan.ir.rules.verify import check_plan, verify_plan
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.renumber import renumber
 from specplan.passes.share_prefix import share_prefix

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from specplan.cost_models.buffers import Buffer, highest_moment, round_buffers
-from specplan.cost_models.memory import speculative_slots
-from specplan.cost_models.round_types import round_types
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.memory.buffers import Buffer, highest_moment, round_buffers
+from specplan.cost_models.memory.plan_memory import speculative_slots
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
 
 ALIGNMENT = 64

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 
 from specplan.ir.plan import Plan, Round
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Value
 from specplan.passes.values import with_rounds, with_values
 

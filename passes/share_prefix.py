@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from specplan.ir.infer import Step, infer_round
 from specplan.ir.ops import Commit, Forward, Op, Pick, Repeat, Segment, When
 from specplan.ir.plan import Plan, Round, TrackState, walk
-from specplan.ir.residency import CacheRuns
-from specplan.ir.types import ROOT, TreeType
+from specplan.ir.types.infer import Step, infer_round
+from specplan.ir.types.residency import CacheRuns
+from specplan.ir.types.value_types import ROOT, TreeType
 from specplan.ir.values import Span, State, Value
 from specplan.passes.values import FreshNames, with_body
 

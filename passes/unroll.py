@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from specplan.ir.infer import infer_round
 from specplan.ir.ops import Forward, Op, Repeat, Segment, Uniform, When
 from specplan.ir.plan import Plan, Round, walk
-from specplan.ir.types import TreeType, Type
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.value_types import TreeType, Type
 from specplan.ir.values import Value
 from specplan.passes.values import FreshNames, defined, with_body, with_rounds, with_values
 

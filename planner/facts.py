@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import Device, load_device
+from specplan.cost_models.devices.device import Device, load_device
+from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.capabilities import Capabilities, Judge
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
-from specplan.planner.measured_plans import MeasuredPlans
-from specplan.planner.objectives import Load, Objective
-from specplan.planner.problem import Problem
-from specplan.planner.problem_errors import Origin
-from specplan.planner.profiles import check_profiles
-from specplan.planner.workload_files import RequestLengths, read_trace
+from specplan.planner.drafters.profiles import check_profiles
+from specplan.planner.measured.plans import MeasuredPlans
+from specplan.planner.problem.errors import Origin
+from specplan.planner.problem.schema import Problem
+from specplan.planner.problem.workload_files import RequestLengths, read_trace
+from specplan.planner.search.objectives import Load, Objective
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def gather_facts(
             )
         device = load_device(problem.device)
     if isinstance(capabilities, Capabilities) and capabilities.whole_rounds:
-        from specplan.cost_models.timing.compiled import compiled_by
+        from specplan.cost_models.devices.measured.compiled import compiled_by
 
         device = compiled_by(device, capabilities.backend)
     found = dict(profiles or {})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
-import tomllib
+import tarfile
+import zipfile
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,29 +21,11 @@ HEAVY = ("torch", "transformers", "scipy", "sympy", "pydantic", "networkx", "num
 LONGEST_FILE = 300
 
 
-def setuptools_table() -> dict[str, Any]:
-    with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        table: dict[str, Any] = tomllib.load(file)["tool"]["setuptools"]
-    return table
-
-
 def source_files(*suffixes: str) -> Iterator[Path]:
     for folder in SOURCE_FOLDERS:
         for path in sorted((REPOSITORY / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts and path.suffix in suffixes:
                 yield path.relative_to(REPOSITORY)
-
-
-def package_of(folder: Path) -> str:
-    """The installed name of a folder of the repository."""
-    if folder.parts[:2] == ("src", "specplan"):
-        return ".".join(("specplan", *folder.parts[2:]))
-    return ".".join(("specplan", *folder.parts))
-
-
-def test_every_package_on_disk_is_listed_and_the_other_way_round() -> None:
-    on_disk = {package_of(path.parent) for path in source_files(".py")}
-    assert on_disk == set(setuptools_table()["packages"])
 
 
 def test_every_package_has_an_init_file() -> None:
@@ -53,18 +35,39 @@ def test_every_package_has_an_init_file() -> None:
     assert not without
 
 
-def test_every_data_file_is_packaged() -> None:
-    patterns: dict[str, list[str]] = setuptools_table()["package-data"]
-    packages = set(setuptools_table()["packages"])
-    unpackaged = []
-    for path in source_files(".yaml", ".json", ".jsonl", ".typed", ".txt", ".md", ".csv"):
-        folder = path.parent  # data lies in a package, or in a plain folder below one
-        while package_of(folder) not in packages:
-            folder = folder.parent
-        name = path.relative_to(folder).as_posix()
-        if not any(fnmatch(name, pattern) for pattern in patterns.get(package_of(folder), [])):
-            unpackaged.append(str(path))
-    assert not unpackaged
+def package_of(folder: Path) -> str:
+    """The installed name of a folder of the repository."""
+    return installed_name(folder).replace("/", ".")
+
+
+def installed_name(path: Path) -> str:
+    """Where a file of the repository lies in the installed package."""
+    parts = path.parts[1:] if path.parts[0] == "src" else ("specplan", *path.parts)
+    return "/".join(parts)
+
+
+def test_wheel_and_sdist_hold_what_the_tree_holds(tmp_path: Path) -> None:
+    """Every module and data file, as real files: `src/specplan/X` is a link to folder X."""
+    copy = tmp_path / "tree"
+    ignored = shutil.ignore_patterns(".*", "build", "dist", "__pycache__", "tests", "examples")
+    shutil.copytree(REPOSITORY, copy, symlinks=True, ignore=ignored)
+    build = (
+        "from setuptools import build_meta as b; print(b.build_wheel('out'), b.build_sdist('out'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", build], capture_output=True, text=True, check=True, cwd=copy
+    )
+    wheel, sdist = done.stdout.splitlines()[-1].split()
+    expected = {
+        installed_name(path)
+        for path in source_files(".py", ".yaml", ".json", ".typed", ".txt", ".j2")
+    }
+    with zipfile.ZipFile(copy / "out" / wheel) as archive:
+        assert {name for name in archive.namelist() if ".dist-info/" not in name} == expected
+    with tarfile.open(copy / "out" / sdist) as archive:
+        members = {one.name.partition("/")[2]: one for one in archive.getmembers()}
+    assert {f"src/{name}" for name in expected} <= set(members)
+    assert not [name for name, one in members.items() if one.issym() or one.islnk()]
 
 
 @pytest.mark.parametrize("path", source_files(".py"), ids=str)

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from specplan.ir.tables import BUILTIN
+from specplan.ir.tables.builtin import BUILTIN
 from specplan.planner.method import discover_methods
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDERS = ("ir", "passes", "cost_models", "backends")
 METHODS = frozenset(discover_methods())
 FORMATS = {
-    "cost_models/shapes/drafter_configs.py": {"eagle3", "mtp"},
+    "cost_models/models/drafter_configs.py": {"eagle3", "mtp"},
     "cost_models/acceptance/draft_sources.py": {"suffix"},
 }
 """Files that read what others write, and the words that stand in it: of published formats, and of a
@@ -61,7 +61,7 @@ def words_of(path: Path) -> set[str]:
     stands in a published format.
     """
     found = {*BUILTIN.names("rule"), *BUILTIN.names("law")} | FORMATS.get(path.as_posix(), set())
-    if path.parent == Path("cost_models/laws"):
+    if path.parent == Path("cost_models/formulas/published"):
         found.add(path.stem)
     schema = REPOSITORY / path.with_suffix(".schema.json")
     if schema.is_file():

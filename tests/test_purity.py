@@ -17,35 +17,39 @@ BELOW = ("ir", "cost_models", "passes", "runtime", "backends")
 """Folders below the planner."""
 ENGINES = "backends/engines"
 NAMED = {
-    "ir/laws/cascade.py": {"cascade"},  # an entry of `mix law=`
-    "ir/tables.py": {"cascade"},  # the same as the rule of an earlier version, which is refused
+    "ir/tables/laws/cascade.py": {"cascade"},  # an entry of `mix law=`
+    "ir/tables/builtin.py": {
+        "cascade"
+    },  # the same as the rule of an earlier version, which is refused
     "cost_models/acceptance/draft_sources.py": {"suffix"},  # a source by its word in problem files
-    "cost_models/shapes/drafter_configs.py": {"eagle3", "mtp"},  # what checkpoints say they are
-    "cost_models/laws/dynamic_depth.py": {"dynamic_depth"},  # laws bear their papers' names
-    "cost_models/laws/early_exit.py": {"early_exit"},
-    "cost_models/laws/jacobi.py": {"jacobi"},
-    "cost_models/laws/lookahead.py": {"lookahead"},
-    "cost_models/laws/opt_tree.py": {"opt_tree"},
-    "cost_models/laws/pearl.py": {"pearl"},
-    "cost_models/laws/specinfer.py": {"specinfer"},
+    "cost_models/models/drafter_configs.py": {"eagle3", "mtp"},  # what checkpoints say they are
+    "cost_models/formulas/published/dynamic_depth.py": {
+        "dynamic_depth"
+    },  # laws bear their papers' names
+    "cost_models/formulas/published/early_exit.py": {"early_exit"},
+    "cost_models/formulas/published/jacobi.py": {"jacobi"},
+    "cost_models/formulas/published/lookahead.py": {"lookahead"},
+    "cost_models/formulas/published/opt_tree.py": {"opt_tree"},
+    "cost_models/formulas/published/pearl.py": {"pearl"},
+    "cost_models/formulas/published/specinfer.py": {"specinfer"},
     f"{ENGINES}/openvino_genai.py": {"draft_model", "prompt_lookup"},  # keys of engines' own files
     f"{ENGINES}/vllm.py": {"draft_model", "eagle3", "mtp", "suffix"},
 }
 """Words of other tables and of the world outside that some method's name equals."""
 READ_BY_PATTERN = {
     "ir/blocks.py": "names of a model's blocks",
-    "ir/json_form.py": "names in plans",
-    "ir/lexer.py": "plan text",
+    "ir/text/json_form.py": "names in plans",
+    "ir/text/lexer.py": "plan text",
     "ir/values.py": "plan text",
     "cost_models/acceptance/old_profiles.py": "drafters' names in profiles of earlier versions",
     "cost_models/prometheus_text.py": "what a serving engine reports",
-    "cost_models/shapes/gguf_config.py": "names of tensors",
-    "cost_models/shapes/gguf_headers.py": "names of files in parts",
-    "cost_models/shapes/modules.py": "names of modules",
-    "cost_models/shapes/stored_parts.py": "names of tensors",
-    "cost_models/timing/device.py": "names of devices",
-    "cost_models/timing/measured_table.py": "what a table's reader complains of",
-    "cost_models/timing/silicon/package.py": "numbers of versions",
+    "cost_models/models/files/gguf_config.py": "names of tensors",
+    "cost_models/models/files/gguf_headers.py": "names of files in parts",
+    "cost_models/models/modules.py": "names of modules",
+    "cost_models/models/files/stored_parts.py": "names of tensors",
+    "cost_models/devices/device.py": "names of devices",
+    "cost_models/devices/measured/table.py": "what a table's reader complains of",
+    "cost_models/devices/silicon/package.py": "numbers of versions",
     "backends/kernels/resources.py": "what a compiler prints of a kernel",
     "backends/machine.py": "what the system says of its processor",
     "backends/onnx_export/exporting.py": "names and complaints of the exporter",
@@ -78,7 +82,7 @@ def test_no_method_is_named_below_the_planner() -> None:
     methods = {*discover_methods()}
     found = {place: named for place, tree in _below() if (named := methods & {*_words(tree)})}
     assert found == {place: named for place, named in NAMED.items() if named & methods}
-    named = {"ir/laws", "runtime/laws", "cost_models/laws"}
+    named = {"ir/tables/laws", "runtime/laws", "cost_models/formulas/published"}
     files = {path.as_posix() for path in source_files(".py") if path.stem in methods}
     assert {one.rpartition("/")[0] for one in files} - {"planner/methods"} <= named
 

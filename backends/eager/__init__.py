@@ -22,6 +22,6 @@ Layers have lengths of their own, one for each span that some forward of the pla
 forward may catch up, prompts too. `when` leaves out the requests that do not enter; loops end by
 request (`regions.py`).
 
-Whatever runs follows one protocol (`specplan.runtime.modules`), and may read hidden states that
-other passes recorded, by the same keys.
+Whatever runs follows one protocol (`specplan.runtime.models.modules`), and may read hidden states
+that other passes recorded, by the same keys.
 """

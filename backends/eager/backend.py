@@ -11,9 +11,9 @@ from specplan.backends.eager.session import EagerSession
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
-from specplan.ir.verify import check_plan
+from specplan.ir.rules.verify import check_plan
 from specplan.runtime import require_torch
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import shared_sources

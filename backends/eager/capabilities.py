@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specplan.ir.capabilities import Capabilities
 from specplan.ir.ops import OPS
-from specplan.ir.sources import SOURCE_ENTRIES
+from specplan.ir.tables.sources import SOURCE_ENTRIES
 
 CAPABILITIES = Capabilities(
     backend="eager",

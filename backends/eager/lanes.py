@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from specplan.backends.eager.values import Held, Scope
-from specplan.ir.lifetimes import read_by
 from specplan.ir.ops import Forward, Graft, Grow, Op, Pick, Prune, Repeat, Segment, Uniform
 from specplan.ir.plan import Plan, walk
+from specplan.ir.types.lifetimes import read_by
 from specplan.ir.values import Value
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 
 if TYPE_CHECKING:
     from specplan.backends.eager.session import EagerSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from specplan.backends.eager.passes import (
+from specplan.backends.eager.passes.described import (
     Stretch,
     plain_caches,
     segments_of,
@@ -13,18 +13,18 @@ from specplan.backends.eager.passes import (
     turning_caches,
     whole_stack,
 )
-from specplan.backends.eager.places import Places
-from specplan.backends.eager.placing import places
-from specplan.backends.eager.slots import Layers
-from specplan.cost_models.memory import speculative_slots
-from specplan.ir.infer import Step, infer_round
-from specplan.ir.lifetimes import last_reads
+from specplan.backends.eager.state.known_slots import Places
+from specplan.backends.eager.state.slot_analysis import places
+from specplan.backends.eager.state.slots import Layers
+from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.ops import Accept, Forward, Grow, Measure, Mix, Op, Pick, Score
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState, walk_plan
-from specplan.ir.tables import BUILTIN
-from specplan.ir.types import LogitsType, NodesType, TreeType
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.types.infer import Step, infer_round
+from specplan.ir.types.lifetimes import last_reads
+from specplan.ir.types.value_types import LogitsType, NodesType, TreeType
 from specplan.ir.values import State, Value
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 
 
 @dataclass(frozen=True)

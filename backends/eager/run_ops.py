@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import lanes, regions, sources
-from specplan.backends.eager.forward import run_forward
 from specplan.backends.eager.observed import Observed
+from specplan.backends.eager.passes.forward import run_forward
 from specplan.backends.eager.values import Scope, held_as, nodes_as
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.compute import compute
@@ -19,7 +19,7 @@ from specplan.backends.ops.lookup import lookup
 from specplan.backends.ops.measure import measure, over_batch, said
 from specplan.backends.ops.values import Nodes, Path, Rows, Tree
 from specplan.ir import ops as ir
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import State
 from specplan.runtime.executable import forward_variant
 from specplan.runtime.uniforms import numbers_of

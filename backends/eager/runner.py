@@ -8,9 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.tracks import Track
+from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.values import Tree
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 
 
 class Texts(Protocol):

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import lanes, sources
-from specplan.backends.eager.batch import MOST_CHUNK, Batch
-from specplan.backends.eager.forward import catch_up
 from specplan.backends.eager.observed import Observed
+from specplan.backends.eager.passes.forward import catch_up
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.run_ops import OPS
+from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
 from specplan.backends.eager.values import Scope
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.accept import Form, fastest
 from specplan.backends.ops.values import Tree
 from specplan.ir import ops as ir
 from specplan.ir.needs import Work
-from specplan.ir.types import Type
+from specplan.ir.types.value_types import Type
 from specplan.ir.values import Value
 from specplan.runtime.executable import Observer, StepResult
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 from specplan.runtime.sources.source import Source

@@ -14,7 +14,7 @@ from specplan.cost_models.intervals import Interval
 from specplan.ir.files import write_atomic, write_json_atomic
 from specplan.ir.folders import staged
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
 
 SCHEMA_VERSION = 1
 _REQUESTS = 8

@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from specplan.ir.formula import formula_names
-from specplan.ir.infer import Step, infer_round
 from specplan.ir.ops import Accept, Forward, Grow, Lookup
 from specplan.ir.plan import (
     MODULE_PREFIX,
@@ -23,7 +22,8 @@ from specplan.ir.plan import (
     walk,
 )
 from specplan.ir.schedule import select_round
-from specplan.ir.types import LogitsType, TreeType
+from specplan.ir.types.infer import Step, infer_round
+from specplan.ir.types.value_types import LogitsType, TreeType
 
 Drafter: TypeAlias = Literal[
     "none", "model", "head", "modules", "block", "text", "past", "first_layers", "some_layers",

@@ -15,7 +15,7 @@ from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime import require_torch
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 
 
 class InductorBackend(RoundBackend):

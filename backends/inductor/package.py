@@ -24,7 +24,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights, weight_names
 from specplan.backends.static.session import Program
 from specplan.ir.errors import UsageError
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 
 CODE, TABLES = "round.pt2", "tables.safetensors"
 _CONFIG = {

@@ -17,9 +17,9 @@ from specplan.backends.kernels.variants import (
     moves,
     rotation,
 )
-from specplan.cost_models.demands import ForwardDemand, round_demands
-from specplan.cost_models.shapes.layers import GroupedAttention
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.layers import GroupedAttention
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
 from specplan.ir.plan import CacheState, Plan, walk
 from specplan.passes.pipeline import run_passes
 

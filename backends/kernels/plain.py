@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
-from specplan.runtime.rotary_layers import rotate
+from specplan.runtime.models.rotary_layers import rotate
 
 
 def tree_attention(

@@ -37,7 +37,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 
 CODE, NAMES, CONTEXT = "round.onnx", "round.json", "round_context.onnx"
 _BFLOAT16 = 16

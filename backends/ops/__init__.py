@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from specplan.ir.op import Op
 from specplan.ir.ops import OPS
-from specplan.ir.types import Type
+from specplan.ir.types.value_types import Type
 from specplan.ir.values import Value
 
 if TYPE_CHECKING:

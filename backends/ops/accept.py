@@ -13,8 +13,8 @@ from specplan.backends.ops.pick import at_and_below
 from specplan.backends.ops.reshaping import first_columns
 from specplan.backends.ops.values import Nodes, Path, Rows, Tree, nodes_of
 from specplan.ir.ops import Accept
-from specplan.ir.tables import BUILTIN
-from specplan.ir.types import TreeType, Type
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.types.value_types import TreeType, Type
 from specplan.ir.values import Value
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
 from specplan.runtime.masks import first_true, marked

@@ -10,7 +10,7 @@ from specplan.backends.ops.keys import child_keys, places_of
 from specplan.backends.ops.reshaping import first_columns, padded_to, selected, summed
 from specplan.backends.ops.values import Path, Rows, Tree
 from specplan.ir.ops import Adopt
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true, marked
 from specplan.runtime.sampling import SamplingSettings, law
 

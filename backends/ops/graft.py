@@ -11,7 +11,7 @@ from torch import Tensor
 from specplan.backends.ops.reshaping import rehung
 from specplan.backends.ops.values import Tree
 from specplan.ir.ops import Graft
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true
 
 

@@ -12,7 +12,7 @@ from specplan.backends.ops.pick import best_columns
 from specplan.backends.ops.reshaping import counts_of, extended, selected
 from specplan.backends.ops.values import Nodes, Rows, Tree, nodes_of
 from specplan.ir.ops import Grow
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 from specplan.runtime.races import exponentials, race
 from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law
 

@@ -12,7 +12,7 @@ from specplan.backends.ops.keys import keys_along
 from specplan.backends.ops.reshaping import counts_of, lengthened, rehung
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Lookup
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 
 Continuations: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Tokens, parents and which there are, `[B * W, n]` as `specplan.runtime.sources.source.Found` has

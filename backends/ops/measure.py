@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.values import Nodes, Path, Rows, Tree
-from specplan.ir.tables import BUILTIN
+from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.values import Entry
 
 

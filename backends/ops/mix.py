@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specplan.backends.ops.values import Rows, Tree
 from specplan.ir.ops import Mix
-from specplan.ir.tables import BUILTIN
+from specplan.ir.tables.builtin import BUILTIN
 from specplan.runtime.laws import LAWS
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from specplan.backends.ops.reshaping import first_columns
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Pick
-from specplan.ir.types import NodesType
+from specplan.ir.types.value_types import NodesType
 from specplan.runtime.masks import marked
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from specplan.backends.ops.reshaping import extended, first_columns, padded_to, rehung, summed
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Place
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 
 
 def place(op: Place, tree: Tree, at: Tree | Nodes, *, kind: TreeType) -> Tree:

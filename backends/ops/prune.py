@@ -10,7 +10,7 @@ import torch
 from specplan.backends.ops.reshaping import first_columns, selected
 from specplan.backends.ops.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Prune
-from specplan.ir.types import NodesType, TreeType, Type
+from specplan.ir.types.value_types import NodesType, TreeType, Type
 from specplan.ir.values import Value
 from specplan.runtime.masks import marked
 

@@ -9,7 +9,7 @@ import torch
 from specplan.backends.ops.reshaping import first_columns, selected
 from specplan.backends.ops.values import Tree
 from specplan.ir.ops import Reroot
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.ir.meaning import Node
-from specplan.ir.tables import BUILTIN
+from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.values import Entry
 from specplan.runtime import sampling
 from specplan.runtime.laws import LAWS

@@ -10,9 +10,9 @@ from specplan.backends.oracle.session import OracleSession
 from specplan.backends.oracle.stacks import Stack, stack_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
-from specplan.ir.verify import check_plan
+from specplan.ir.rules.verify import check_plan
 from specplan.runtime import require_torch
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import shared_sources

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from specplan.ir.meaning import Judged, Logits, Tree
 from specplan.ir.ops import Accept
-from specplan.ir.tables import BUILTIN
-from specplan.ir.types import LogitsType, TreeType
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.types.value_types import LogitsType, TreeType
 from specplan.runtime.acceptance import RULES, DraftedTree
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.meaning import Logits, Path, Picked
 from specplan.ir.ops import Forward
 from specplan.ir.plan import CacheState, TrackState
-from specplan.ir.residency import readings
+from specplan.ir.types.residency import readings
 
 if TYPE_CHECKING:
     from specplan.backends.oracle.world import OneRequest

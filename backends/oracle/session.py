@@ -12,9 +12,9 @@ from specplan.backends.oracle.passes import read_early
 from specplan.backends.oracle.stacks import Stack
 from specplan.backends.oracle.trips import TypesByTrip
 from specplan.backends.oracle.world import OneRequest
-from specplan.ir.infer import infer_round
 from specplan.ir.meaning import Scope
 from specplan.ir.plan import CacheState, Plan
+from specplan.ir.types.infer import infer_round
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source

@@ -12,12 +12,12 @@ from torch import Tensor
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.meaning import Path
-from specplan.runtime.attention import additive_mask
-from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.models import CausalModel
-from specplan.runtime.modules import Module
+from specplan.runtime.models.attention import additive_mask
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.modules import Module
+from specplan.runtime.models.retrieval import best_chunks
 from specplan.runtime.requests import Request
-from specplan.runtime.retrieval import best_chunks
 
 
 @dataclass(frozen=True)

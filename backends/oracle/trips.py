@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specplan.ir.infer import RoundTypes
 from specplan.ir.op import Op, Step
-from specplan.ir.types import Type
+from specplan.ir.types.infer import RoundTypes
+from specplan.ir.types.value_types import Type
 from specplan.ir.values import Value
 
 

@@ -19,8 +19,8 @@ from specplan.ir.meaning import Judged, Logits, Node, Path, Picked, Tree
 from specplan.ir.op import Op
 from specplan.ir.ops import Accept, Forward, Lookup
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
-from specplan.ir.tables import BUILTIN
-from specplan.ir.types import ROOT, TreeType
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.types.value_types import ROOT, TreeType
 from specplan.ir.values import TEXT_STATE, State
 from specplan.ir.world import Batch
 from specplan.runtime import sampling

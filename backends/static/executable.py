@@ -11,12 +11,12 @@ from specplan.backends.binding import check_models, check_requests
 from specplan.backends.eager.prepared import prepare
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
-from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.rewrites.fusing import fused_for
 from specplan.backends.static.session import Program, StaticSession
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import shared_sources, sources_of_batch

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram, export
 
 from specplan.backends.static.buckets import Bucket
-from specplan.backends.static.folding import fold
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import free_sizes
-from specplan.backends.static.layer_ops import with_layer_kernels
+from specplan.backends.static.rewrites.folding import fold
+from specplan.backends.static.rewrites.layer_ops import with_layer_kernels
 from specplan.backends.static.session import Program
 
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from specplan.backends.eager.passes import Stretch
+from specplan.backends.eager.passes.described import Stretch
 from specplan.backends.eager.prepared import Prepared
-from specplan.backends.eager.slots import Layers
+from specplan.backends.eager.state.slots import Layers
 from specplan.backends.kernels.fitting import NOTHING, Fused
 from specplan.backends.static.buckets import Sampling
-from specplan.backends.static.fusing import form_by
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors
+from specplan.backends.static.rewrites.fusing import form_by
 from specplan.backends.static.tracing import RoundRun
 from specplan.ir.ops import Forward, When
 from specplan.ir.plan import CacheState, Round, walk
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 
 
 class RoundGraph(nn.Module):

@@ -17,7 +17,7 @@ from specplan.backends.kernels.fitting import Fused
 from specplan.backends.static.graph import RoundGraph
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import name_of, read_json, write_json_atomic
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
 
 MADE_FOR = "made_for.json"
 MEANING = 4

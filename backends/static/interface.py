@@ -2,7 +2,7 @@
 
 A compiled round is a function of this list. It writes to the texts, caches and tracks in place and
 gives one tensor, so that one transfer tells the host what became of every request.
-`specplan.backends.static.functional` has the form that gives what it would write.
+`specplan.backends.static.rewrites.functional` has the form that gives what it would write.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from specplan.backends.static.states import value_parts
-from specplan.ir.around import handed_out, host_ops
-from specplan.ir.infer import infer_round
+from specplan.backends.static.traced.states import value_parts
 from specplan.ir.ops import Compute, Op, Segment, Uniform, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, ValueState, walk
-from specplan.ir.scope import operands
-from specplan.ir.types import TreeType
+from specplan.ir.types.host_ops import handed_out, host_ops
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.scope import operands
+from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import State, Value
-from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.modules import Module
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.modules import Module
 from specplan.runtime.sources.registry import row_width
 
 PER_REQUEST = (
@@ -60,7 +60,7 @@ class RoundTensors:
         stores: by cache, its keys, values and positions. Written.
         tracks: by track, hidden states `[B, S, hidden]`, which of them are there, `[B, S]`, and
             passes that they went through, int64 `[B, S]`. Written.
-        values: by value state, what `specplan.backends.static.states.value_parts` says. Written.
+        values: by value state, what `value_parts` in `traced/states.py` returns. Written.
     """
 
     text: Tensor

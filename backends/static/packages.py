@@ -12,6 +12,7 @@ from torch import Tensor
 
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
+from specplan.backends.static.fallback import FirstTried
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.identity import (
     check_identity,
@@ -20,13 +21,12 @@ from specplan.backends.static.identity import (
     write_identity,
 )
 from specplan.backends.static.session import Program
-from specplan.backends.static.tried import FirstTried
 from specplan.ir.capabilities import Capabilities, require_support
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError, foreign_words
 from specplan.ir.folders import staged
 from specplan.ir.plan import Plan
-from specplan.ir.verify import check_plan
-from specplan.runtime.modules import Module
+from specplan.ir.rules.verify import check_plan
+from specplan.runtime.models.modules import Module
 
 
 class RoundBackend(ABC):

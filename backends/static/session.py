@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import sources
-from specplan.backends.eager.forward import reads_more, settle
+from specplan.backends.eager.passes.forward import reads_more, settle
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import HostInputs, RoundTensors
-from specplan.backends.static.lookups import HostRun, Texts, joined, teach
-from specplan.backends.static.states import first_values, value_of
+from specplan.backends.static.traced.lookups import HostRun, Texts, joined, teach
+from specplan.backends.static.traced.states import first_values, value_of
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import ValueState
 from specplan.runtime.executable import Observer, StepResult

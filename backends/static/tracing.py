@@ -17,19 +17,19 @@ from specplan.backends.ops.accept import Form
 from specplan.backends.ops.lookup import lookup
 from specplan.backends.ops.reshaping import padded_to
 from specplan.backends.ops.values import Path, Rows, Tree
-from specplan.backends.static import loops, scalars
-from specplan.backends.static.caches import RoundCache
-from specplan.backends.static.forward import run_forward
-from specplan.backends.static.fusing import FusedCache
 from specplan.backends.static.interface import RoundTensors, packed
-from specplan.backends.static.states import parts_of, value_of
-from specplan.backends.static.texts import Texts
+from specplan.backends.static.rewrites.fusing import FusedCache
+from specplan.backends.static.traced import loops, scalars
+from specplan.backends.static.traced.caches import RoundCache
+from specplan.backends.static.traced.forward import run_forward
+from specplan.backends.static.traced.states import parts_of, value_of
+from specplan.backends.static.traced.texts import Texts
 from specplan.ir import ops as ir
 from specplan.ir.plan import ValueState
-from specplan.ir.printer import print_op
-from specplan.ir.types import TreeType, Type
+from specplan.ir.text.printer import print_op
+from specplan.ir.types.value_types import TreeType, Type
 from specplan.ir.values import Value
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 from specplan.runtime.sampling import SamplingSettings
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import sha256_file, write_atomic, write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
-from specplan.runtime.modules import Module
+from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 
 SCRIPT, WEIGHTS, INDEX = "build.sh", "weights.safetensors", "sources.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import SpecplanError
 
 _TUNING = {"meta", "chat", "instruct", "it", "base", "hf", "preview", "thinking", "coder", "bf16"}

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from decisions.grid import GIVEN, Measured, Setting
 from specplan.cost_models.acceptance.fits.declining import DECLINE, declining_hazards
-from specplan.cost_models.closed_forms import tree_value
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.formulas.closed_forms import tree_value
 from specplan.cost_models.intervals import Seconds
-from specplan.cost_models.shapes.layers import ExpertMlp
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.models.layers import ExpertMlp
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.planner.trees.best_first import best_first_tree
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
-from specplan.cost_models.closed_forms import acceptance_of_tokens, expected_tokens
+from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens, expected_tokens
 
 SYSTEMS = ("token verification", "block verification")
 SOURCE = "2403.10444"

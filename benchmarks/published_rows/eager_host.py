@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.timing.stack import load_stack
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.devices.stack import load_stack
+from specplan.cost_models.models.model_shape import ModelShape
 
 PRICED_KERNELS = 5
 """Matrix products and attention of a layer, of those that `forward_ops` lists."""

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from published_rows.public_models import public_model
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.shapes.number_formats import number_format
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.errors import UsageError
 
 SYSTEMS = ("gpt-fast AR", "gpt-fast SD")

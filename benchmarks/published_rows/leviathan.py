@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from published_rows.mixture import beta_tokens, correlation_of_tokens
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.closed_forms import chain_speedup, operations_factor
+from specplan.cost_models.formulas.closed_forms import chain_speedup, operations_factor
 
 SYSTEMS = ("Leviathan SD",)
 SENTENCES, ARTICLES = "EnDe", "CNNDM"

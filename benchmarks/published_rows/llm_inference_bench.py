@@ -6,7 +6,7 @@ its prefill and one decoding step per token, integrated over the growing context
 
 Calibration, by `fit_stacks.py`, per framework: the rows of Llama-2-7B on A100 (multi-head
 attention) and, for what grouped heads cost, those of Mistral-7B with 1024 tokens on one A100.
-All else is predicted with the constants of `cost_models/stacks/`: other models, H100.
+All else is predicted with the constants of `cost_models/devices/stacks/`: other models, H100.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 
 from published_rows.public_models import public_model
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.timing.stack import Stack, load_stack
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.devices.stack import Stack, load_stack
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 
 SYSTEMS = ("AR TensorRT-LLM", "AR vLLM")

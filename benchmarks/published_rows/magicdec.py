@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from published_rows.public_models import public_model
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.closed_forms import acceptance_of_tokens
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 
 Array = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specplan.cost_models.acceptance.evidence.mixture import BetaMixture, MixtureLaw
-from specplan.cost_models.acceptance.law import Shape
+from specplan.cost_models.acceptance.model import Shape
 
 ALIKE = 1e-6
 """A correlation below this is none: every round alike."""

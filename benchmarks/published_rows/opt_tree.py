@@ -23,7 +23,7 @@ from published_rows.spec_bench_methods import (
     TREE_READS,
     eagle_draft,
 )
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 
 SOURCE = "2406.17276"
 BINARY, STATIC = "binary tree", "EAGLE static tree (25 nodes)"

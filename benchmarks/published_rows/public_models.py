@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 
 _FIGURES: dict[str, tuple[int, int, int, int, int, int]] = {
     # hidden, layers, heads, KV heads, MLP, vocabulary

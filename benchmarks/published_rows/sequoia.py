@@ -23,7 +23,7 @@ from published_rows.eager_host import EagerHost, Pass
 from published_rows.public_models import known_model, public_model
 from published_rows.row import Prediction, Row, Unpredicted, index, key_of
 from published_rows.sequoia_tokens import Chains, SweepCost, calibration_of, chains_of
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 
 SOURCE = "2402.12374"
 SWEEP = "SpecInfer (k independent sequences)"

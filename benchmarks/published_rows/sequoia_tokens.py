@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from published_rows.mixture import beta_tokens, law_of
 from published_rows.row import Row
-from specplan.cost_models.acceptance.law import Shape
+from specplan.cost_models.acceptance.model import Shape
 from specplan.planner.trees import best_first_tree
 
 RANKS = 128

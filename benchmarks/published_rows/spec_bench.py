@@ -27,7 +27,7 @@ from published_rows.spec_bench_methods import (
     Method,
     assisted_draft_length,
 )
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 
 SYSTEMS = (*METHODS, "SpS")
 GROUP = "Spec-Bench"

@@ -14,10 +14,10 @@ from typing import Any
 
 from published_rows.public_models import public_model
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.shapes.forward import forward_ops
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.models.forward import forward_ops
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 
 SYSTEMS = ("Vidur profile",)

@@ -17,8 +17,8 @@ from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
 from specplan.ir.plan import Assumptions, Plan
-from specplan.ir.printer import print_plan
-from specplan.ir.reader import Reader
+from specplan.ir.text.printer import print_plan
+from specplan.ir.text.reader import Reader
 from specplan.ir.values import Atom, print_atom
 
 RETRIEVED = "retrieved"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specplan.cost_models.acceptance.law import Floats
+from specplan.cost_models.acceptance.model import Floats
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.intervals import Interval
 

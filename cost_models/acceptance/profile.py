@@ -17,7 +17,7 @@ from specplan.cost_models.acceptance.evidence.hazards import Hazards
 from specplan.cost_models.acceptance.evidence.registry import evidence_kinds
 from specplan.cost_models.acceptance.key import AcceptanceKey as AcceptanceKey
 from specplan.cost_models.acceptance.key import How as How
-from specplan.cost_models.acceptance.law import AcceptanceLaw, Floats
+from specplan.cost_models.acceptance.model import AcceptanceLaw, Floats
 from specplan.cost_models.acceptance.old_profiles import OLD_VERSION, converted
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError

@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.acceptance.law import Floats, Integers, around
-from specplan.cost_models.closed_forms import depths_of, expected_rounds
+from specplan.cost_models.acceptance.model import Floats, Integers, around
+from specplan.cost_models.formulas.closed_forms import depths_of, expected_rounds
 from specplan.cost_models.intervals import Interval
 
 _RESAMPLES = 400

@@ -2,8 +2,8 @@
 
 A file holds one op, its `OP`, and is found by its place. Nothing here bears the name of a method:
 rules, laws, measures, sources and cache policies are entries of open tables
-(`specplan.ir.tables`). What names op classes is what cannot do without: rules of whole rounds,
-passes and backends (`tests/ir/test_ops_table.py` has the list). Everything else asks an op.
+(`specplan.ir.tables.builtin`). Only rules of whole rounds, passes and backends name op classes
+(`tests/ir/test_ops_table.py` has the list). Everything else asks an op.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.ir.context import Context
-from specplan.ir.declaration import Declaration
 from specplan.ir.meaning import Judged, Scope, numbered
 from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
-from specplan.ir.tables import Tables
-from specplan.ir.tree_types import check_logits, check_nodes, nodes_before
-from specplan.ir.types import ROOT, LogitsType, PathType, TreeType, UniformsType
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.tables.declaration import Declaration
+from specplan.ir.types.context import Context
+from specplan.ir.types.tree_types import check_logits, check_nodes, nodes_before
+from specplan.ir.types.value_types import ROOT, LogitsType, PathType, TreeType, UniformsType
 from specplan.ir.values import Entry, Value
 from specplan.ir.world import World
 

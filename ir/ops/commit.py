@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.types import PathType, TreeType
+from specplan.ir.types.context import Context
+from specplan.ir.types.value_types import PathType, TreeType
 from specplan.ir.values import State, Value
 from specplan.ir.world import World
 

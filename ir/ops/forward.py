@@ -8,14 +8,14 @@ from itertools import chain
 from typing import Any, Literal
 
 from specplan.ir.blocks import Skips
-from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, numbered
 from specplan.ir.needs import Held, Pass, Sizes
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
-from specplan.ir.rule_error import RuleError
-from specplan.ir.tables import Tables
-from specplan.ir.types import LogitsType, NodesType, TreeType, Type
+from specplan.ir.rules.error import RuleError
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.types.context import Context
+from specplan.ir.types.value_types import LogitsType, NodesType, TreeType, Type
 from specplan.ir.values import Span, State, Value
 from specplan.ir.world import Batch, World
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from math import exp, inf, log
 from typing import Any, Literal
 
-from specplan.ir.bounds import check_tree_size
-from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Path, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import given_nodes
-from specplan.ir.types import ROOT, TreeType
+from specplan.ir.rules.error import RuleError
+from specplan.ir.types.bounds import check_tree_size
+from specplan.ir.types.context import Context
+from specplan.ir.types.tree_types import given_nodes
+from specplan.ir.types.value_types import ROOT, TreeType
 from specplan.ir.values import Value
 from specplan.ir.world import World
 

@@ -6,16 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Logits, Node, Picked, Scope, Tree, counts_of, numbered
 from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rule_error import RuleError
-from specplan.ir.scope import nodes_of
-from specplan.ir.tables import Tables
-from specplan.ir.tree_types import attach, check_logits, check_nodes, child_counts, nodes_before
-from specplan.ir.types import ROOT, LogitsType, NodesType, TreeType, UniformsType
+from specplan.ir.rules.error import RuleError
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.types.context import Context
+from specplan.ir.types.scope import nodes_of
+from specplan.ir.types.tree_types import (
+    attach,
+    check_logits,
+    check_nodes,
+    child_counts,
+    nodes_before,
+)
+from specplan.ir.types.value_types import ROOT, LogitsType, NodesType, TreeType, UniformsType
 from specplan.ir.values import Value
 from specplan.ir.world import World
 

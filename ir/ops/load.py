@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.state_types import loaded_type
-from specplan.ir.tree_types import given_nodes
-from specplan.ir.types import NumberType, TreeType
+from specplan.ir.types.context import Context
+from specplan.ir.types.state_types import loaded_type
+from specplan.ir.types.tree_types import given_nodes
+from specplan.ir.types.value_types import NumberType, TreeType
 from specplan.ir.values import State
 from specplan.ir.world import World
 

@@ -6,16 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, counts_of, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, SourceState
-from specplan.ir.rule_error import RuleError
-from specplan.ir.state_types import with_source
-from specplan.ir.tables import Tables
-from specplan.ir.tree_types import attach, check_nodes, child_counts, given_nodes, nodes_before
-from specplan.ir.types import ROOT, TreeType
+from specplan.ir.rules.error import RuleError
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.types.context import Context
+from specplan.ir.types.state_types import with_source
+from specplan.ir.types.tree_types import (
+    attach,
+    check_nodes,
+    child_counts,
+    given_nodes,
+    nodes_before,
+)
+from specplan.ir.types.value_types import ROOT, TreeType
 from specplan.ir.values import State, Value
 from specplan.ir.world import World
 

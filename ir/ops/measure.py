@@ -7,14 +7,22 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Judged, Logits, Picked, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
-from specplan.ir.scope import WORDS
-from specplan.ir.tables import Tables
-from specplan.ir.types import ROOT, LogitsType, NodesType, NumberType, PathType, TreeType, Type
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.types.context import Context
+from specplan.ir.types.scope import WORDS
+from specplan.ir.types.value_types import (
+    ROOT,
+    LogitsType,
+    NodesType,
+    NumberType,
+    PathType,
+    TreeType,
+    Type,
+)
 from specplan.ir.values import Entry, Span, State, Value
 from specplan.ir.world import Batch, World
 

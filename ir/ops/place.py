@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specplan.ir.bounds import check_tree_size
-from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rule_error import RuleError
-from specplan.ir.tree_types import attach, check_nodes, given_nodes, is_tip
-from specplan.ir.types import ROOT, TreeType
+from specplan.ir.rules.error import RuleError
+from specplan.ir.types.bounds import check_tree_size
+from specplan.ir.types.context import Context
+from specplan.ir.types.tree_types import attach, check_nodes, given_nodes, is_tip
+from specplan.ir.types.value_types import ROOT, TreeType
 from specplan.ir.values import Value
 from specplan.ir.world import World
 

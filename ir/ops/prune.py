@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Scope, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.tree_types import check_nodes, given_nodes
-from specplan.ir.types import ROOT, TreeType
+from specplan.ir.types.context import Context
+from specplan.ir.types.tree_types import check_nodes, given_nodes
+from specplan.ir.types.value_types import ROOT, TreeType
 from specplan.ir.values import Value
 from specplan.ir.world import World
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import CacheState, Plan
-from specplan.ir.rule_error import RuleError
+from specplan.ir.rules.error import RuleError
+from specplan.ir.types.context import Context
 from specplan.ir.values import State
 from specplan.ir.world import World
 

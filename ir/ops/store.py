@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Node, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, ValueState
-from specplan.ir.rule_error import RuleError
-from specplan.ir.state_types import loaded_type
-from specplan.ir.tables import Tables
-from specplan.ir.types import NumberType, TreeType
+from specplan.ir.rules.error import RuleError
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.types.context import Context
+from specplan.ir.types.state_types import loaded_type
+from specplan.ir.types.value_types import NumberType, TreeType
 from specplan.ir.values import State, Value
 from specplan.ir.world import World
 

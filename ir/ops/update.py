@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.ir.context import Context
 from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, SourceState
-from specplan.ir.rule_error import RuleError
-from specplan.ir.state_types import with_source
-from specplan.ir.tables import Tables
-from specplan.ir.tree_types import check_logits
-from specplan.ir.types import LogitsType, TreeType
+from specplan.ir.rules.error import RuleError
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.types.context import Context
+from specplan.ir.types.state_types import with_source
+from specplan.ir.types.tree_types import check_logits
+from specplan.ir.types.value_types import LogitsType, TreeType
 from specplan.ir.values import State, Value
 from specplan.ir.world import World
 

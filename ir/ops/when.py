@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from specplan.ir.context import Context, Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rule_error import RuleError
-from specplan.ir.scope import join
-from specplan.ir.tree_types import identified
-from specplan.ir.types import FlagType, LogitsType, TreeType, Type
+from specplan.ir.rules.error import RuleError
+from specplan.ir.types.context import Context, Scope
+from specplan.ir.types.scope import join
+from specplan.ir.types.tree_types import identified
+from specplan.ir.types.value_types import FlagType, LogitsType, TreeType, Type
 from specplan.ir.values import Value
 from specplan.ir.world import Batch
 

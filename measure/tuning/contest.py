@@ -14,7 +14,7 @@ from functools import cached_property
 
 from specplan.ir.errors import NothingToCompareError
 from specplan.ir.plan import Plan
-from specplan.measure.contenders import Timer
+from specplan.measure.bench.contenders import Timer
 from specplan.measure.progress import Progress, silent
 from specplan.measure.tuning.contenders import Contenders, Load
 from specplan.measure.tuning.elimination import Standing

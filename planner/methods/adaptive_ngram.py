@@ -15,8 +15,8 @@ from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
 from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.looked_up import ChainOptions, chains, source_plan
 from specplan.planner.method import Family, Method, Refusal
+from specplan.planner.templates.source_drafts import ChainOptions, chains, source_plan
 
 LENGTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16)
 NGRAMS = DRAFT_SOURCES["ngram"]

@@ -10,7 +10,7 @@ from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Options, Refusal
-from specplan.planner.plan_text import plain_plan
+from specplan.planner.templates.plan_text import plain_plan
 
 
 @dataclass(frozen=True)

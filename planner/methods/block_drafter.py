@@ -17,7 +17,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
 
 
 @dataclass(frozen=True)

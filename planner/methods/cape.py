@@ -20,8 +20,8 @@ from typing import ClassVar
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((2, 3, 4), (3, 4, 6), (4, 4, 8), (5, 7, 12), (7, 7, 16))
 """Tokens of the chain, candidates at each of its places, and verified tokens."""

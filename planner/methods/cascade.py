@@ -19,14 +19,14 @@ from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, I
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.looked_up import STATE
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.taking_turns import (
+from specplan.planner.templates.interleaved import (
     drafted_in_stages,
     evidence_of_turns,
     interleaved_drafters,
 )
+from specplan.planner.templates.plan_text import cache_of, drafted_chain, judge, single_round_plan
+from specplan.planner.templates.source_drafts import STATE
 
 NGRAMS = DRAFT_SOURCES["ngram"]
 TOKENS = (1, 2, 3, 4, 6)

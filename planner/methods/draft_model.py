@@ -21,13 +21,13 @@ from typing import Any, ClassVar
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
-from specplan.planner.chain_drafters import ChainDrafter, chain_plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import TREE_DOMAINS, TreeOptions, tree_text
 from specplan.planner.method import Domain, Family, Method, Refusal, own_rounds
-from specplan.planner.plan_text import cache_of
+from specplan.planner.templates.chains import ChainDrafter, chain_plan
+from specplan.planner.templates.plan_text import cache_of
+from specplan.planner.templates.static_trees import TREE_DOMAINS, TreeOptions, tree_text
 from specplan.planner.trees import StaticTree, TreeSearch, chain
-from specplan.planner.worthwhile_trees import (
+from specplan.planner.trees.candidates import (
     tree_objective,
     worthwhile_chains,
     worthwhile_trees,

@@ -18,10 +18,10 @@ from specplan.cost_models.acceptance.drafters import Beam, Drafter
 from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
-from specplan.planner.drafter_parts import models_alone
+from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
 
 BEAMS = (2, 4)
 FOLLOWING = "trees that follow the context"

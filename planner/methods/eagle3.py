@@ -17,11 +17,11 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import TREE_DOMAINS, TreeOptions, chain_text, tree_text
 from specplan.planner.method import Domain, Family, Method, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.static_trees import TREE_DOMAINS, TreeOptions, chain_text, tree_text
 from specplan.planner.trees import StaticTree, chain
-from specplan.planner.worthwhile_trees import worthwhile_trees
+from specplan.planner.trees.candidates import worthwhile_trees
 
 CHAIN_LENGTHS = tuple(range(1, 11))
 

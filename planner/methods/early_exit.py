@@ -15,10 +15,10 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import Drafter, FirstLayers
 from specplan.ir.plan import Plan
-from specplan.planner.drafter_parts import exit_layers
+from specplan.planner.drafters.parts import exit_layers
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
+from specplan.planner.templates.plan_text import drafted_chain, judge, single_round_plan
 
 LENGTHS = tuple(range(1, 9))
 

@@ -27,10 +27,10 @@ from typing import ClassVar
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.merging import first_then
 from specplan.planner.method import Options, own_rounds
-from specplan.planner.plan_text import judge, plain_plan, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.merged_rounds import first_then
+from specplan.planner.templates.plan_text import judge, plain_plan, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 BLOCKS = (2, 3, 4, 6, 8, 16, 32)
 FIRST = (16, 32, 64)

@@ -4,7 +4,8 @@ Self-speculative decoding by skipping (Draft & Verify, arXiv 2309.08168; SWIFT, 
 a pass without some attentions and MLPs drafts a token at a time. It attends to the target's own
 cache of the text, and what it writes itself is scratch that the verifying pass writes over. It
 needs no draft model, no training and no memory. Which blocks can be spared is searched for where
-acceptance is measured (`specplan.planner.skip_search`), or named by a given acceptance profile.
+acceptance is measured (`specplan.planner.drafters.skip_search`), or named by a given acceptance
+profile.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import ClassVar
 from specplan.cost_models.acceptance.drafters import Drafter, SkipBlocks
 from specplan.ir.blocks import Skips
 from specplan.ir.plan import Plan
-from specplan.planner.chain_drafters import chain_plan
+from specplan.planner.drafters.candidates import MOST_SKIPPED_DRAFT, leaves_blocks_out
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.who_drafts import MOST_SKIPPED_DRAFT, leaves_blocks_out
+from specplan.planner.templates.chains import chain_plan
 
 LENGTHS = tuple(range(1, MOST_SKIPPED_DRAFT + 1))
 

@@ -26,8 +26,8 @@ from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.plan_text import judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 SETTINGS = ((2, 3, 3), (3, 3, 4), (5, 3, 6), (5, 4, 8), (8, 4, 12), (10, 5, 16), (15, 5, 24))
 """Columns, tokens of an N-gram, and verified tokens: as many as half of as many N-grams."""

@@ -19,10 +19,10 @@ from typing import ClassVar
 from specplan.cost_models.acceptance.drafters import TEXT
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.joined_drafts import commits, joined_chains, models_of
 from specplan.planner.method import Options
-from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.joined import commits, joined_chains, models_of
+from specplan.planner.templates.plan_text import judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((2, 3), (3, 4), (4, 6), (6, 9))
 """Tokens that each drafts, and verified nodes."""

@@ -15,9 +15,9 @@ from typing import ClassVar
 from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import chain_text, tree_text
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.static_trees import chain_text, tree_text
 from specplan.planner.trees import chain
 
 LENGTHS = tuple(range(1, 9))

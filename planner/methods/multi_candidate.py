@@ -16,10 +16,10 @@ from typing import ClassVar
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import tree_text
 from specplan.planner.method import Options
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.static_trees import tree_text
 from specplan.planner.trees.families import expansion_tree
 
 SHAPES = ((3,), (2, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (4, 2, 1), (4, 2, 2, 1))

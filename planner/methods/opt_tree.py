@@ -25,13 +25,13 @@ from itertools import product
 from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import Model
-from specplan.cost_models.timing.device import UnpricedError
+from specplan.cost_models.devices.device import UnpricedError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
-from specplan.planner.worthwhile_trees import layer_threshold
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
+from specplan.planner.trees.candidates import layer_threshold
 
 SHAPES = ((6, 3), (12, 4), (24, 6))
 """Verified nodes, and nodes of a layer that get children."""

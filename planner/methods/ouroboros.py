@@ -22,8 +22,8 @@ from typing import ClassVar
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.plan_text import cache_of, drafted_chain, judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.plan_text import cache_of, drafted_chain, judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 SHAPES = ((2, 1, 2), (2, 2, 3), (3, 3, 3), (4, 3, 4))
 """Tokens that are drafted, phrases that are hung on them, and tokens of each."""

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import TEXT, Drafter, Model, Source
 from specplan.ir.plan import Plan
+from specplan.planner.drafters.profiles import LOOKUP_MATCH
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import judge, single_round_plan
-from specplan.planner.profiles import LOOKUP_MATCH
+from specplan.planner.templates.plan_text import judge, single_round_plan
 
 LENGTHS = tuple(range(2, 17))
 

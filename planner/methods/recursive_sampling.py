@@ -20,9 +20,9 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import tree_text
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.static_trees import tree_text
 from specplan.planner.trees import StaticTree
 from specplan.planner.trees.families import expansion_tree
 

@@ -14,11 +14,11 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
-from specplan.planner.chain_drafters import ChainDrafter
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.plan_text import drafted_chain, judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.chains import ChainDrafter
+from specplan.planner.templates.plan_text import drafted_chain, judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 LENGTHS = (2, 4, 6, 8)
 TOP, DELTA = 10, 0.6

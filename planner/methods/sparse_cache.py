@@ -22,10 +22,10 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import Drafter, SmallCache
 from specplan.ir.plan import Plan
-from specplan.planner.chain_drafters import chain_plan
-from specplan.planner.drafter_parts import models_alone, retrieves
+from specplan.planner.drafters.parts import models_alone, retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.templates.chains import chain_plan
 
 LENGTHS = tuple(range(1, 9))
 BUDGETS = (64, 128, 256, 512)

@@ -17,15 +17,15 @@ from specplan.cost_models.acceptance.drafters import TEXT, Drafter, Interleaved
 from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
+from specplan.planner.drafters.profiles import LOOKUP_MATCH
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.profiles import LOOKUP_MATCH
-from specplan.planner.taking_turns import (
+from specplan.planner.templates.interleaved import (
     drafted_in_stages,
     evidence_of_turns,
     interleaved_drafters,
 )
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
 
 STAGES = (1, 2, 3, 4)
 LENGTHS = (1, 2, 3, 5, 8)

@@ -18,7 +18,7 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.plan_text import judge, single_round_plan
+from specplan.planner.templates.plan_text import judge, single_round_plan
 
 LENGTHS = (2, 3, 4, 6, 8, 12, 16, 24)
 BRANCHED_LENGTHS = (2, 4, 8)

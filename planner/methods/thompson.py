@@ -20,7 +20,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
+from specplan.planner.templates.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
 
 MOST = (4, 10)
 PART_MOST = (6,)

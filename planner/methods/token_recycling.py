@@ -18,12 +18,12 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.growing import TREE_DOMAINS, TreeOptions
-from specplan.planner.looked_up import STATE, why_not
 from specplan.planner.method import Domain, Family, Method, Refusal
-from specplan.planner.plan_text import judge, number_list, single_round_plan
+from specplan.planner.templates.plan_text import judge, number_list, single_round_plan
+from specplan.planner.templates.source_drafts import STATE, why_not
+from specplan.planner.templates.static_trees import TREE_DOMAINS, TreeOptions
 from specplan.planner.trees import StaticTree, chain, grow_levels
-from specplan.planner.worthwhile_trees import worthwhile_trees
+from specplan.planner.trees.candidates import worthwhile_trees
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
 SUCCESSORS = DRAFT_SOURCES["adjacency"]

@@ -23,12 +23,12 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.ir.plan import Plan
-from specplan.planner.chain_drafters import kept_by
-from specplan.planner.drafter_parts import retrieves
+from specplan.planner.drafters.parts import retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.chains import kept_by
+from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 BUDGETS = (128, 512)
 DRAFT_BUDGET = 256

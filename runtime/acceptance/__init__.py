@@ -8,8 +8,8 @@ A rule's file has
 - `accept_reference`: slow, as in the paper, always equal;
 - `TARGET`, which says whether `target` holds "logits" or a "law".
 
-Parameters and their defaults are those that `specplan.ir.acceptance` declares. `RULES` maps each
-file's name to its module.
+Parameters and their defaults are those that `specplan.ir.tables.acceptance` declares. `RULES` maps
+each file's name to its module.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A law's file has `combine(rows, shares, **parameters)`: logits `[..., V]` from those of K models,
 `[K, ..., V]`, and their shares `[K, ...]` (the op's `weights=`), None where the op gives none.
-Parameters and their defaults are those that `specplan.ir.laws` declares. `LAWS` maps each file's
-name to its module.
+Parameters and their defaults are those that `specplan.ir.tables.laws` declares. `LAWS` maps each
+file's name to its module.
 """
 
 from __future__ import annotations

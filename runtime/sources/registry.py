@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from specplan.ir.declaration import Declaration
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import SourceState
-from specplan.ir.sources import SOURCE_ENTRIES
+from specplan.ir.tables.declaration import Declaration
+from specplan.ir.tables.sources import SOURCE_ENTRIES
 from specplan.runtime.sources.source import Source
 
 _FOLDER = __name__.rpartition(".")[0]

@@ -22,15 +22,14 @@ if TYPE_CHECKING:
         profile_device,
     )
     from specplan.backends.bundle import Bundle, load_bundle
+    from specplan.bundles.decoder import Decoder, Settings
     from specplan.checks.acceptance import check_acceptance
     from specplan.checks.plans import check_plans
     from specplan.checks.speed import check_speed
-    from specplan.cost_models.law import list_laws
-    from specplan.decoder import Decoder, Settings
+    from specplan.cost_models.formulas.formula import list_laws
     from specplan.emitting import emit
     from specplan.importing import import_acceptance
     from specplan.ir import Plan, Round, parse_plan, print_plan, verify_plan
-    from specplan.ir.acceptance import list_rules
     from specplan.ir.errors import (
         InfeasibleError,
         MissingCapabilityError,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         SpecplanError,
         UsageError,
     )
+    from specplan.ir.tables.acceptance import list_rules
     from specplan.planner import Problem, load_problem
     from specplan.result import Result
     from specplan.tuning import Tuned, tune
@@ -59,13 +59,13 @@ _HOMES = {
     "checks.acceptance": ("check_acceptance",),
     "checks.plans": ("check_plans",),
     "checks.speed": ("check_speed",),
-    "compiling": ("build_cubins", "compile_bundle", "lower_for_tensorrt"),
-    "cost_models.law": ("list_laws",),
-    "decoder": ("Decoder", "Settings"),
+    "bundles.compiling": ("build_cubins", "compile_bundle", "lower_for_tensorrt"),
+    "cost_models.formulas.formula": ("list_laws",),
+    "bundles.decoder": ("Decoder", "Settings"),
     "emitting": ("emit",),
     "importing": ("import_acceptance", "import_device"),
     "ir": ("Plan", "Round", "parse_plan", "print_plan", "verify_plan"),
-    "ir.acceptance": ("list_rules",),
+    "ir.tables.acceptance": ("list_rules",),
     "ir.errors": (
         "InfeasibleError",
         "MissingCapabilityError",

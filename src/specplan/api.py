@@ -14,12 +14,12 @@ from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
+    from specplan.bundles.decoder import OnText, Prompt, Settings
     from specplan.cost_models.acceptance.drafters import Drafter
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
-    from specplan.cost_models.timing.device import Device
-    from specplan.cost_models.timing.measured import MeasuredDevice
-    from specplan.decoder import OnText, Prompt, Settings
-    from specplan.measure.bench import Comparison
+    from specplan.cost_models.devices.device import Device
+    from specplan.cost_models.devices.measured.device import MeasuredDevice
+    from specplan.measure.bench.bench import Comparison
     from specplan.planner.method import Method
     from specplan.problems import ProblemLike
     from specplan.result import Result
@@ -57,13 +57,13 @@ def optimize(
 
     checked = as_problem(problem)
     if out is not None or copy_weights:
-        from specplan.bundling import check_out
+        from specplan.bundles.writing import check_out
 
         check_out(checked, out, copy_weights=copy_weights)
     found = Result(find(checked, progress))
     if out is None:
         return found
-    from specplan.bundling import write_result
+    from specplan.bundles.writing import write_result
 
     return Result(found.search, write_result(found, Path(out), copy_weights=copy_weights))
 
@@ -97,7 +97,7 @@ def profile_device(
 
     checked = as_problem(problem)
     bench, facts = open_bench(checked)
-    from specplan.measure.device import PASSES, measure_device
+    from specplan.measure.device.profile import PASSES, measure_device
 
     return measure_device(
         bench,
@@ -134,8 +134,8 @@ def profile_acceptance(
     from specplan.problems import as_problem
 
     bench, facts = open_bench(as_problem(problem))
-    from specplan.measure.acceptance import measure_acceptance
-    from specplan.measure.precision import PRECISION
+    from specplan.measure.acceptance.precision import PRECISION
+    from specplan.measure.acceptance.profile import measure_acceptance
 
     wanted = PRECISION if precision is None else precision
     return measure_acceptance(bench, facts, progress=progress, limit=limit, precision=wanted)
@@ -153,7 +153,7 @@ def generate(
         UsageError: the bundle or a checkpoint has changed, or a prompt or setting is wrong.
         MissingCapabilityError: running models needs an extra.
     """
-    from specplan.decoder import Decoder, Settings
+    from specplan.bundles.decoder import Decoder, Settings
 
     return Decoder(bundle).generate(prompts, settings or Settings(), on_text)
 
@@ -189,14 +189,14 @@ def bench(
         MissingCapabilityError: running models needs an extra, or the compiled rounds are for other
             machines.
     """
-    from specplan.bundling import open_bundle
-    from specplan.contest import chosen_name, contestants, problem_of
+    from specplan.bundles.contest import chosen_name, contestants, problem_of
+    from specplan.bundles.writing import open_bundle
     from specplan.runtime import require_torch
 
     require_torch()
     from specplan.backends.machine import check_machine
     from specplan.backends.opening import open_executable
-    from specplan.measure.bench import compare
+    from specplan.measure.bench.bench import compare
     from specplan.measure.workbench import Workbench
 
     opened = open_bundle(bundle)
@@ -224,8 +224,8 @@ def explain(bundle: Bundle | Path | str) -> str:
         UsageError: the folder is no bundle, or a file has changed; says which.
     """
     from specplan.backends.bundle import Bundle, load_bundle
-    from specplan.planner.explain_words import explain_words
-    from specplan.reported import reading_report
+    from specplan.bundles.report import reading_report
+    from specplan.planner.explain.words import explain_words
 
     opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     with reading_report(opened):
@@ -234,7 +234,7 @@ def explain(bundle: Bundle | Path | str) -> str:
 
 def problem_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a problem file."""
-    from specplan.planner.problem import problem_json_schema
+    from specplan.planner.problem.schema import problem_json_schema
 
     return problem_json_schema()
 
@@ -252,6 +252,6 @@ def list_methods() -> tuple[Method[Any], ...]:
 
 def list_devices() -> tuple[Device, ...]:
     """Every device known by name."""
-    from specplan.cost_models.timing.device import list_devices, load_device
+    from specplan.cost_models.devices.device import list_devices, load_device
 
     return tuple(load_device(name) for name in list_devices())

@@ -14,21 +14,21 @@ from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.report import Choice, Projection, write_projection
 from specplan.backends.engines.table import Table
 from specplan.backends.manifest import MANIFEST
-from specplan.bundling import open_bundle
+from specplan.bundles.report import reading_report
+from specplan.bundles.writing import open_bundle
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 from specplan.ir.folders import check_destination
 from specplan.ir.plan import MODULE_PREFIX
-from specplan.planner.candidates import estimate_as_dict
-from specplan.planner.comparing import speedup
-from specplan.planner.search import SearchResult, search
+from specplan.planner.search.candidates import estimate_as_dict
+from specplan.planner.search.comparing import speedup
+from specplan.planner.search.search import SearchResult, search
 from specplan.problems import as_problem
 from specplan.progress import Progress, silent
-from specplan.reported import reading_report
 
 if TYPE_CHECKING:
-    from specplan.planner.candidates import Candidate
-    from specplan.planner.problem import Problem, Workload
+    from specplan.planner.problem.schema import Problem, Workload
+    from specplan.planner.search.candidates import Candidate
     from specplan.problems import ProblemLike
 
 
@@ -66,7 +66,7 @@ def emit(
         assert not isinstance(source, Bundle)
         problem = as_problem(source)
     else:
-        from specplan.contest import problem_of
+        from specplan.bundles.contest import problem_of
 
         problem = problem_of(bundle)
         told = _told(bundle)

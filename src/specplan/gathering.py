@@ -11,12 +11,12 @@ from specplan.progress import Progress
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.drafters import Drafter
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
-    from specplan.cost_models.timing.device import Device
+    from specplan.cost_models.devices.device import Device
     from specplan.ir.errors import SpecplanError
     from specplan.measure.workbench import Workbench
     from specplan.planner.facts import ProblemFacts
-    from specplan.planner.problem import Problem
-    from specplan.planner.search import SearchResult
+    from specplan.planner.problem.schema import Problem
+    from specplan.planner.search.search import SearchResult
 
 
 def find(problem: Problem, progress: Progress) -> SearchResult:
@@ -33,7 +33,7 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
             rounds, at all.
     """
     from specplan.ir.errors import InfeasibleError, MissingCapabilityError
-    from specplan.planner.search import search
+    from specplan.planner.search.search import search
     from specplan.problems import each_backend
 
     def pricing(done: int, total: int) -> None:
@@ -42,7 +42,7 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
     alone, *others = each_backend(problem)
     if not others:
         return search(gather(alone, progress), pricing)
-    from specplan.planner.by_backend import best_backend, unlike
+    from specplan.planner.search.backends import best_backend, unlike
 
     known: dict[str, ProblemFacts] = {}
     found: dict[str, SearchResult | SpecplanError] = {}
@@ -73,8 +73,8 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
         MissingCapabilityError: measuring needs an extra, or the backend compiles no rounds here.
     """
     from specplan.planner.facts import gather_facts
-    from specplan.planner.known_plans import known_plans
-    from specplan.planner.problem_checks import needs_running
+    from specplan.planner.measured.store import known_plans
+    from specplan.planner.problem.checks import needs_running
     from specplan.problems import capabilities_of
 
     device: Device | None = None
@@ -94,9 +94,9 @@ def _measured(
     from specplan.problems import capabilities_of, compilers_of
 
     bench, known = open_bench(problem)
-    from specplan.cost_models.timing.compiled import compiled_by
-    from specplan.cost_models.timing.device import load_device
-    from specplan.measure.device import measure_device
+    from specplan.cost_models.devices.device import load_device
+    from specplan.cost_models.devices.measured.compiled import compiled_by
+    from specplan.measure.device.profile import measure_device
     from specplan.measure.drafters import measure_drafters
 
     device: Device | None = None
@@ -122,7 +122,7 @@ def open_bench(problem: Problem) -> tuple[Workbench, ProblemFacts]:
     from specplan.runtime import require_torch
 
     require_torch()
-    from specplan.cost_models.timing.device import load_device
+    from specplan.cost_models.devices.device import load_device
     from specplan.measure.workbench import Workbench
     from specplan.planner.facts import gather_facts
 

@@ -11,7 +11,7 @@ from specplan.ir.errors import UsageError
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.ir.plan import Plan
-    from specplan.planner.measured_plans import MeasuredPlan
+    from specplan.planner.measured.plans import MeasuredPlan
     from specplan.problems import ProblemLike
 
 
@@ -93,9 +93,9 @@ def import_device(
         UsageError: a file is broken or of no known format, the problem has no such load, or its
             device is this machine.
     """
-    from specplan.cost_models.timing.served.read import read_served
+    from specplan.cost_models.devices.engines.read import read_served
     from specplan.planner.facts import gather_facts
-    from specplan.planner.served_plans import plain_plan, remember_served, served_plan
+    from specplan.planner.measured.served import plain_plan, remember_served, served_plan
     from specplan.problems import as_problem
 
     checked = as_problem(problem)
@@ -115,7 +115,7 @@ def import_device(
 def _emitted(folder: Path) -> tuple[Plan, str, str]:
     """The plan of a projection, the method that wrote it and its setting in words."""
     from specplan.ir.files import read_json
-    from specplan.ir.parser import parse_plan
+    from specplan.ir.text.parser import parse_plan
 
     path = folder / "projection.json"
     document = read_json(path, "projection")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specplan.ir.errors import UsageError
-from specplan.planner.loading import load_problem, problem_from_dict
-from specplan.planner.problem import NO_BACKEND, Problem, device_is_path
+from specplan.planner.problem.loading import load_problem, problem_from_dict
+from specplan.planner.problem.schema import NO_BACKEND, Problem, device_is_path
 
 if TYPE_CHECKING:
     from specplan.ir.capabilities import Judge

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from specplan.cost_models.estimate import Estimate
     from specplan.cost_models.intervals import Interval
     from specplan.ir.plan import Plan
-    from specplan.planner.at_load import AtLoad
-    from specplan.planner.candidates import Candidate
-    from specplan.planner.problem import Problem
-    from specplan.planner.search import SearchResult
+    from specplan.planner.problem.schema import Problem
+    from specplan.planner.search.candidates import Candidate
+    from specplan.planner.search.search import SearchResult
+    from specplan.planner.serving.at_load import AtLoad
 
 
 @dataclass(frozen=True)
@@ -61,26 +61,26 @@ class Result:
 
     def explanation(self) -> dict[str, Any]:
         """Why this plan, as JSON data."""
-        from specplan.planner.explain import explain
+        from specplan.planner.explain.data import explain
 
         return explain(self.search)
 
     def summary(self) -> str:
         """What was decided and among what, in words; `explain` says why as well."""
-        from specplan.planner.explain import summarise
-        from specplan.planner.explain_words import summary_words
+        from specplan.planner.explain.data import summarise
+        from specplan.planner.explain.words import summary_words
 
         return "\n".join(summary_words(summarise(self.search)))
 
     def explain(self) -> str:
         """Why this plan, in words."""
-        from specplan.planner.explain_words import explain_words
+        from specplan.planner.explain.words import explain_words
 
         return "\n".join(explain_words(self.explanation()))
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON data: the plan as text, and why."""
-        from specplan.ir.printer import print_plan
+        from specplan.ir.text.printer import print_plan
 
         return {
             "plan": print_plan(self.plan),

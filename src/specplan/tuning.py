@@ -110,9 +110,9 @@ def tune(
     """
     if not minutes > 0.0:
         raise UsageError("a tuning needs time", where="minutes", remedy="Give more than 0.")
-    from specplan.bundling import check_out, write_result
+    from specplan.bundles.writing import check_out, write_result
     from specplan.gathering import gather
-    from specplan.planner.search import search
+    from specplan.planner.search.search import search
     from specplan.problems import as_problem, check_interpreted, check_runs
 
     checked = as_problem(problem)
@@ -142,7 +142,7 @@ def _contest(
     from specplan.runtime import require_torch
 
     require_torch()
-    from specplan.measure.contenders import plan_timer
+    from specplan.measure.bench.contenders import plan_timer
     from specplan.measure.tuning.contenders import Contenders
     from specplan.measure.tuning.contest import Contest
     from specplan.measure.workbench import PROFILE, Workbench
@@ -165,7 +165,7 @@ def _contest(
 
 def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) -> TrialLog:
     """The study of these models, prompts and settings on machines and software of this kind."""
-    from specplan.measure.device import machine_of
+    from specplan.measure.device.profile import machine_of
     from specplan.measure.tuning.study import open_log
 
     workload, here = bench.problem.workload, machine_of(bench)
@@ -182,10 +182,10 @@ def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) 
 
 def _tuned(found: SearchResult, contest: Contest, bench: Workbench, interrupted: bool) -> Tuned:
     """The answer by all trials; what was measured is stored for the searches to come."""
-    from specplan.measure.device import machine_of
+    from specplan.measure.device.profile import machine_of
     from specplan.measure.tuning.outcome import lines, measured_plans
     from specplan.planner import tuned
-    from specplan.planner.known_plans import plans_path
+    from specplan.planner.measured.store import plans_path
     from specplan.result import Result
 
     trials: tuple[Trial, ...] = contest.log.trials()

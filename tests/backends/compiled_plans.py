@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
 

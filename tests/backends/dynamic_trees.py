@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from tests.backends.definition import edited
 
 HEAD = """plan dynamic

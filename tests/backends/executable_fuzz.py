@@ -26,7 +26,7 @@ from specplan.backends.manifest import KERNELS, MANIFEST
 from specplan.backends.opening import load_models, open_executable
 from specplan.ir.errors import SpecplanError
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from tests.backends.mutations import changed, sum_anew
 from tests.backends.served_bundle import REQUESTS
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.stopping import stopping_loops
+from specplan.cost_models.rounds.stopping import stopping_loops
 from specplan.ir.plan import Plan
+from specplan.planner.drafters.candidates import possible_drafters
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.kinds import kinds, nodes_of
 from specplan.planner.method import Family, Method, discover_methods
-from specplan.planner.who_drafts import drafters
 from specplan.runtime.sources.datastore_build import build_datastore
 from tests.planner.example_facts import (
     SEVEN_BILLION,
@@ -66,7 +66,7 @@ def all_facts(
         sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
         datastore=str(folder / "corpus"),
     )
-    offered = (one for one in drafters(facts) if isinstance(one, SmallCache))
+    offered = (one for one in possible_drafters(facts) if isinstance(one, SmallCache))
     small = {
         one: AcceptanceProfile.from_alpha(0.6, drafter=one)
         for one in (replace(drafter, budget=SMALL_BUDGET) for drafter in offered)

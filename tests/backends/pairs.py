@@ -11,9 +11,9 @@ import transformers
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.plan import Plan
-from specplan.measure.probes import plain_plan
+from specplan.measure.device.probes import plain_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.requests import Request
 
 POSITIONS = 160

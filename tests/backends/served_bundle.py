@@ -23,7 +23,7 @@ from specplan.backends.static.identity import identity, write_identity
 from specplan.backends.static.packages import named_weights, package_name
 from specplan.ir.files import sha256_file, write_json_atomic
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import plain, save_pair
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 
 LOOKUPS = {
     "ngram": ("ngram(order=4, capacity=64)", "request", "match=[1, 3] length=5", 5, 4),

@@ -10,7 +10,7 @@ import pytest
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle
 from specplan.ir import folders
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
+from specplan.ir.text.parser import parse_plan
 from tests.planner.checkpoints import write_checkpoint
 
 PLANS = Path(__file__).parent.parent / "ir" / "plans"

@@ -16,8 +16,8 @@ import pytest
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle, write_executables
 from specplan.backends.executables import Executables, Machine, Shape
 from specplan.ir.errors import SpecplanError, UsageError
-from specplan.ir.parser import parse_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
 from tests.backends.mutations import changed, mutated, sum_anew
 from tests.planner.checkpoints import write_checkpoint
 

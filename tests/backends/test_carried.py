@@ -13,8 +13,8 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited

@@ -15,7 +15,7 @@ from specplan.backends.ops.reshaping import rehung, summed
 from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.values import Nodes, Tree
 from specplan.ir.ops import Pick, Prune
-from specplan.ir.types import NodesType, TreeType
+from specplan.ir.types.value_types import NodesType, TreeType
 from specplan.ir.values import Value
 
 seeds = st.integers(0, 2**32 - 1)

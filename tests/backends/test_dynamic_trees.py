@@ -13,15 +13,15 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.eager.values import Scope
 from specplan.backends.ops.values import Rows, Tree
-from specplan.cost_models.memory import speculative_slots
-from specplan.ir.parser import parse_plan
+from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.plan import Plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import Value
-from specplan.ir.verify import verify_plan
-from specplan.measure.teacher import text_logits
+from specplan.measure.acceptance.teacher import text_logits
 from specplan.planner.trees.beam_growth import BeamGrowth
 from specplan.planner.trees.shape import RankPath
-from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined
 from tests.backends.dynamic_trees import dynamic_plan, dynamic_text, edited_texts, pool_size

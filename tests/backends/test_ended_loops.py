@@ -13,13 +13,13 @@ from torch import Tensor
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.formulas import Formula
 from specplan.backends.static.holds import STATIC, UNCOMPILED
+from specplan.backends.static.traced.formulas import Formula
 from specplan.ir.errors import UsageError
 from specplan.ir.formula import evaluate, is_condition
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan, ValueState
-from specplan.runtime.models import CausalModel
+from specplan.ir.text.parser import parse_plan
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.kinds import ended_kinds
 from tests.backends.pairs import load_pair, save_pair

@@ -14,11 +14,11 @@ from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import exported, flat_program
-from specplan.backends.static.fusing import NOTHING, fused_for
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.layer_ops import with_layer_kernels
+from specplan.backends.static.rewrites.fusing import NOTHING, fused_for
+from specplan.backends.static.rewrites.layer_ops import with_layer_kernels
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from tests.backends.compiled_plans import PLANS, drawn_tree, requests_of
 from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.pairs import load_pair, plain, run, save_pair

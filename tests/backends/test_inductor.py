@@ -9,7 +9,7 @@ import pytest
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from tests.backends.compiled_plans import FEWER, requests_of
 from tests.backends.pairs import load_pair, run, save_pair
 from tests.ir.plans_on_disk import plan_of

@@ -12,7 +12,7 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.oracle.backend import OracleBackend
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.executable import Executable
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import Outputs, outputs
 from tests.backends.kinds import RUNNABLE, all_facts, kinds_of

@@ -25,14 +25,14 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.meaning import Node
 from specplan.ir.meaning import Tree as Meaning
 from specplan.ir.ops import Graft
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
-from specplan.ir.types import TreeType
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
+from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
-from specplan.ir.verify import verify_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter

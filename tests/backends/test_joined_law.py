@@ -16,7 +16,7 @@ from specplan.backends.ops.reshaping import extended
 from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.values import Tree
 from specplan.ir.ops import Graft
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
 from tests.runtime.exact import Case, Scenario, emitted_law, proposal, target_law
 from tests.runtime.exact_checks import WAYS, agrees, random_laws

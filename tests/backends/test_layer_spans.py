@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from specplan.backends.eager.backend import EagerBackend
-from specplan.backends.eager.caches import Cache
+from specplan.backends.eager.state.caches import Cache
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.verify import verify_plan
-from specplan.measure.teacher import text_logits
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.measure.acceptance.teacher import text_logits
 from specplan.runtime.executable import forward_variant, read_forward_variant
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 

@@ -13,9 +13,9 @@ from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.renumber import plan_digest
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.scheduling import scheduled
+from specplan.planner.search.schedule import scheduled
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.kinds import EVERY_WAY, LOSSLESS, RUNNABLE, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair
@@ -150,7 +150,7 @@ def test_sampling_plans_are_greedy_for_requests_of_temperature_0(
 def test_other_architectures(
     family: str, requests: list[Request], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from specplan.runtime.models import load_model
+    from specplan.runtime.models.causal import load_model
     from tests.runtime.tiny_models import save_tiny
 
     folder = tmp_path_factory.mktemp(family)

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specplan.ir.parser import parse_plan
-from specplan.ir.printer import print_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Entry
 from specplan.planner.facts import ProblemFacts
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.kinds import LOSSLESS, all_facts, every_kind, kinds_of
 from tests.backends.pairs import load_pair, plain, save_pair

@@ -19,13 +19,13 @@ from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E4
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
 from specplan.backends.onnxruntime.providers import PROVIDERS, choose_provider  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
-from specplan.backends.static.functional import FunctionalRound  # noqa: E402
 from specplan.backends.static.graph import RoundGraph  # noqa: E402
+from specplan.backends.static.rewrites.functional import FunctionalRound  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError  # noqa: E402
 from specplan.ir.plan import Plan  # noqa: E402
 from specplan.runtime.executable import Executable  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
-from specplan.runtime.models import CausalModel  # noqa: E402
+from specplan.runtime.models.causal import CausalModel  # noqa: E402
 from tests.backends.compiled_plans import FEWER, LOOKED_UP, PLANS, requests_of  # noqa: E402
 from tests.backends.eager.generated_case import decoded, load_models, save_models  # noqa: E402
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair  # noqa: E402

@@ -11,8 +11,8 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.cost_models.acceptance.drafters import SkipBlocks, SmallCache, read_drafter
 from specplan.ir.plan import Plan
 from specplan.planner.method import discover_methods
-from specplan.planner.stopped_chains import StoppedChains
-from specplan.runtime.models import CausalModel
+from specplan.planner.templates.stopped_chains import StoppedChains
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value

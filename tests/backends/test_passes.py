@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import round_demands
-from specplan.cost_models.pricing import RoundPrice, price_round, round_cost
-from specplan.cost_models.shapes.forward import forward_cost
-from specplan.ir.parser import parse_plan
+from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.rounds.demands import round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import RoundPrice, price_round, round_cost
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from specplan.passes.pipeline import PASSES, run_passes
 from specplan.passes.renumber import plan_digest
 from specplan.passes.share_prefix import share_prefix

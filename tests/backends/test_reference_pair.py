@@ -16,11 +16,11 @@ import torch
 from scipy.stats import chisquare
 
 from specplan.ir import check_plan, parse_plan
-from specplan.ir.acceptance import LOSSLESS
 from specplan.ir.plan import Plan
-from specplan.measure.teacher import text_logits
+from specplan.ir.tables.acceptance import LOSSLESS
+from specplan.measure.acceptance.teacher import text_logits
 from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, draw, law
 from specplan.runtime.tokenizer import load_tokenizer

@@ -11,16 +11,16 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.holds import STATIC
-from specplan.cost_models.demands import OpDemand, round_demands
-from specplan.cost_models.refreshing import refresh_width
+from specplan.cost_models.rounds.demands import OpDemand, round_demands
+from specplan.cost_models.rounds.refreshing import refresh_width
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import CacheState, Plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import State
-from specplan.ir.verify import verify_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import load_model
+from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 from tests.backends.test_small_caches import small_plan

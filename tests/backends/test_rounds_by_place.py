@@ -13,15 +13,15 @@ from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
-from specplan.cost_models.pricing import Unpriced
-from specplan.cost_models.stretches import read_drafted, read_stretches, stretch_rounds
+from specplan.cost_models.rounds.pricing import Unpriced
+from specplan.cost_models.rounds.segments import read_drafted, read_stretches, stretch_rounds
 from specplan.ir.plan import Plan
 from specplan.ir.schedule import select_round
-from specplan.measure.rehearsal import rehearse
+from specplan.measure.acceptance.run_rounds import rehearse
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
-from specplan.planner.merging import first_then
 from specplan.planner.methods.jacobi import METHOD, JacobiOptions
+from specplan.planner.templates.merged_rounds import first_then
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import Generation, generate
 from specplan.runtime.requests import Request

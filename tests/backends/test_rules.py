@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from specplan.ir import check_plan, parse_plan
-from specplan.ir.acceptance import LOSSY, RULE_ENTRIES
 from specplan.ir.plan import Plan
-from specplan.runtime.models import CausalModel
+from specplan.ir.tables.acceptance import LOSSY, RULE_ENTRIES
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain, run
 from tests.ir.plans_on_disk import text_of

@@ -25,9 +25,9 @@ from specplan.backends.executables import FOLDER
 from specplan.backends.onnxruntime.package import NAMES, OnnxRound
 from specplan.backends.opening import FittedExecutable, load_models, open_executable
 from specplan.backends.registry import get_backend
+from specplan.backends.static.fallback import FirstTried
 from specplan.backends.static.identity import MADE_FOR, MEANING
 from specplan.backends.static.interface import Interface
-from specplan.backends.static.tried import FirstTried
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.generate import generate
 from tests.backends.executable_fuzz import OTHER

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.planner.drafters.candidates import possible_drafters, profiling_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.who_drafts import drafters, profiling_plan
-from specplan.runtime.models import load_model
+from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter
 from tests.planner.checkpoints import write_checkpoint
@@ -54,7 +54,7 @@ def test_plans_of_several_models_decode_as_the_target(
     assert len({method.drafter(facts, setting) for setting in family.settings}) == len(
         family.settings
     )
-    known = drafters(facts)
+    known = possible_drafters(facts)
     for setting in family.settings[::3]:
         plan = method.plan(facts, setting)
         drafter = method.drafter(facts, setting)

@@ -10,7 +10,7 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.ir import check_plan, parse_plan, verify_plan
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, run, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value

@@ -12,11 +12,11 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.session import EagerSession
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.verify import verify_plan
-from specplan.measure.own_drafts import TeacherText
-from specplan.runtime.models import CausalModel
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.measure.acceptance.own_drafts import TeacherText
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined
 from tests.backends.pairs import in_batches, load_pair, plain

@@ -11,9 +11,9 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.ir.capabilities import refusals
-from specplan.ir.parser import parse_plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.runtime.executable import Session
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request

@@ -14,12 +14,12 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
 from specplan.backends.static.holds import STATIC
 from specplan.backends.static.packages import check_packages
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.kinds import RUNNABLE, all_facts, every_kind, kinds_of

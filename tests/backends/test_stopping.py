@@ -14,15 +14,15 @@ from specplan.backends.ops.measure import measure
 from specplan.backends.ops.reshaping import extended
 from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.values import Nodes, Rows
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Entry
-from specplan.ir.verify import verify_plan
-from specplan.measure.teacher import text_logits
+from specplan.measure.acceptance.teacher import text_logits
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.executable import StepResult
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.pairs import in_batches, load_pair, plain

@@ -34,7 +34,7 @@ from specplan.backends.tensorrt.sources import (  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.ir.files import sha256_file  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
-from specplan.runtime.models import CausalModel  # noqa: E402
+from specplan.runtime.models.causal import CausalModel  # noqa: E402
 from tests.backends.compiled_plans import PLANS, drawn_tree, requests_of  # noqa: E402
 from tests.backends.pairs import load_pair, plain, run, save_pair  # noqa: E402
 

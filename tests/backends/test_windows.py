@@ -22,14 +22,14 @@ from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.values import Tree
 from specplan.ir.capabilities import refusals
 from specplan.ir.ops import Reroot
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.types import TreeType
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
-from specplan.ir.verify import verify_plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.pairs import in_batches, load_pair, plain, run

@@ -14,11 +14,11 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined
 from tests.backends.pairs import load_pair, plain, save_pair

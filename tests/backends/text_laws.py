@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import chisquare
 
 from specplan.ir.plan import Plan
-from specplan.measure.teacher import text_logits
-from specplan.runtime.models import CausalModel
+from specplan.measure.acceptance.teacher import text_logits
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, law
 from tests.backends.pairs import run

@@ -11,7 +11,7 @@ from specplan.backends.onnxruntime.capabilities import CAPABILITIES
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 
 
 class Fake(RoundBackend):

@@ -18,8 +18,8 @@ from torch import Tensor  # noqa: E402
 
 from specplan.backends.static.session import Program  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
-from specplan.ir.parser import parse_plan  # noqa: E402
-from specplan.runtime.models import CausalModel  # noqa: E402
+from specplan.ir.text.parser import parse_plan  # noqa: E402
+from specplan.runtime.models.causal import CausalModel  # noqa: E402
 from tests.backends.compiled_plans import COPIED, requests_of  # noqa: E402
 from tests.backends.pairs import load_pair, plain, save_pair  # noqa: E402
 from tests.benchmarks.fake_backend import Fake  # noqa: E402

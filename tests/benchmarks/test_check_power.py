@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan import api
-from specplan.measure.interleave import Turn
+from specplan.measure.bench.interleave import Turn
 from specplan.planner import problem_from_dict
 from tests.measure.problems import write_problem
 

@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from specplan.measure.contenders import Outcome
+from specplan.measure.bench.contenders import Outcome
 
 
 class Clock:

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from specplan.ir.ops import Lookup
 from specplan.ir.plan import walk_plan
-from specplan.planner.search import search
+from specplan.planner.search.search import search
 from specplan.runtime.requests import Request
 from tests.backends.compiled_plans import drawn_tree
 from tests.backends.pairs import load_pair, plain, save_pair

@@ -53,8 +53,8 @@ def test_the_bars_are_reached(benchmarks: Path, shared: Path) -> None:
 @pytest.mark.shared
 def test_intervals_hold_nine_tenths_of_the_rows(benchmarks: Path, shared: Path) -> None:
     """The shipped half widths, of devices and stacks together, on rows not calibrated on."""
-    from specplan.cost_models.timing.device import load_device
-    from specplan.cost_models.timing.roofline import AnalyticDevice
+    from specplan.cost_models.devices.device import load_device
+    from specplan.cost_models.devices.roofline import AnalyticDevice
 
     _, predicted, _ = rows_and_scores(shared / "data" / "published_dev.json")
     devices = {

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.measure.bench import Comparison, Line
+from specplan.measure.bench.bench import Comparison, Line
 
 PLAIN = [(1, 2), (3, 4), (5, 6)]
 OURS = [(1, 9), *PLAIN[1:]]

@@ -18,9 +18,9 @@ from specplan.checks.worker import answer_of
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import gather_facts
-from specplan.planner.loading import load_problem, problem_from_dict
-from specplan.planner.profiles import acceptance_key
+from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.problems import portable
 from tests.planner.checkpoints import write_checkpoint, write_prompts
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import specplan as package
-from specplan.ir.picture import to_dot, to_mermaid
+from specplan.ir.text.picture import to_dot, to_mermaid
 from specplan.passes.pipeline import PASSES, run_passes
 from tests.cli.test_program import no_torch, specplan, specplan_here
 from tests.planner.checkpoints import VOCABULARY, write_checkpoint

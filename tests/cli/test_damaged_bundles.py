@@ -13,11 +13,11 @@ pytest.importorskip("torch")
 
 import specplan
 from specplan.backends.bundle import write_bundle
-from specplan.bundling import open_bundle
+from specplan.bundles.compiling import compile_bundle
+from specplan.bundles.writing import open_bundle
 from specplan.checks.running import opened
-from specplan.compiling import compile_bundle
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
+from specplan.ir.text.parser import parse_plan
 from tests.backends.mutations import sum_anew
 from tests.planner.checkpoints import write_checkpoint
 

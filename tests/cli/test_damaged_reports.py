@@ -15,14 +15,14 @@ pytest.importorskip("torch")
 
 import specplan
 from specplan.backends.bundle import load_bundle, write_bundle
+from specplan.bundles.compiling import buckets_of
+from specplan.bundles.contest import chosen_name, contestants
 from specplan.cli.explain import explain
 from specplan.cli.report import report
-from specplan.compiling import buckets_of
-from specplan.contest import chosen_name, contestants
 from specplan.emitting import _told
 from specplan.ir.errors import SpecplanError, UsageError
-from specplan.planner.explain import explain as explained
-from specplan.planner.search import search
+from specplan.planner.explain.data import explain as explained
+from specplan.planner.search.search import search
 from tests.backends.mutations import edited_json, sum_anew
 from tests.cli.test_damaged_bundles import PROBLEM
 from tests.planner.checkpoints import write_checkpoint

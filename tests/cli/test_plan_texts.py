@@ -10,7 +10,7 @@ import pytest
 
 from specplan.backends.registry import INTERPRETER, backend_names
 from specplan.cli.main import USAGE
-from specplan.ir.verify import RULES
+from specplan.ir.rules.verify import RULES
 from tests.cli.test_program import no_torch, specplan, specplan_here
 from tests.planner.checkpoints import write_checkpoint
 

@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from specplan.ir.plan import Plan
 from specplan.runtime.executable import Executable
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.shapes.number_formats import GGUF_BLOCKS
+from specplan.cost_models.models.number_formats import GGUF_BLOCKS
 
 TYPE_NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "Q4_K": 12, "Q6_K": 14, "BF16": 30}
 Tensors = dict[str, tuple[tuple[int, ...], str]]

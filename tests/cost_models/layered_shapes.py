@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.shapes.layers import Attention, LatentAttention, LayerShape, Mlp
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.shapes.number_formats import WeightFormats, number_format
+from specplan.cost_models.models.layers import Attention, LatentAttention, LayerShape, Mlp
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import WeightFormats, number_format
 
 DEEPSEEK_LATENT = LatentAttention(128, 1536, 512, 128, 64, 128)
 """DeepSeek-V3's attention (its config.json)."""

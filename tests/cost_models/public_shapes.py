@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 
 
 def llama(

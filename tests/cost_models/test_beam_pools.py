@@ -12,15 +12,15 @@ from specplan.cost_models.acceptance.evidence.hazards import Hazards
 from specplan.cost_models.acceptance.evidence.pool_rounds import BeamPool, read_pool
 from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.clock import Clock
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.table import OpRow
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.pricing import RoundPrice, Unpriced, price_round
-from specplan.cost_models.round_types import round_types
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.measured import MeasuredDevice
-from specplan.cost_models.timing.measured_table import OpRow
-from specplan.ir.parser import parse_plan
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_round
+from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from tests.cost_models.test_pricing import HEAD, SHAPES, measured, read
 
 BODY = """round decode {

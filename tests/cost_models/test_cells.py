@@ -13,9 +13,9 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.cells import each, grid, split
+from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.intervals import Interval, Seconds
-from specplan.cost_models.timing.device import load_device
 from tests.cost_models.test_pricing import SHAPES, greedy_chain, read
 
 PLANS = {"chain": greedy_chain(4), "tree": read("static_tree")}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance.fits.declining import DECLINE, declining_hazards
-from specplan.cost_models.closed_forms import acceptance_of_tokens, tree_value
+from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens, tree_value
 from specplan.ir.errors import UsageError
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance.drafters import SmallCache
-from specplan.cost_models.memory import (
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.memory.plan_memory import (
     Runtime,
     cache_bytes,
     largest,
@@ -19,13 +20,12 @@ from specplan.cost_models.memory import (
     plan_memory,
     runtime_of,
 )
-from specplan.cost_models.memory_remedies import Need, remedies
-from specplan.cost_models.shapes.layers import DenseMlp
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.shapes.number_formats import number_format
-from specplan.cost_models.timing.device import load_device
-from specplan.ir.parser import parse_plan
+from specplan.cost_models.memory.remedies import Need, remedies
+from specplan.cost_models.models.layers import DenseMlp
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.plan_memory import plan_memory as arenas_of
 from tests.backends.window_plans import windows
@@ -37,8 +37,8 @@ transformers = pytest.importorskip("transformers")
 
 from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
-from specplan.measure.probes import budget_probes, plain_plan, probe_of_width, probes  # noqa: E402
-from specplan.runtime.models import CausalModel, load_model  # noqa: E402
+from specplan.measure.device.probes import budget_probes, plain_plan, probe_of_width, probes  # noqa: E402
+from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
 from tests.cost_models.allocations import (  # noqa: E402
     peak_of_rounds,
     peak_of_second_round,

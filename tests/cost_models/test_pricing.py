@@ -15,23 +15,9 @@ from specplan.cost_models.acceptance.evidence.base import lag_probabilities
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.closed_forms import expected_tokens
-from specplan.cost_models.demands import OpDemand, round_demands
-from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.memory import largest_batch, plan_memory, speculative_slots
-from specplan.cost_models.pricing import (
-    RoundPrice,
-    Unpriced,
-    price_round,
-    read_round,
-    round_cost,
-)
-from specplan.cost_models.shapes.forward import forward_cost
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.measured import MeasuredDevice
-from specplan.cost_models.timing.measured_table import (
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.table import (
     ForwardRow,
     MeasuredTable,
     OpRow,
@@ -39,9 +25,23 @@ from specplan.cost_models.timing.measured_table import (
     Provenance,
     RoundRow,
 )
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.ir.parser import parse_plan
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.formulas.closed_forms import expected_tokens
+from specplan.cost_models.memory.plan_memory import largest_batch, plan_memory, speculative_slots
+from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.demands import OpDemand, round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import (
+    RoundPrice,
+    Unpriced,
+    price_round,
+    read_round,
+    round_cost,
+)
 from specplan.ir.plan import Plan, Round
+from specplan.ir.text.parser import parse_plan
 from tests.cost_models.public_shapes import CONFIGS, llama, shape
 from tests.cost_models.small_trees import chain
 

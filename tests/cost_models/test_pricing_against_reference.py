@@ -13,15 +13,15 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import round_demands
+from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.memory import plan_memory
-from specplan.cost_models.pricing import RoundPrice, price_round
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import load_device
-from specplan.ir.parser import parse_plan
-from specplan.runtime.models import CausalModel, load_model
+from specplan.cost_models.memory.plan_memory import plan_memory
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.demands import round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import RoundPrice, price_round
+from specplan.ir.text.parser import parse_plan
+from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_text
 from tests.cost_models.test_pricing import HEAD, PLAIN, greedy_chain

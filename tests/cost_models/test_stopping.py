@@ -11,15 +11,15 @@ from specplan.cost_models.acceptance.drafters import OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.clock import Clock
+from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer
-from specplan.cost_models.pricing import RoundPrice, price_round, round_seconds
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import RoundPrice, price_round, round_seconds
+from specplan.cost_models.rounds.stopping import shares_of_batch
 from specplan.cost_models.speed import Speed, price_speed
-from specplan.cost_models.stopping import shares_of_batch
-from specplan.cost_models.timing.device import load_device
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from tests.cost_models.test_pricing import SHAPES, greedy_chain
 
 KEY = AcceptanceKey(OwnRounds("stopping", "p1", ("draft",)), how="run")
@@ -32,7 +32,7 @@ SHARES = (0.5, 0.25, 0.25)
 def stopping(length: int) -> Plan:
     """A chain that ends where a draft token is not sure."""
     chain = greedy_chain(length)
-    from specplan.ir.printer import print_plan
+    from specplan.ir.text.printer import print_plan
 
     text = print_plan(chain)
     assert text.count("    yield %n") == 1

@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.closed_forms import expected_tokens
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate, Pricer
-from specplan.cost_models.pricing import RoundPrice, Unpriced, price_round
-from specplan.cost_models.stretches import (
+from specplan.cost_models.formulas.closed_forms import expected_tokens
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_round
+from specplan.cost_models.rounds.segments import (
     Stretch,
     read_drafted,
     read_stretches,
     stretch_rounds,
 )
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Guard, Plan, Schedule
+from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import Text
-from specplan.planner.merging import first_then, merge_plans
+from specplan.planner.templates.merged_rounds import first_then, merge_plans
 from tests.cost_models.test_pricing import PLAIN, SHAPES, greedy_chain, read
 
 DEVICE = load_device("a100-sxm-80gb")

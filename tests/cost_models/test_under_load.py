@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.law import load_law
-from specplan.cost_models.under_load import between, most_served, requests_in_flight
+from specplan.cost_models.formulas.formula import load_law
+from specplan.cost_models.serving.loaded_server import between, most_served, requests_in_flight
 from tests.cost_models.laws.test_break_even import GOODPUT
 
 BATCHES = np.array([1.0, 8.0, 32.0, 128.0])

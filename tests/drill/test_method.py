@@ -15,12 +15,12 @@ import yaml
 
 import specplan
 from specplan.backends.registry import INTERPRETER, backend_names
-from specplan.decoder import PlanDecoder, Settings
-from specplan.ir.parser import parse_plan
+from specplan.bundles.decoder import PlanDecoder, Settings
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
-from specplan.measure.probes import plain_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
+from specplan.measure.device.probes import plain_plan
 from specplan.planner import gather_facts, load_problem
 from specplan.planner.method import discover_methods
 from tests.cli.test_program import specplan_here

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.planner.checkpoints import write_checkpoint
-from tests.test_house import REPOSITORY, SOURCE_FOLDERS
+from tests.test_house import REPOSITORY
 
 HERE = Path(__file__).parent / "op"
 PLAN = """plan {name}
@@ -51,14 +51,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drill")
     package = folder / "site" / "specplan"
     package.mkdir(parents=True)
-    outer = (REPOSITORY / "src" / "specplan").iterdir()
-    inner = (REPOSITORY / name for name in SOURCE_FOLDERS if "/" not in name)
-    for path in (*outer, *inner):
+    for path in (REPOSITORY / "src" / "specplan").iterdir():
         if path.name in ("ir", "backends"):  # the rest is as it is
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(path, package / path.name, ignore=ignored)
         elif path.name != "__pycache__":
-            (package / path.name).symlink_to(path)
+            (package / path.name).symlink_to(path.resolve())
     (package / "backends" / "ops").mkdir(exist_ok=True)
     shutil.copy(HERE / "ir_trim.py", package / "ir" / "ops" / "trim.py")
     shutil.copy(HERE / "backends_trim.py", package / "backends" / "ops" / "trim.py")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from specplan.ir import infer_round, parse_ops, parse_plan
-from specplan.ir.infer import InferenceError, RoundTypes
 from specplan.ir.plan import Round
-from specplan.ir.types import NodesType, TreeType, Type
+from specplan.ir.types.infer import InferenceError, RoundTypes
+from specplan.ir.types.value_types import NodesType, TreeType, Type
 from specplan.ir.values import Value
 
 HEAD = """plan p

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from specplan.ir import parse_plan, print_plan, verify_plan
-from specplan.ir.bounds import LARGEST_TREE, MOST_STEPS
 from specplan.ir.ops import OPS
 from specplan.ir.plan import Assumptions, CacheState, Model, SourceState, Threads, TrackState
-from specplan.ir.tables import BUILTIN
-from specplan.ir.verify import RULES
+from specplan.ir.rules.verify import RULES
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.types.bounds import LARGEST_TREE, MOST_STEPS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plan_language.md").read_text()
 OPS_SECTION = PAGE.partition("\n## Ops\n")[2].partition("\n## ")[0]

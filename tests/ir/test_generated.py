@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from specplan.ir.json_form import plan_from_json, plan_to_json
 from specplan.ir.ops import Forward
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan, walk_plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.json_form import plan_from_json, plan_to_json
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from tests.ir.generated import generated_plan, generated_text
 from tests.ir.generated.coverage import coverage, functions, readers, required
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from specplan.ir import infer_round
 from specplan.ir.ops import Forward, Grow, Uniform
-from specplan.ir.types import (
+from specplan.ir.types.value_types import (
     ROOT,
     NodesType,
     TreeType,

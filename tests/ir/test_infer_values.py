@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from specplan.ir import infer_round, parse_ops, parse_plan
-from specplan.ir.infer import InferenceError
 from specplan.ir.plan import Plan, Round
-from specplan.ir.types import (
+from specplan.ir.types.infer import InferenceError
+from specplan.ir.types.value_types import (
     FlagType,
     LogitsType,
     NumberType,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from specplan.ir import parse_plan, plan_from_json, plan_to_json, print_plan, verify_plan
 from specplan.ir.errors import UsageError
-from specplan.ir.infer import InferenceError, infer_round
-from specplan.ir.verify import RULES
+from specplan.ir.rules.verify import RULES
+from specplan.ir.types.infer import InferenceError, infer_round
 from tests.ir.edits import edited
 from tests.ir.plans_on_disk import NAMES, plan_of, text_of
 

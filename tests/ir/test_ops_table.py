@@ -17,14 +17,8 @@ from specplan.ir.plan import walk
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FACETS = ("infer", "demand")
 """What every op says itself; the base says that it breaks no rule alone, and holds no memory."""
-ROUNDS = {
-    f"ir/{name}.py"
-    for name in (
-        "around", "pending", "residency", "rules_draws", "rules_flow", "rules_law", "rules_layers",
-        "rules_residency", "rules_state", "rules_tables",
-    )
-}  # fmt: skip
-"""Rules of whole rounds follow values from op to op."""
+ROUNDS = {"ir/types/host_ops.py", "ir/types/residency.py"}
+"""What is known of whole rounds follows values from op to op, as their rules do (`ir/rules`)."""
 RECOGNISED = {
     "cost_models/acceptance/evidence/interleaved.py",  # who drafts each stretch of a chain
     "cost_models/acceptance/evidence/pool_rounds.py",  # which tokens its window and pool verify
@@ -34,7 +28,7 @@ RECOGNISED = {
 """Shapes of rounds that are priced or projected as a whole, and what a plan asks of checkpoints."""
 FOLDERS = ("ir", "cost_models", "passes", "planner", "runtime", "backends", "measure", "src")
 MAY_NAME_OPS = (
-    "ir/ops/", "passes/", "backends/oracle/", "backends/ops/", "backends/eager/",
+    "ir/ops/", "ir/rules/", "passes/", "backends/oracle/", "backends/ops/", "backends/eager/",
     "backends/static/",
 )  # fmt: skip
 

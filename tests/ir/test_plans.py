@@ -24,10 +24,10 @@ from specplan.ir import (
     to_mermaid,
     verify_plan,
 )
-from specplan.ir.infer import infer_round
 from specplan.ir.ops import OPS
 from specplan.ir.plan import walk, walk_plan
-from specplan.ir.types import NodesType, TreeType
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.value_types import NodesType, TreeType
 from tests.ir.plans_on_disk import FOLDER, NAMES, plan_of, text_of
 
 every_plan = pytest.mark.parametrize("name", NAMES)

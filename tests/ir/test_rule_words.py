@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from specplan.backends.registry import backends_by_rule
 from specplan.cli.main import program
-from specplan.ir.acceptance import RULE_ENTRIES, list_rules
 from specplan.ir.errors import UsageError
-from specplan.ir.rule_words import read_losses, rules_page
-from specplan.ir.tables import BUILTIN
+from specplan.ir.tables.acceptance import RULE_ENTRIES, list_rules
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.pages.rules import read_losses, rules_page
 
 LOSSES = "benchmarks/results/rule_losses.json"
 

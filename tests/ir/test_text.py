@@ -20,10 +20,10 @@ from specplan.ir import (
     verify_plan,
 )
 from specplan.ir.errors import UsageError
-from specplan.ir.lexer import tokenize
 from specplan.ir.ops import OPS, Compute, Forward, Grow, Op, Repeat
 from specplan.ir.plan import Assumptions, CacheState, Model, Plan, TrackState
-from specplan.ir.reader import Reader
+from specplan.ir.text.lexer import tokenize
+from specplan.ir.text.reader import Reader
 from specplan.ir.values import (
     NOT_WORDS,
     Atom,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from specplan.ir.parser import parse_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
 from tests.ir import layered_plans
 
 HEAD = "plan unsound\nmodel target\nmodel draft\nassume temperature=0.0..1.0\n"

@@ -6,8 +6,8 @@ import pytest
 
 from specplan.ir import check_plan, parse_plan, verify_plan
 from specplan.ir.errors import UsageError
-from specplan.ir.tables import BUILTIN, Declaration
-from specplan.ir.verify import RULES
+from specplan.ir.rules.verify import RULES
+from specplan.ir.tables.builtin import BUILTIN, Declaration
 from tests.ir.broken_plans import Broken
 from tests.ir.broken_rounds import CACHES, LAWS, ROUNDS
 from tests.ir.broken_statements import NAMES_AND_TYPES, STATEMENTS, TREES

@@ -19,12 +19,12 @@ from specplan.cost_models.acceptance.drafters import (  # noqa: E402
 )
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E402
-from specplan.cost_models.timing.device import load_device  # noqa: E402
-from specplan.measure import acceptance as acceptance_module  # noqa: E402
-from specplan.measure import growing  # noqa: E402
-from specplan.measure.acceptance import measure_acceptance  # noqa: E402
-from specplan.measure.precision import relative_half_width  # noqa: E402
-from specplan.measure.teacher import greedy_ranks, sampled_ranks  # noqa: E402
+from specplan.cost_models.devices.device import load_device  # noqa: E402
+from specplan.measure.acceptance import profile as acceptance_module  # noqa: E402
+from specplan.measure.acceptance import recorder as growing  # noqa: E402
+from specplan.measure.acceptance.precision import relative_half_width  # noqa: E402
+from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
+from specplan.measure.acceptance.teacher import greedy_ranks, sampled_ranks  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import Family, discover_methods, gather_facts, load_problem  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402

@@ -13,9 +13,9 @@ from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.cost_models.forecast import Forecast  # noqa: E402
 from specplan.cost_models.intervals import Interval, Seconds  # noqa: E402
 from specplan.ir.errors import NothingToCompareError  # noqa: E402
-from specplan.measure.bench import STOCK, compare, missed_limits  # noqa: E402
-from specplan.measure.probes import plain_plan  # noqa: E402
-from specplan.measure.stock import stock_runners  # noqa: E402
+from specplan.measure.bench.bench import STOCK, compare, missed_limits  # noqa: E402
+from specplan.measure.bench.stock import stock_runners  # noqa: E402
+from specplan.measure.device.probes import plain_plan  # noqa: E402
 from specplan.measure.workbench import BENCH, PROFILE, Workbench  # noqa: E402
 from specplan.planner import PLAIN, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402

@@ -12,15 +12,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.backends.registry import backend_capabilities  # noqa: E402
-from specplan.cost_models.timing.compiled import LEAST, CompiledDevice  # noqa: E402
-from specplan.cost_models.timing.measured import MeasuredDevice  # noqa: E402
-from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
+from specplan.cost_models.devices.measured.compiled import LEAST, CompiledDevice  # noqa: E402
+from specplan.cost_models.devices.measured.device import MeasuredDevice  # noqa: E402
+from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
 from specplan.gathering import find, open_bench  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
-from specplan.measure import compiled, visits  # noqa: E402
-from specplan.measure.device import measure_device  # noqa: E402
+from specplan.measure.device import compiled, visits  # noqa: E402
+from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.planner import PLAIN, Problem, gather_facts, load_problem  # noqa: E402
-from specplan.planner.by_backend import unlike  # noqa: E402
+from specplan.planner.search.backends import unlike  # noqa: E402
 from specplan.progress import silent  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
 from tests.benchmarks.fake_backend import Fake  # noqa: E402

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES  # noqa: E402
-from specplan.measure.contenders import executable_timer, plan_timer  # noqa: E402
-from specplan.measure.probes import source_probes  # noqa: E402
+from specplan.measure.bench.contenders import executable_timer, plan_timer  # noqa: E402
+from specplan.measure.device.probes import source_probes  # noqa: E402
 from specplan.measure.workbench import BENCH, Workbench  # noqa: E402
 from specplan.planner import load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402

@@ -14,7 +14,7 @@ pytest.importorskip("optuna")
 
 from specplan.ir.errors import NothingToCompareError
 from specplan.ir.plan import Plan
-from specplan.measure.contenders import Outcome, Timer
+from specplan.measure.bench.contenders import Outcome, Timer
 from specplan.measure.tuning.contenders import Contenders
 from specplan.measure.tuning.contest import Contest
 from specplan.measure.tuning.outcome import lines, measured_plans

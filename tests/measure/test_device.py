@@ -14,23 +14,23 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.cost_models.timing.device import load_device  # noqa: E402
-from specplan.cost_models.timing.measured import MeasuredDevice  # noqa: E402
-from specplan.cost_models.timing.measured_rows import ForwardRow  # noqa: E402
-from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
-from specplan.cost_models.timing.spread import UNKNOWN_DRIFT  # noqa: E402
-from specplan.measure import device as device_module  # noqa: E402
-from specplan.measure import visits  # noqa: E402
-from specplan.measure.cliffs import find_cliffs  # noqa: E402
-from specplan.measure.device import (  # noqa: E402
+from specplan.cost_models.devices.device import load_device  # noqa: E402
+from specplan.cost_models.devices.measured.device import MeasuredDevice  # noqa: E402
+from specplan.cost_models.devices.measured.rows import ForwardRow  # noqa: E402
+from specplan.cost_models.devices.measured.spread import UNKNOWN_DRIFT  # noqa: E402
+from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
+from specplan.measure.device import profile as device_module  # noqa: E402
+from specplan.measure.device.cliffs import find_cliffs  # noqa: E402
+from specplan.measure.device.probes import EXIT_CHAINS  # noqa: E402
+from specplan.measure.device.profile import (  # noqa: E402
     MOST_REFINED,
     budget_cells,
     budgets_of,
     cells,
     measure_device,
+    visits,
 )
-from specplan.measure.probes import EXIT_CHAINS  # noqa: E402
-from specplan.measure.visits import Visit  # noqa: E402
+from specplan.measure.device.visits import Visit  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402

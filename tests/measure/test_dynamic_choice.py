@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan import api  # noqa: E402
-from specplan.cost_models.shapes.model_shape import ModelShape  # noqa: E402
-from specplan.cost_models.timing.measured_table import (  # noqa: E402
+from specplan.cost_models.devices.measured.table import (  # noqa: E402
     ForwardRow,
     MeasuredTable,
     OpRow,
@@ -20,7 +19,8 @@ from specplan.cost_models.timing.measured_table import (  # noqa: E402
     Provenance,
     RoundRow,
 )
-from specplan.measure.probes import plain_plan  # noqa: E402
+from specplan.cost_models.models.model_shape import ModelShape  # noqa: E402
+from specplan.measure.device.probes import plain_plan  # noqa: E402
 from specplan.measure.workbench import BENCH, Workbench  # noqa: E402
 from specplan.planner import load_problem  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402

@@ -10,8 +10,8 @@ from itertools import islice
 import pytest
 
 from specplan.ir.errors import NothingToCompareError
-from specplan.measure.interleave import Run, Turn, pairs, race
-from specplan.measure.sequential import Rule
+from specplan.measure.bench.interleave import Run, Turn, pairs, race
+from specplan.measure.bench.sequential import Rule
 
 
 class Machine:

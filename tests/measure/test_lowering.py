@@ -26,13 +26,13 @@ from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
 from specplan.backends.machine import this_machine  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.backends.static.buckets import Bucket  # noqa: E402
+from specplan.bundles.compiling import buckets_of, compile_bundle, made_for  # noqa: E402
 from specplan.checks.speed import check_speed  # noqa: E402
-from specplan.compiling import buckets_of, compile_bundle, made_for  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.ir.plan import Assumptions  # noqa: E402
-from specplan.measure.lowering import Lowering  # noqa: E402
-from specplan.measure.probes import plain_plan  # noqa: E402
-from specplan.runtime import models as models_module  # noqa: E402
+from specplan.measure.bench.lowering import Lowering  # noqa: E402
+from specplan.measure.device.probes import plain_plan  # noqa: E402
+from specplan.runtime.models import causal as models_module  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 pytestmark = pytest.mark.skipif(

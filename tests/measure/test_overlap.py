@@ -11,16 +11,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.backends.eager.lanes import room_for  # noqa: E402
-from specplan.cost_models.timing.device import load_device  # noqa: E402
-from specplan.cost_models.timing.measured_table import MeasuredTable  # noqa: E402
+from specplan.cost_models.devices.device import load_device  # noqa: E402
+from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
 from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.ir.ops import Repeat  # noqa: E402
 from specplan.ir.plan import Plan, walk  # noqa: E402
-from specplan.measure import overlap  # noqa: E402
-from specplan.measure.device import machine_of  # noqa: E402
-from specplan.measure.overlap import lane_overlap, runs_at_once  # noqa: E402
-from specplan.measure.probes import rehearsal_probes  # noqa: E402
-from specplan.measure.visits import rows_of, visit  # noqa: E402
+from specplan.measure.device import overlap  # noqa: E402
+from specplan.measure.device.overlap import lane_overlap, runs_at_once  # noqa: E402
+from specplan.measure.device.probes import rehearsal_probes  # noqa: E402
+from specplan.measure.device.profile import machine_of  # noqa: E402
+from specplan.measure.device.visits import rows_of, visit  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402

@@ -15,13 +15,13 @@ from torch import Tensor  # noqa: E402
 from specplan.cost_models.acceptance.drafters import Beam  # noqa: E402
 from specplan.cost_models.acceptance.evidence.pools import Pools  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile  # noqa: E402
-from specplan.measure import pools as pools_module  # noqa: E402
-from specplan.measure.pools import pool_places  # noqa: E402
-from specplan.measure.teacher import text_logits  # noqa: E402
+from specplan.measure.acceptance import pools as pools_module  # noqa: E402
+from specplan.measure.acceptance.pools import pool_places  # noqa: E402
+from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
 from specplan.planner.trees.beam_growth import BeamGrowth  # noqa: E402
 from specplan.planner.trees.shape import RankPath, StaticTree  # noqa: E402
 from specplan.runtime.acceptance import RULES, DraftedTree  # noqa: E402
-from specplan.runtime.models import CausalModel, load_model  # noqa: E402
+from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.sampling import SamplingSettings, law  # noqa: E402
 from tests.backends.pairs import load_pair, save_pair  # noqa: E402

@@ -16,14 +16,14 @@ pytest.importorskip("transformers")
 
 from specplan.cost_models.acceptance.drafters import Model, OwnRounds, SmallCache  # noqa: E402
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
-from specplan.cost_models.demands import OpDemand, round_demands  # noqa: E402
+from specplan.cost_models.devices.device import load_device  # noqa: E402
 from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
-from specplan.cost_models.timing.device import load_device  # noqa: E402
-from specplan.measure.acceptance import measure_acceptance  # noqa: E402
-from specplan.measure.continuations import request_of  # noqa: E402
-from specplan.measure.probes import rehearsal_probes  # noqa: E402
-from specplan.measure.rehearsal import rehearse  # noqa: E402
-from specplan.measure.visits import visit  # noqa: E402
+from specplan.cost_models.rounds.demands import OpDemand, round_demands  # noqa: E402
+from specplan.measure.acceptance.continuations import request_of  # noqa: E402
+from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
+from specplan.measure.acceptance.run_rounds import rehearse  # noqa: E402
+from specplan.measure.device.probes import rehearsal_probes  # noqa: E402
+from specplan.measure.device.visits import visit  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
     Family,
@@ -32,11 +32,11 @@ from specplan.planner import (  # noqa: E402
     load_problem,
     profiling_plan,
 )
+from specplan.planner.drafters.candidates import possible_drafters  # noqa: E402
 from specplan.planner.method import Refusal, own_rounds  # noqa: E402
 from specplan.planner.methods.jacobi import METHOD as JACOBI  # noqa: E402
 from specplan.planner.methods.jacobi import JacobiOptions  # noqa: E402  # noqa: E402
-from specplan.planner.profiled_by_running import ProfiledByRunning  # noqa: E402
-from specplan.planner.who_drafts import drafters  # noqa: E402
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from tests.backends.pairs import save_pair  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
@@ -97,7 +97,7 @@ def test_replayed_rounds_are_the_rounds_that_ran(
 ) -> None:
     bench = _bench(tmp_path, 0.0, named=methods is NAMED)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    names = [name for name in drafters(facts) if profiling_plan(facts, name)]
+    names = [name for name in possible_drafters(facts) if profiling_plan(facts, name)]
     wanted = names[::3]
     if methods is NAMED:
         wanted = [
@@ -159,7 +159,7 @@ def test_requests_rehearsed_together_tell_what_each_tells_alone(
 ) -> None:
     bench = _bench(tmp_path, temperature, named=named)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    plans = (profiling_plan(facts, name) for name in drafters(facts))
+    plans = (profiling_plan(facts, name) for name in possible_drafters(facts))
     one_each = {plan.name: plan for plan in plans if plan is not None}
     prompts = bench.prompts(PROFILE)
     requests = [request_of(bench, prompt, index) for index, prompt in enumerate(prompts)]
@@ -181,7 +181,7 @@ def test_probes_tell_of_every_op_of_every_setting(tmp_path: Path) -> None:
         for kind, what, _ in visit(bench, bench.compile(probe.plan), 1, 40, 0).samples
         if kind == "op"
     }
-    for name in drafters(facts):
+    for name in possible_drafters(facts):
         plan = profiling_plan(facts, name)
         for step in () if plan is None else round_demands(plan, plan.rounds[0]).steps:
             assert not isinstance(step, OpDemand) or step.name in seen, (name, step.name)

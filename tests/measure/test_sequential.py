@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.measure.sequential import LARGEST_BET, Evidence, Rule, judge, stakes
+from specplan.measure.bench.sequential import LARGEST_BET, Evidence, Rule, judge, stakes
 
 RULE = Rule(0.05)
 MAGNITUDES = (0.02, 0.9, 0.05, 0.001, 0.11, 0.3, 0.04, 0.07, 0.2)

@@ -17,16 +17,16 @@ from specplan import api  # noqa: E402
 from specplan.cost_models.acceptance.drafters import OwnRounds, SkipBlocks  # noqa: E402
 from specplan.cost_models.acceptance.evidence.lengths import Lengths  # noqa: E402
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile  # noqa: E402
-from specplan.cost_models.timing.device import load_device  # noqa: E402
+from specplan.cost_models.devices.device import load_device  # noqa: E402
 from specplan.ir.blocks import Skips  # noqa: E402
 from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.measure import skip_sets as module  # noqa: E402
-from specplan.measure import visits  # noqa: E402
-from specplan.measure.acceptance import measure_acceptance  # noqa: E402
+from specplan.measure.acceptance.own_drafts import TeacherText  # noqa: E402
+from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
+from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
+from specplan.measure.device import visits  # noqa: E402
 from specplan.measure.drafters import measure_drafters  # noqa: E402
-from specplan.measure.own_drafts import TeacherText  # noqa: E402
 from specplan.measure.skip_sets import search_blocks  # noqa: E402
-from specplan.measure.teacher import text_logits  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
     Family,
@@ -37,7 +37,7 @@ from specplan.planner import (  # noqa: E402
     search,
 )
 from specplan.runtime.generate import generate  # noqa: E402
-from specplan.runtime.kv_cache import KVCache  # noqa: E402
+from specplan.runtime.models.kv_cache import KVCache  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.sampling import SamplingSettings, law  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402

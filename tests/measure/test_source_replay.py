@@ -13,12 +13,12 @@ pytest.importorskip("transformers")
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES  # noqa: E402
 from specplan.cost_models.acceptance.drafters import Source  # noqa: E402
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
+from specplan.cost_models.devices.device import load_device  # noqa: E402
+from specplan.cost_models.devices.measured.rows import OpRow  # noqa: E402
 from specplan.cost_models.estimate import Estimate, price_plan  # noqa: E402
-from specplan.cost_models.timing.device import load_device  # noqa: E402
-from specplan.cost_models.timing.measured_rows import OpRow  # noqa: E402
 from specplan.datastores import build_datastore  # noqa: E402
-from specplan.measure.acceptance import measure_acceptance  # noqa: E402
-from specplan.measure.device import measure_device  # noqa: E402
+from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
+from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
     Family,

@@ -24,7 +24,7 @@ from specplan import api  # noqa: E402
 from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.measure.tuning.study import Trial, open_log  # noqa: E402
 from specplan.planner import SearchResult, plan_key  # noqa: E402
-from specplan.planner.comparing import TIE  # noqa: E402
+from specplan.planner.search.comparing import TIE  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 

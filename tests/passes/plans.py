@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specplan.ir.infer import infer_round
 from specplan.ir.ops import Uniform
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan, Round
-from specplan.ir.types import NodesType, TreeType
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.value_types import NodesType, TreeType
 
 FOLDER = Path(__file__).parent.parent / "ir" / "plans"
 PATHS = sorted(FOLDER.glob("*.plan"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Assumptions
-from specplan.ir.printer import print_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
 from tests.passes.plans import PATHS, read, written

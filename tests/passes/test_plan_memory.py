@@ -7,9 +7,9 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.buffers import Buffer
-from specplan.cost_models.memory import plan_memory as all_memory
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.memory.buffers import Buffer
+from specplan.cost_models.memory.plan_memory import plan_memory as all_memory
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.plan_memory import ALIGNMENT, Arena, _placed, plan_memory

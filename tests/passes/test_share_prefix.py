@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.share_prefix import share_prefix
 from tests.passes.plans import FOLDER, read

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from specplan.ir.ops import Forward, Repeat
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import walk, walk_plan
-from specplan.ir.printer import print_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.unroll import unroll
 from tests.passes.plans import PATHS, read, steps, written

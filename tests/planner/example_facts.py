@@ -24,15 +24,15 @@ from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.blocks import Skips
+from specplan.planner.drafters.candidates import possible_drafters
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts, gather_facts
-from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import discover_methods, own_rounds
 from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
 from specplan.planner.methods.draft_model import BlockChainOptions
-from specplan.planner.profiled_by_running import ProfiledByRunning
-from specplan.planner.profiles import acceptance_key
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 from specplan.planner.trees import chain
-from specplan.planner.who_drafts import drafters
 from tests.planner.checkpoints import write_checkpoint
 
 HAZARDS = ((0.6, 0.2, 0.1), (0.65, 0.15, 0.05), (0.5, 0.2, 0.1))
@@ -95,7 +95,7 @@ SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embedd
 def measured_profiles(facts: ProblemFacts) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of what methods draft with beside models and the text: parts of it, and beams."""
     found: dict[Drafter, AcceptanceProfile] = {}
-    for drafter in drafters(facts):
+    for drafter in possible_drafters(facts):
         key = acceptance_key(facts.problem, facts.shapes, drafter)
         match drafter:
             case FirstLayers():

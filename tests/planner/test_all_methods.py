@@ -15,13 +15,13 @@ from specplan.backends.engines.structure import DRAFTERS, read_structure
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
-from specplan.ir.json_form import plan_from_json, plan_to_json
-from specplan.ir.parser import parse_plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.json_form import plan_from_json, plan_to_json
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
+from specplan.pages.methods import method_as_dict, methods_page, read_results
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal, discover_methods
-from specplan.planner.method_words import method_as_dict, methods_page, read_results
 from tests.planner.example_facts import example_facts
 from tests.planner.rich_facts import rich_facts
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from specplan.cost_models.estimate import Estimate
-from specplan.planner.comparing import choose, score
-from specplan.planner.limits import with_price
-from specplan.planner.search import pricer_of, search
+from specplan.planner.search.comparing import choose, score
+from specplan.planner.search.limits import with_price
+from specplan.planner.search.search import pricer_of, search
 from tests.planner.example_facts import example_facts, workload
 
 

@@ -13,15 +13,15 @@ from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.capabilities import refusals
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import later_drafters, possible_drafters, profiling_plan
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal, own_rounds
 from specplan.planner.methods.draft_model import METHOD, BlockChainOptions
-from specplan.planner.profiles import acceptance_key
 from specplan.planner.trees import chain
-from specplan.planner.who_drafts import drafters, later_drafters, profiling_plan
-from specplan.planner.worthwhile_trees import worthwhile_chains
+from specplan.planner.trees.candidates import worthwhile_chains
 from tests.planner.example_facts import example_facts, made_up_lengths
 
 NAMED = ["draft_model"]
@@ -49,7 +49,7 @@ def test_they_are_measured_where_the_method_is_named_and_chance_decides(tmp_path
     near = worthwhile_chains(facts, Model("draft"), tuple(range(1, 17)))
     wanted = dict.fromkeys((near[len(near) // 2], near[-1]))
     assert later_drafters(facts) == tuple(block(facts, length) for length in wanted)
-    assert not set(later_drafters(facts)) & set(drafters(facts))
+    assert not set(later_drafters(facts)) & set(possible_drafters(facts))
     assert later_drafters(example_facts(tmp_path, temperature=0.8)) == ()
     assert later_drafters(example_facts(tmp_path, methods=NAMED)) == ()
     _, blocks, _ = METHOD.choices(facts)

@@ -13,14 +13,14 @@ from specplan.cost_models.acceptance.evidence.base import Drafting, read_draftin
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
-from specplan.cost_models.law import load_law
-from specplan.planner.break_even import break_evens, draft_steps
-from specplan.planner.candidates import Candidate
-from specplan.planner.explain import explain
-from specplan.planner.explain_break_even import break_even_words
+from specplan.cost_models.formulas.formula import load_law
+from specplan.planner.explain.break_even import break_evens, draft_steps
+from specplan.planner.explain.break_even_words import break_even_words
+from specplan.planner.explain.data import explain
+from specplan.planner.explain.scaled_acceptance import most_scale, scaled_hazards
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.scaled_acceptance import most_scale, scaled_hazards
-from specplan.planner.search import SearchResult, search
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.search import SearchResult, search
 from tests.planner.example_facts import example_facts, profiles
 
 LAWS = {

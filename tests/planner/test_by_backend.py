@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.timing.device import load_device
+from specplan.cost_models.devices.device import load_device
 from specplan.gathering import find
 from specplan.ir.errors import InfeasibleError, MissingCapabilityError
-from specplan.planner.by_backend import backends_data, best_backend
-from specplan.planner.explain import explain
-from specplan.planner.explain_words import explain_words
-from specplan.planner.loading import problem_from_dict
-from specplan.planner.search import PLAIN, SearchResult, search
+from specplan.planner.explain.data import explain
+from specplan.planner.explain.words import explain_words
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.search.backends import backends_data, best_backend
+from specplan.planner.search.search import PLAIN, SearchResult, search
 from specplan.progress import silent
 from tests.planner.example_facts import example_facts, example_problem, profiles
 

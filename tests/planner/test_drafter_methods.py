@@ -15,13 +15,13 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import measured_here, named_drafters, possible_drafters
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal, discover_methods, own_rounds
 from specplan.planner.methods.draft_model import BlockChainOptions
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import drafters, measured_here, named_drafters
+from specplan.planner.problem.loading import problem_from_dict
 from tests.planner.example_facts import REHEARSED, SOURCES
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
 
@@ -183,7 +183,7 @@ def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path
         "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
         **dict.fromkeys(SOURCES, "given"),
     }  # fmt: skip
-    offered = set(drafters(facts))
+    offered = set(possible_drafters(facts))
     block = BlockChainOptions("draft", (-1, 0, 1, 2), (0,) * 4)
     later = own_rounds(facts, discover_methods()["draft_model"], block)  # which is told last
 

@@ -13,10 +13,10 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.blocks import Skips
 from specplan.planner import DrafterPrices, ProblemFacts, search
-from specplan.planner.comparing import cell_costs
-from specplan.planner.drafter_prices import TOO_DEAR
+from specplan.planner.drafters.prices import TOO_DEAR
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
-from specplan.planner.profiles import acceptance_key
+from specplan.planner.search.comparing import cell_costs
 from tests.planner.example_facts import example_facts
 
 

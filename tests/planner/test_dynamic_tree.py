@@ -11,17 +11,17 @@ from specplan.cost_models.acceptance.drafters import Beam
 from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
-from specplan.planner.explain import explain
-from specplan.planner.explain_words import explain_words
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import possible_drafters
+from specplan.planner.drafters.profiles import acceptance_key
+from specplan.planner.explain.data import explain
+from specplan.planner.explain.words import explain_words
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.dynamic_tree import METHOD, DynamicTreeOptions
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.search import search
-from specplan.planner.who_drafts import drafters
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.search.search import search
 from tests.planner.example_facts import example_facts, example_problem, made_up_pools, profiles
 from tests.planner.rich_facts import rich_facts
 
@@ -89,7 +89,7 @@ def test_words_and_drafter(tmp_path: Path) -> None:
 def test_every_draft_model_is_a_drafter_with_every_beam(tmp_path: Path) -> None:
     facts = rich_facts(tmp_path)  # with a head, a block drafter and a module of the target's
     assert METHOD.drafters(facts) == (Beam("draft", 2), Beam("draft", 4))
-    assert set(METHOD.drafters(facts)) <= set(drafters(facts))
+    assert set(METHOD.drafters(facts)) <= set(possible_drafters(facts))
     three = replace(facts.drafts["draft"], vocab_size=3)
     small = replace(facts, drafts={"draft": three})
     assert METHOD.drafters(small) == (Beam("draft", 2),)

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from specplan.cost_models.acceptance.drafters import TEXT, Beam, FirstLayers, Interleaved, Model
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import round_demands
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.pricing import round_cost
-from specplan.cost_models.shapes.forward import forward_cost
+from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.rounds.demands import round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import round_cost
 from specplan.ir.errors import UsageError
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import possible_drafters
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.early_exit import METHOD, EarlyExitOptions
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.who_drafts import drafters
 from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
 SAMPLED = """\
@@ -102,7 +102,7 @@ def test_first_layers_are_a_drafter_of_their_own(tmp_path: Path) -> None:
     problem, shapes = facts.problem, facts.shapes
     layers = (FirstLayers("target", 2), FirstLayers("target", 4), FirstLayers("target", 8))
     beams = (Beam("draft", 2), Beam("draft", 4))
-    assert drafters(facts) == (
+    assert possible_drafters(facts) == (
         Model("draft"),
         *beams,
         *layers,
@@ -120,4 +120,7 @@ def test_first_layers_are_a_drafter_of_their_own(tmp_path: Path) -> None:
 
 
 def test_methods_left_out_measure_nothing(tmp_path: Path) -> None:
-    assert drafters(example_facts(tmp_path, methods=["draft_model"])) == (Model("draft"), TEXT)
+    assert possible_drafters(example_facts(tmp_path, methods=["draft_model"])) == (
+        Model("draft"),
+        TEXT,
+    )

@@ -14,12 +14,12 @@ import pytest
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.planner.comparing import score
-from specplan.planner.explain import explain
-from specplan.planner.explain_picture import picture_lines, tree_lines
-from specplan.planner.explain_words import explain_words
-from specplan.planner.search import search
-from specplan.planner.worthwhile_trees import left_by_trees
+from specplan.planner.explain.data import explain
+from specplan.planner.explain.picture import picture_lines, tree_lines
+from specplan.planner.explain.words import explain_words
+from specplan.planner.search.comparing import score
+from specplan.planner.search.search import search
+from specplan.planner.trees.candidates import left_by_trees
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
 
 

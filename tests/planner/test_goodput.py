@@ -13,14 +13,14 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
 from specplan.ir.errors import InfeasibleError
-from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import is_gain, score, speedup
-from specplan.planner.explain import explain
-from specplan.planner.explain_load import break_even_load
-from specplan.planner.explain_words import explain_words
-from specplan.planner.objectives import Load
-from specplan.planner.search import SearchResult, search
-from specplan.planner.uncertainty import speed_over
+from specplan.planner.explain.data import explain
+from specplan.planner.explain.load import break_even_load
+from specplan.planner.explain.words import explain_words
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.comparing import is_gain, score, speedup
+from specplan.planner.search.objectives import Load
+from specplan.planner.search.search import SearchResult, search
+from specplan.planner.search.uncertainty import speed_over
 from tests.planner.example_facts import example_facts, workload
 
 SIZES = [1, 4, 16, 64]

@@ -11,24 +11,24 @@ import pytest
 from specplan.cost_models.acceptance.drafters import SkipBlocks
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import ForwardDemand, round_demands
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.pricing import round_cost
-from specplan.cost_models.shapes.forward import forward_cost
+from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import round_cost
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
-from specplan.ir.printer import print_plan
-from specplan.planner.facts import gather_facts
-from specplan.planner.loading import problem_from_dict
-from specplan.planner.method import Family, Refusal
-from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.search import search
-from specplan.planner.who_drafts import (
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import (
     leaves_blocks_out,
     searches_blocks,
 )
+from specplan.planner.drafters.profiles import acceptance_key
+from specplan.planner.facts import gather_facts
+from specplan.planner.method import Family, Refusal
+from specplan.planner.methods.layer_skip import METHOD, LayerSkipOptions
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.search.search import search
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, example_problem
 
 SAMPLED = """\

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from specplan.ir.errors import UsageError
-from specplan.planner.candidates import Candidate
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.known_plans import known_plans
-from specplan.planner.measured_plans import MeasuredPlan, MeasuredPlans, plan_key
-from specplan.planner.open_settings import OpenSettings
-from specplan.planner.search import SearchResult, search
-from specplan.planner.tuned import tuned
+from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
+from specplan.planner.measured.store import known_plans
+from specplan.planner.measured.tuned import tuned
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.open_settings import OpenSettings
+from specplan.planner.search.search import SearchResult, search
 from tests.planner.example_facts import example_facts
 
 OUTPUT = 32

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from specplan.ir.formula import evaluate
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import CacheState, Plan, StateDeclaration
-from specplan.ir.printer import print_plan
-from specplan.ir.renaming import renamed
+from specplan.ir.rules.verify import verify_plan
 from specplan.ir.schedule import select_round
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.ir.values import TEXT_STATE, State
-from specplan.ir.verify import verify_plan
+from specplan.passes.renaming import renamed
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.merging import first_then, merge_plans, round_names
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.scheduling import scheduled
+from specplan.planner.search.schedule import scheduled
+from specplan.planner.templates.merged_rounds import first_then, merge_plans, round_names
 from tests.cost_models.test_pricing import PLAIN, greedy_chain
 from tests.planner.rich_facts import rich_facts
 

@@ -9,14 +9,14 @@ import pytest
 from specplan.cost_models.acceptance.drafters import TEXT, Model
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
 from specplan.planner.facts import ProblemFacts, gather_facts
-from specplan.planner.loading import problem_from_dict
 from specplan.planner.method import Family, Method, Options, Refusal, discover_methods
 from specplan.planner.methods.draft_model import CHAIN_LENGTHS, DraftModelOptions
 from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
 from specplan.planner.methods.prompt_lookup import METHOD as PROMPT_LOOKUP
 from specplan.planner.methods.prompt_lookup import PromptLookupOptions
+from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.trees import (
     AcceptanceTable,
     GrowLevel,
@@ -24,7 +24,7 @@ from specplan.planner.trees import (
     search_trees,
     tree_of_levels,
 )
-from specplan.planner.worthwhile_trees import DEPTH, NODES, RANKS
+from specplan.planner.trees.candidates import DEPTH, NODES, RANKS
 from tests.planner.example_facts import example_facts, example_problem, profiles, workload
 from tests.planner.rich_facts import rich_facts
 

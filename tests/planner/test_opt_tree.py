@@ -10,14 +10,14 @@ import pytest
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import later_drafters, profiling_plan
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family
 from specplan.planner.methods.opt_tree import METHOD, SHAPES, THRESHOLDS
-from specplan.planner.profiles import acceptance_key
 from specplan.planner.trees import RoundTimes
-from specplan.planner.who_drafts import later_drafters, profiling_plan
-from specplan.planner.worthwhile_trees import layer_threshold, tree_objective
+from specplan.planner.trees.candidates import layer_threshold, tree_objective
 from tests.planner.example_facts import example_facts, made_up_lengths
 
 

@@ -10,13 +10,13 @@ import pytest
 from specplan.cost_models.acceptance.drafters import Drafter, OwnRounds
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.planner.drafters.candidates import possible_drafters, profiling_plan
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods import bild, relaxed_acceptance, triforce
-from specplan.planner.profiled_by_running import ProfiledByRunning
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.search import search
-from specplan.planner.who_drafts import drafters, profiling_plan
+from specplan.planner.search.search import search
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 from tests.planner.example_facts import example_facts, made_up_lengths
 
 
@@ -24,7 +24,7 @@ def with_rounds(facts: ProblemFacts) -> ProblemFacts:
     """With profiles, made up, of all rounds that are run."""
     keys = {
         drafter: acceptance_key(facts.problem, facts.shapes, drafter)
-        for drafter in drafters(facts)
+        for drafter in possible_drafters(facts)
         if isinstance(drafter, OwnRounds)
     }
     ran: dict[Drafter, AcceptanceProfile] = {
@@ -58,12 +58,12 @@ def test_an_edited_constant_is_not_priced_by_the_old_profile(
     (refused,) = method.choices(edited)
     assert isinstance(refused, Refusal) and "acceptance of" in refused.reason
     assert not any(one.estimate for one in search(edited).candidates if one.method == method.name)
-    assert {*drafters(edited)} - {*facts.profiles}, "they are to be measured anew"
+    assert {*possible_drafters(edited)} - {*facts.profiles}, "they are to be measured anew"
 
 
 def test_the_plan_that_is_run_is_the_plan_that_is_priced(tmp_path: Path) -> None:
     facts = example_facts(tmp_path, methods=["relaxed_acceptance"])
-    ran = [one for one in drafters(facts) if isinstance(one, OwnRounds)]
+    ran = [one for one in possible_drafters(facts) if isinstance(one, OwnRounds)]
     assert len(ran) == len({one.key for one in ran}) == len(relaxed_acceptance.LENGTHS)
     for drafter in ran:
         plan = profiling_plan(facts, drafter)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from specplan.planner.explain import explain
-from specplan.planner.explain_words import explain_words
-from specplan.planner.pareto import pareto_front
-from specplan.planner.search import SearchResult, search
+from specplan.planner.explain.data import explain
+from specplan.planner.explain.words import explain_words
+from specplan.planner.search.pareto import pareto_front
+from specplan.planner.search.search import SearchResult, search
 from tests.planner.example_facts import example_facts
 
 

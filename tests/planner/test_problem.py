@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from specplan.ir.errors import SpecplanError, UsageError
-from specplan.planner.loading import load_problem, problem_from_dict
-from specplan.planner.problem import Problem, problem_json_schema
+from specplan.planner.problem.loading import load_problem, problem_from_dict
+from specplan.planner.problem.schema import Problem, problem_json_schema
 from tests.planner.broken_problems import CASES, Broken
 from tests.planner.checkpoints import good_problem, write_checkpoint, write_good
 

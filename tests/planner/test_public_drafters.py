@@ -12,7 +12,7 @@ import pytest
 from specplan import optimize
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.planner.comparing import speedup
+from specplan.planner.search.comparing import speedup
 
 HEAD_70B: dict[str, Any] = {
     "architectures": ["LlamaForCausalLMEagle3"],

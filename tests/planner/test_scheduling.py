@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
 from specplan.ir.schedule import select_round
-from specplan.planner.comparing import TIE
-from specplan.planner.scheduling import (
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.search.comparing import TIE
+from specplan.planner.search.schedule import (
     MOST_ROUNDS,
     Grid,
     best_rounds,

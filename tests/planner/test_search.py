@@ -14,18 +14,18 @@ import pytest
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.closed_forms import expected_tokens
+from specplan.cost_models.devices.device import Device, UnpricedError
+from specplan.cost_models.formulas.closed_forms import expected_tokens
 from specplan.cost_models.intervals import Seconds
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import Device, UnpricedError
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import InfeasibleError, UsageError
-from specplan.ir.parser import parse_plan
 from specplan.ir.schedule import select_round
-from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import choose, pays, score, speedup
+from specplan.ir.text.parser import parse_plan
 from specplan.planner.method import Family, Refusal, discover_methods
-from specplan.planner.problem import Problem
-from specplan.planner.search import SearchResult, search
+from specplan.planner.problem.schema import Problem
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.comparing import choose, pays, score, speedup
+from specplan.planner.search.search import SearchResult, search
 from tests.planner.example_facts import example_facts, profiles, workload
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.timing.served.run import ServedRun
+from specplan.cost_models.devices.engines.run import ServedRun
 from specplan.importing import import_device
 from specplan.ir.errors import UsageError
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.known_plans import known_plans
-from specplan.planner.search import SearchResult, search
-from specplan.planner.served_plans import plain_plan, remember_served, served_plan
+from specplan.planner.measured.served import plain_plan, remember_served, served_plan
+from specplan.planner.measured.store import known_plans
+from specplan.planner.search.search import SearchResult, search
 from tests.planner.example_facts import example_facts
 
 RUN = ServedRun(100, 3.9, 41.0, 32.0, 0.8, 0.02, None, "a run")

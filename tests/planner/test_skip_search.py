@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.ir.blocks import Skips
-from specplan.planner.skip_search import (
+from specplan.planner.drafters.skip_search import (
     SAVINGS,
     SparedBlock,
     first_guesses,

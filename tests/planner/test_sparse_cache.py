@@ -12,17 +12,19 @@ from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.static.holds import STATIC as COMPILED
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.clock import Clock
-from specplan.cost_models.demands import ForwardDemand, OpDemand, round_demands
+from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.pricing import round_cost
-from specplan.cost_models.shapes.forward import forward_cost
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import round_cost
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import possible_drafters
+from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.sparse_cache import (
@@ -31,9 +33,7 @@ from specplan.planner.methods.sparse_cache import (
     RETRIEVED_BUDGETS,
     SparseCacheOptions,
 )
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.search import search
-from specplan.planner.who_drafts import drafters
+from specplan.planner.search.search import search
 from tests.planner.example_facts import SEVEN_BILLION, SHARED, example_facts, workload
 
 SELF = """\
@@ -166,9 +166,9 @@ def test_the_interpreter_keeps_a_part_of_a_cache_and_compiled_rounds_do_not(tmp_
 def test_its_drafters_are_measured_where_it_is_named(tmp_path: Path) -> None:
     everything = {SmallCache(role, budget) for role in ("target", "draft") for budget in BUDGETS}
     everything |= {SmallCache("target", budget, True) for budget in RETRIEVED_BUDGETS}
-    assert not everything & set(drafters(facts_of(tmp_path)))
+    assert not everything & set(possible_drafters(facts_of(tmp_path)))
     named = facts_of(tmp_path, methods=["sparse_cache"])
-    assert everything <= set(drafters(named))
+    assert everything <= set(possible_drafters(named))
     windowed = METHOD.drafters(replace(named, target=WINDOWED))
     assert windowed and all(isinstance(one, SmallCache) and not one.retrieved for one in windowed)
 

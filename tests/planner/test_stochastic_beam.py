@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from specplan.ir.infer import infer_round
-from specplan.ir.printer import print_plan
-from specplan.ir.types import TreeType
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.printer import print_plan
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.value_types import TreeType
 from specplan.planner.methods.stochastic_beam import METHOD, StochasticBeamOptions
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined

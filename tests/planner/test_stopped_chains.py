@@ -17,12 +17,12 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.formula import evaluate
 from specplan.ir.ops import Compute, Load, Measure, Repeat, Store
 from specplan.ir.plan import Plan, ValueState
-from specplan.ir.printer import print_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Value
-from specplan.ir.verify import verify_plan
+from specplan.planner.drafters.candidates import later_drafters, profiling_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.who_drafts import later_drafters, profiling_plan
 from tests.planner.example_facts import example_facts
 
 

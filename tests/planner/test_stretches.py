@@ -15,15 +15,15 @@ from specplan.cost_models.cells import split
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.forecast import Forecast
 from specplan.ir.schedule import select_round
-from specplan.planner.candidates import Candidate, estimate_as_dict
-from specplan.planner.composing import SCHEDULE, composed
-from specplan.planner.draws import DRAWS, Draws
-from specplan.planner.explain import explain
-from specplan.planner.explain_words import explain_words
+from specplan.planner.drafters.profiles import acceptance_key
+from specplan.planner.explain.data import explain
+from specplan.planner.explain.words import explain_words
 from specplan.planner.methods.jacobi import METHOD, JacobiOptions
-from specplan.planner.profiles import acceptance_key
-from specplan.planner.search import SearchResult, Setting, priced, pricer_of, search
-from specplan.planner.uncertainty import request_draws
+from specplan.planner.search.candidates import Candidate, estimate_as_dict
+from specplan.planner.search.composing import SCHEDULE, composed
+from specplan.planner.search.scenarios import DRAWS, Draws
+from specplan.planner.search.search import SearchResult, Setting, priced, pricer_of, search
+from specplan.planner.search.uncertainty import request_draws
 from tests.planner.example_facts import example_facts, workload
 
 OUTPUT = 96

@@ -17,11 +17,11 @@ from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.capabilities import Capabilities, refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import score
 from specplan.planner.facts import ProblemFacts, gather_facts
-from specplan.planner.loading import problem_from_dict
-from specplan.planner.search import SearchResult, search
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.comparing import score
+from specplan.planner.search.search import SearchResult, search
 from specplan.problems import capabilities_of
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
 from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts, write_drafter

@@ -10,13 +10,13 @@ import pytest
 
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.planner.candidates import Candidate
-from specplan.planner.comparing import score
-from specplan.planner.search import SearchResult, search
-from specplan.planner.uncertainty import confidence, speed_over
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.comparing import score
+from specplan.planner.search.search import SearchResult, search
+from specplan.planner.search.uncertainty import confidence, speed_over
 from tests.planner.example_facts import example_facts
 
 

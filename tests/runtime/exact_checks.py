@@ -16,7 +16,7 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from specplan.ir.acceptance import LOSSLESS
+from specplan.ir.tables.acceptance import LOSSLESS
 from specplan.runtime.acceptance import RULES
 from tests.runtime.exact import (
     Case,

@@ -8,7 +8,7 @@ import torch
 
 from specplan.ir.plan import Guard, Plan, Round, Schedule
 from specplan.runtime.executable import Observer, StepResult
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, draw, law
 from specplan.runtime.sources.source import Source

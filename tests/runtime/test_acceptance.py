@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from specplan.ir.acceptance import LOSSLESS
+from specplan.ir.tables.acceptance import LOSSLESS
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.acceptance.k_seq import acceptance_level
 from specplan.runtime.sampling import best, draw_distinct

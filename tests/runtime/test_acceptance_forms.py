@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.ir.tables import BUILTIN
+from specplan.ir.tables.builtin import BUILTIN
 from specplan.runtime.acceptance import RULES, DraftedTree
 from tests.runtime.exact_checks import JUDGING, TREE
 

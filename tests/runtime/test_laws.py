@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specplan.ir.laws import LAW_ENTRIES
+from specplan.ir.tables.laws import LAW_ENTRIES
 from specplan.runtime.laws import LAWS
 
 P = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from specplan.ir.acceptance import LOSSY, RULE_ENTRIES
+from specplan.ir.tables.acceptance import LOSSY, RULE_ENTRIES
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.acceptance.typical import threshold
 from tests.runtime import exact_ways

@@ -11,9 +11,9 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.models import CausalModel, load_model
-from specplan.runtime.retrieval import retrieve
+from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.retrieval import retrieve
 from tests.runtime.tiny_models import VOCABULARY
 
 Folder = Callable[..., Path]

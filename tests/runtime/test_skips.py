@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.runtime.models import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel, load_model
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
 
 TOLERANCE = 1e-4

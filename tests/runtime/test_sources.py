@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.ir.declaration import Declaration
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import SourceState
-from specplan.ir.sources import SOURCE_ENTRIES
+from specplan.ir.tables.declaration import Declaration
+from specplan.ir.tables.sources import SOURCE_ENTRIES
 from specplan.ir.values import Entry, State
 from specplan.runtime.sources.adjacency import Adjacency
 from specplan.runtime.sources.automaton import Automaton

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
-from specplan.cost_models.acceptance.law import AcceptanceLaw, Floats
-from specplan.cost_models.closed_forms import expected_rounds
+from specplan.cost_models.acceptance.model import AcceptanceLaw, Floats
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.demands import RoundDemands
+from specplan.cost_models.formulas.closed_forms import expected_rounds
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.pricing import Unpriced, read_round
+from specplan.cost_models.rounds.demands import RoundDemands
+from specplan.cost_models.rounds.pricing import Unpriced, read_round
 from specplan.ir.plan import Plan, Round
 
 EvidenceT = TypeVar("EvidenceT", bound="Evidence")

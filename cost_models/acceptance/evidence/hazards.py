@@ -11,7 +11,7 @@ import numpy as np
 
 from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.hazards import look_up, posterior
-from specplan.cost_models.acceptance.law import Floats, NodeLaw, Shape
+from specplan.cost_models.acceptance.model import Floats, NodeLaw, Shape
 from specplan.cost_models.intervals import Interval
 
 EXTRAPOLATED_TRIALS = 10.0

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, Rows
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
-from specplan.cost_models.acceptance.trace_law import TraceLaw
-from specplan.cost_models.demands import RoundDemands
-from specplan.cost_models.round_types import round_types
-from specplan.ir.infer import RoundTypes
+from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.rounds.demands import RoundDemands
+from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.ops import (
     Accept,
     Adopt,
@@ -41,7 +40,8 @@ from specplan.ir.ops import (
     Update,
 )
 from specplan.ir.plan import Plan, Round
-from specplan.ir.types import TreeType
+from specplan.ir.types.infer import RoundTypes
+from specplan.ir.types.value_types import TreeType
 
 _OPS = (Root, Grow, Lookup, Pick, Forward, Uniform, Accept, Adopt, Emit, Commit, Update)
 

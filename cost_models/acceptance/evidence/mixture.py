@@ -29,7 +29,7 @@ from typing import ClassVar
 import numpy as np
 
 from specplan.cost_models.acceptance.evidence.base import Evidence
-from specplan.cost_models.acceptance.law import Floats, NodeLaw, Shape, around
+from specplan.cost_models.acceptance.model import Floats, NodeLaw, Shape, around
 from specplan.cost_models.intervals import Interval
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from specplan.ir.infer import RoundTypes, Step
 from specplan.ir.ops import (
     Accept,
     Commit,
@@ -19,7 +18,8 @@ from specplan.ir.ops import (
     Root,
     Uniform,
 )
-from specplan.ir.types import NodesType, TreeType
+from specplan.ir.types.infer import RoundTypes, Step
+from specplan.ir.types.value_types import NodesType, TreeType
 from specplan.ir.values import Value
 
 _OPS = (Root, Grow, Pick, Prune, Forward, Uniform, Accept, Emit, Commit)

@@ -28,9 +28,9 @@ from specplan.cost_models.acceptance.evidence.base import (
 )
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.pool_rounds import BeamPool, read_merged, read_pool
-from specplan.cost_models.acceptance.trace_law import TraceLaw
-from specplan.cost_models.demands import RoundDemands
-from specplan.cost_models.round_types import round_types
+from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.rounds.demands import RoundDemands
+from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan, Round
 
 _NO_PLACE = MOST

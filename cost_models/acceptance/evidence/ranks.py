@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from specplan.cost_models.acceptance.evidence.base import Evidence, Rows, problem_of_rows
-from specplan.cost_models.acceptance.trace_law import TraceLaw
+from specplan.cost_models.acceptance.trace_model import TraceLaw
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from specplan.cost_models.acceptance.evidence.base import (
     Rows,
     problem_of_rows,
 )
-from specplan.cost_models.acceptance.trace_law import TraceLaw
-from specplan.cost_models.demands import RoundDemands
-from specplan.cost_models.stopping import stopping_loops, with_ends
+from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.rounds.demands import RoundDemands
+from specplan.cost_models.rounds.stopping import stopping_loops, with_ends
 from specplan.ir.plan import Plan, Round
 
 NO_ROUND = -1

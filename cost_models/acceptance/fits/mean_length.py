@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.evidence.mixture import BetaMixture
 from specplan.cost_models.acceptance.fits.counts import ASSUMED_ROUNDS
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.closed_forms import acceptance_of_tokens, expected_tokens
+from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens, expected_tokens
 from specplan.ir.errors import UsageError
 
 Floats = NDArray[np.float64]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specplan.backends.bundle import Bundle
+from specplan.bundles.contest import chosen_name, contestants
 from specplan.checks.running import ONE, Load, count_groups, opened, run_bundle, run_here
-from specplan.contest import chosen_name, contestants
 from specplan.cost_models.intervals import HALF_WIDTH_90
 from specplan.ir.errors import NothingToCompareError, UsageError
 from specplan.ir.files import read_document, write_json_atomic
@@ -26,7 +26,7 @@ from specplan.planner import PLAIN
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from specplan.measure.interleave import Run
+    from specplan.measure.bench.interleave import Run
     from specplan.measure.workbench import Workbench
 
 SCHEMA_VERSION = 2
@@ -111,7 +111,7 @@ def measure_baseline(
         UsageError: the bundle or a checkpoint has changed, or has no prompts.
         NothingToCompareError: the bundle's plan is plain decoding, or there are too few prompts.
     """
-    from specplan.measure.interleave import pairs
+    from specplan.measure.bench.interleave import pairs
     from specplan.measure.machine import hardware_name, versions
 
     found = opened(bundle)

@@ -19,8 +19,8 @@ from specplan.checks.side import AskedError, Side
 from specplan.checks.worker import Answer, answer_of
 from specplan.ir.errors import NothingToCompareError, SpecplanError, UsageError
 from specplan.ir.files import read_document, write_json_atomic
-from specplan.ir.parser import parse_plan
-from specplan.ir.printer import print_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.progress import Progress, silent
 
 PROBLEM, ANSWER = "problem.yaml", "answer.json"

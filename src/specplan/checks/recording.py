@@ -20,9 +20,9 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text, write_atomic
 from specplan.ir.folders import check_destination, staged
 from specplan.planner.facts import ProblemFacts, gather_facts
-from specplan.planner.folder_checks import DATASTORE_FILE
-from specplan.planner.loading import problem_from_dict
-from specplan.planner.problem import device_is_path
+from specplan.planner.problem.folder_checks import DATASTORE_FILE
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.problem.schema import device_is_path
 from specplan.problems import ProblemLike, as_problem
 from specplan.progress import Progress, silent
 
@@ -96,8 +96,8 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
 
 def _store_device(facts: ProblemFacts, folder: Path) -> str:
     """The device as the recorded problem names it, its file beside it."""
-    from specplan.cost_models.timing.compiled import CompiledDevice
-    from specplan.cost_models.timing.measured import MeasuredDevice
+    from specplan.cost_models.devices.measured.compiled import CompiledDevice
+    from specplan.cost_models.devices.measured.device import MeasuredDevice
 
     device = facts.device.base if isinstance(facts.device, CompiledDevice) else facts.device
     if isinstance(device, MeasuredDevice):

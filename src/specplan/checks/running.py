@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specplan.bundling import open_bundle
-from specplan.contest import problem_of
+from specplan.bundles.contest import problem_of
+from specplan.bundles.writing import open_bundle
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.checks.side import Side
-    from specplan.measure.interleave import Run
+    from specplan.measure.bench.interleave import Run
     from specplan.measure.workbench import Workbench
-    from specplan.planner.problem import Problem
+    from specplan.planner.problem.schema import Problem
     from specplan.runtime.executable import Executable
 
 OUTPUT_TOKENS = 32
@@ -82,8 +82,8 @@ def run_here(bench: Workbench, executable: Executable, load: Load) -> Run:
     Raises:
         NothingToCompareError: there are fewer prompts than a batch has.
     """
-    from specplan.measure.contenders import executable_timer
-    from specplan.measure.interleave import Turn
+    from specplan.measure.bench.contenders import executable_timer
+    from specplan.measure.bench.interleave import Turn
     from specplan.measure.workbench import BENCH, groups_of
 
     groups = groups_of(bench.prompts(BENCH)[: load.limit], load.batch)
@@ -110,7 +110,7 @@ def run_there(side: Side, bundle: Path, head: Problem, load: Load) -> Run:
         AskedError: it cannot open it.
         NothingToCompareError: there are fewer prompts than a batch has.
     """
-    from specplan.measure.interleave import Turn
+    from specplan.measure.bench.interleave import Turn
     from specplan.measure.workbench import BENCH, chosen_prompts, groups_of
 
     texts = [prompt.text for prompt in chosen_prompts(head, BENCH)][: load.limit]

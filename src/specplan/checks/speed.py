@@ -15,11 +15,11 @@ from specplan.checks.findings import Finding, Findings, Metric, Status
 from specplan.checks.running import ONE, Load, count_groups, opened, run_bundle, run_there
 from specplan.checks.side import Side
 from specplan.ir.errors import NothingToCompareError, UsageError
-from specplan.measure.sequential import Judgement, Rule
+from specplan.measure.bench.sequential import Judgement, Rule
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from specplan.measure.interleave import Race, Run
+    from specplan.measure.bench.interleave import Race, Run
 
 SECONDS = 150.0
 """For the warm-up and all pairs of a decision; with the models loaded it is within 3 minutes."""
@@ -47,7 +47,7 @@ class SpeedTest:
         self, base: Run, head: Run, groups: int, expected: tuple[float, ...], progress: Progress
     ) -> Race:
         """Run the two until the test knows."""
-        from specplan.measure.interleave import race
+        from specplan.measure.bench.interleave import race
 
         return race(
             base,

@@ -14,7 +14,7 @@ from specplan.ir.errors import RegressionError
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
-    from specplan.measure.bench import Comparison, Line
+    from specplan.measure.bench.bench import Comparison, Line
 
 
 def bench(
@@ -42,7 +42,7 @@ def bench(
 ) -> None:
     """Measure a bundle's plan against plain decoding and stock transformers."""
     from specplan import api
-    from specplan.bundling import open_bundle
+    from specplan.bundles.writing import open_bundle
     from specplan.progress import terminal_progress
 
     opened = open_bundle(bundle)
@@ -127,7 +127,7 @@ def _summary(line: Line) -> str:
 
 def _check(result: Comparison, bundle: Bundle, required: float | None) -> None:
     """Raise when the chosen plan misses a limit of the problem or the speed-up asked for."""
-    from specplan.measure.bench import missed_limits
+    from specplan.measure.bench.bench import missed_limits
 
     line = result.line(result.chosen)
     limits = bundle.problem["limits"]

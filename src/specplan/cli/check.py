@@ -148,7 +148,7 @@ def speed(
     """Race a bundle against a base, turn by turn, until it is known whether it is slower."""
     from specplan.checks.running import Load
     from specplan.checks.speed import SpeedTest, check_speed
-    from specplan.measure.sequential import Rule
+    from specplan.measure.bench.sequential import Rule
     from specplan.progress import terminal_progress
 
     test = SpeedTest(

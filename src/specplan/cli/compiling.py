@@ -30,7 +30,7 @@ def compile_(
     if cubins is not None:
         _kernels(bundle, cubins, json)
         return
-    from specplan.compiling import compile_bundle
+    from specplan.bundles.compiling import compile_bundle
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
@@ -54,7 +54,7 @@ def compile_(
 def _kernels(bundle: Path, architectures: str, json: bool) -> None:
     from specplan.backends.kernels.built import read_index
     from specplan.backends.manifest import KERNELS
-    from specplan.compiling import build_cubins
+    from specplan.bundles.compiling import build_cubins
     from specplan.progress import terminal_progress
 
     wanted = [] if architectures == "all" else [name.strip() for name in architectures.split(",")]
@@ -82,7 +82,7 @@ def lower(
     """Write the rounds of a bundle as sources of engines, checked against what builds them."""
     from dataclasses import asdict
 
-    from specplan.compiling import lower_for_tensorrt
+    from specplan.bundles.compiling import lower_for_tensorrt
     from specplan.ir.errors import UsageError
 
     if to != "tensorrt":

@@ -8,7 +8,7 @@ from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from specplan.cost_models.timing.device import Device
+    from specplan.cost_models.devices.device import Device
 
 
 def devices(json: JsonOption = False) -> None:

@@ -63,12 +63,12 @@ def explain(
             where="specplan explain",
             remedy="Ask for one of them.",
         )
+    from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
-    from specplan.reported import reading_report
 
     plan, report = planned(path)
     if mermaid or dot:
-        from specplan.ir.picture import to_dot, to_mermaid
+        from specplan.ir.text.picture import to_dot, to_mermaid
 
         print(to_mermaid(plan) if mermaid else to_dot(plan), end="")
         return
@@ -81,9 +81,9 @@ def explain(
 
 def _print_words(plan: Plan, explanation: Mapping[str, Any]) -> None:
     """The plan, what it drafts as a picture, and why it was chosen."""
-    from specplan.ir.printer import print_plan
-    from specplan.planner.explain_picture import picture_lines
-    from specplan.planner.explain_words import explain_words
+    from specplan.ir.text.printer import print_plan
+    from specplan.planner.explain.picture import picture_lines
+    from specplan.planner.explain.words import explain_words
 
     print(print_plan(plan))
     print("\n".join([*picture_lines(explanation), *explain_words(explanation)]))

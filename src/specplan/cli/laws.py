@@ -20,16 +20,16 @@ def laws(
     json: JsonOption = False,
 ) -> None:
     """List the laws of speculative decoding, or print one: formulas, source, known mistakes."""
-    from specplan.cost_models.law import list_laws
+    from specplan.cost_models.formulas.formula import list_laws
 
     if markdown:
-        from specplan.cost_models.law_words import laws_page
+        from specplan.pages.formulas import laws_page
 
         print(laws_page(list_laws()), end="")
     elif name is not None:
         print_law(name, json=json)
     elif json:
-        from specplan.cost_models.law_words import law_as_dict
+        from specplan.pages.formulas import law_as_dict
 
         print_json({"laws": [law_as_dict(law) for law in list_laws()]})
     else:
@@ -39,8 +39,8 @@ def laws(
 
 def print_law(name: str, *, json: bool) -> None:
     """Print one law in full."""
-    from specplan.cost_models.law import load_law
-    from specplan.cost_models.law_words import law_as_dict, law_text
+    from specplan.cost_models.formulas.formula import load_law
+    from specplan.pages.formulas import law_as_dict, law_text
 
     law = load_law(name)
     if json:

@@ -42,8 +42,8 @@ def lint_document(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: the file cannot be read.
     """
-    from specplan.ir.parser import parse_plan
-    from specplan.ir.verify import verify_plan
+    from specplan.ir.rules.verify import verify_plan
+    from specplan.ir.text.parser import parse_plan
 
     text, plan = read_text(path, "plan"), None
     try:

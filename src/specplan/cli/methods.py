@@ -12,8 +12,8 @@ from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from specplan.pages.methods import Engines
     from specplan.planner.method import Method
-    from specplan.planner.method_words import Engines
 
 
 def methods(
@@ -38,10 +38,10 @@ def methods(
     from specplan import api
     from specplan.backends.engines.registry import engines_by_draft
     from specplan.backends.registry import backends_by_rule
-    from specplan.ir.acceptance import list_rules
     from specplan.ir.errors import UsageError
-    from specplan.ir.rule_words import read_losses, rule_as_dict, rules_page
-    from specplan.planner.method_words import method_as_dict, methods_page, read_results
+    from specplan.ir.tables.acceptance import list_rules
+    from specplan.pages.methods import method_as_dict, methods_page, read_results
+    from specplan.pages.rules import read_losses, rule_as_dict, rules_page
 
     found, engines = api.list_methods(), engines_by_draft()
     known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
@@ -64,7 +64,7 @@ def methods(
 
 
 def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
-    from specplan.planner.method_words import drafts_from, output_words
+    from specplan.pages.methods import drafts_from, output_words
 
     print_table(
         ("method", "drafts from", "output", "status", "engines", "what it does"),
@@ -83,8 +83,8 @@ def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
 
 
 def _print_rules(runners: dict[str, tuple[str, ...]]) -> None:
-    from specplan.ir.acceptance import list_rules
-    from specplan.ir.rule_words import judges_words, keeps_words, needs
+    from specplan.ir.tables.acceptance import list_rules
+    from specplan.pages.rules import judges_words, keeps_words, needs
 
     print_table(
         ("rule", "judges", "keeps the law", "needs", "runs on", "what it does", "source"),

@@ -33,7 +33,7 @@ def optimize(
 ) -> None:
     """Find the fastest decoding plan of a problem."""
     from specplan import api
-    from specplan.ir.printer import print_plan
+    from specplan.ir.text.printer import print_plan
     from specplan.problems import compilers_of
     from specplan.progress import terminal_progress
 
@@ -61,9 +61,9 @@ def optimize(
 
 def _lowered(result: Result) -> dict[str, Any]:
     """The chosen plan after each pass that changes it, and where the buffers of its rounds live."""
-    from specplan.ir.printer import print_plan
+    from specplan.ir.text.printer import print_plan
     from specplan.passes.pipeline import run_passes
-    from specplan.planner.explain_memory import arenas
+    from specplan.planner.explain.memory import arenas
 
     steps: list[dict[str, Any]] = []
 

@@ -18,7 +18,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         UsageError: the file cannot be read, or is no plan text; names the file and the line.
     """
-    from specplan.ir.parser import parse_plan
+    from specplan.ir.text.parser import parse_plan
 
     text = read_text(path, "plan")
     try:

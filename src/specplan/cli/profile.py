@@ -13,8 +13,8 @@ from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
-    from specplan.cost_models.timing.compiled import CompiledForm
-    from specplan.cost_models.timing.measured_rows import Row
+    from specplan.cost_models.devices.measured.compiled import CompiledForm
+    from specplan.cost_models.devices.measured.rows import Row
 
 profile = typer.Typer(
     no_args_is_help=True, help="Measure this machine, or what the target accepts."
@@ -38,8 +38,8 @@ def device(
 ) -> None:
     """Measure the seconds of forwards and ops on this machine; goes on where it was stopped."""
     from specplan import api
-    from specplan.cost_models.timing.compiled import fit_compiled
-    from specplan.planner.loading import load_problem
+    from specplan.cost_models.devices.measured.compiled import fit_compiled
+    from specplan.planner.problem.loading import load_problem
     from specplan.progress import terminal_progress
 
     checked = load_problem(problem)
@@ -148,7 +148,7 @@ def acceptance(
 ) -> None:
     """Measure acceptance by depth and rank on the prompts; goes on where it was stopped."""
     from specplan import api
-    from specplan.planner.loading import load_problem
+    from specplan.planner.problem.loading import load_problem
     from specplan.progress import terminal_progress
 
     checked = load_problem(problem)

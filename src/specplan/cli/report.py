@@ -31,9 +31,9 @@ def report(
     json: JsonOption = False,
 ) -> None:
     """Write a report of a decision: one file that needs no network."""
+    from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
     from specplan.report import write_report
-    from specplan.reported import reading_report
 
     plan, data = planned(source)
     measured = None if bench is None else _measured(bench)

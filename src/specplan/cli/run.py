@@ -16,7 +16,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 
 if TYPE_CHECKING:
-    from specplan.decoder import Prompt, TextDecoder
+    from specplan.bundles.decoder import Prompt, TextDecoder
     from specplan.runtime.generate import Generation
 
 _AS_PROBLEM = "Left out, as in the bundle's problem; {} for a plan text."
@@ -82,7 +82,7 @@ def run(
     """Continue one or more prompts with a bundle's plan, or with a plan text."""
     texts = [*(prompt or ()), *map(_read, prompt_file or ())]
     _check(texts, stream=stream and not json)
-    from specplan.decoder import Settings
+    from specplan.bundles.decoder import Settings
 
     settings = Settings(
         max_new_tokens=max_new_tokens,
@@ -111,7 +111,7 @@ def run(
 def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDecoder:
     """What decodes: a plan text with its checkpoints, or a bundle."""
     from specplan.backends.registry import INTERPRETER
-    from specplan.decoder import Decoder, PlanDecoder
+    from specplan.bundles.decoder import Decoder, PlanDecoder
 
     if source.is_file():
         return PlanDecoder(read_plan(source), _checkpoints(models), backend or INTERPRETER)

@@ -40,7 +40,7 @@ def tune(
     json: JsonOption = False,
 ) -> None:
     """Run the likely plans of a problem against each other; goes on where it was stopped."""
-    from specplan.ir.printer import print_plan
+    from specplan.ir.text.printer import print_plan
     from specplan.progress import terminal_progress
     from specplan.tuning import tune as run
 

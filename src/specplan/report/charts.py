@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from specplan.planner.number_words import short
+from specplan.planner.explain.numbers import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
-from specplan.planner.explain_break_even import break_even_words, law_words
-from specplan.planner.explain_choice import confidence_words, pareto_words
-from specplan.planner.explain_load import load_words
-from specplan.planner.explain_words import backends_words, verdict_words
-from specplan.planner.number_words import about, bytes_words, seconds_words, short
+from specplan.ir.text.printer import print_plan
+from specplan.planner.explain.break_even_words import break_even_words, law_words
+from specplan.planner.explain.choice import confidence_words, pareto_words
+from specplan.planner.explain.load import load_words
+from specplan.planner.explain.numbers import about, bytes_words, seconds_words, short
+from specplan.planner.explain.words import backends_words, verdict_words
 
 MOST_CANDIDATES = 400
 """Rows of the table of candidates, best first."""

@@ -17,7 +17,7 @@ from specplan.ir.ops import Forward
 from specplan.ir.plan import Plan, walk_plan
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
-from specplan.runtime.models import load_model
+from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.datastore_build import build_datastore
 from tests.backends.eager.modules import Module, Probed

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specplan.runtime.kv_cache import KVCache
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.requests import Request
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from specplan.backends.eager.backend import EagerBackend
-from specplan.backends.eager.places import Places
-from specplan.ir.parser import parse_plan
+from specplan.backends.eager.state.known_slots import Places
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import CausalModel
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain, save_pair
 

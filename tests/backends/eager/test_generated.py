@@ -10,8 +10,8 @@ import pytest
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.static.holds import STATIC
 from specplan.ir.capabilities import refusals
-from specplan.ir.parser import parse_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
 from tests.backends.eager.generated_case import decode_alike, load_models, save_models
 from tests.ir.generated import generated_plan
 

@@ -10,9 +10,9 @@ import pytest
 
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.ir.capabilities import refusals
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.runtime.models import CausalModel, load_model
+from specplan.ir.text.parser import parse_plan
+from specplan.runtime.models.causal import CausalModel, load_model
 from tests.backends.eager.generated_case import VOCABULARY, decode_alike, save_text
 from tests.backends.eager.modules import Module, Probed
 from tests.backends.oracle.roles import HEADS, SLOTS_ENTER, layers_of

@@ -17,7 +17,7 @@ from specplan.backends.ops.prune import prune
 from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.values import Rows
 from specplan.ir.ops import OPS, Accept, Grow, Pick, Prune
-from specplan.ir.types import NodesType, TreeType
+from specplan.ir.types.value_types import NodesType, TreeType
 from specplan.ir.values import Value
 from specplan.runtime.acceptance import RULES
 from specplan.runtime.sampling import SamplingSettings

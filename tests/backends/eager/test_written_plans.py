@@ -11,10 +11,10 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.ir.capabilities import refusals
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
+from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models import load_model
+from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from tests.backends.eager.generated_case import looks_ahead
 from tests.backends.eager.modules import Module, Probed

@@ -11,10 +11,10 @@ from specplan.backends.engines.job import Job, Load
 from specplan.backends.engines.table import Table
 from specplan.cost_models.intervals import Interval
 from specplan.ir.plan import Plan
-from specplan.ir.verify import check_plan
+from specplan.ir.rules.verify import check_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.scheduling import scheduled
+from specplan.planner.search.schedule import scheduled
 from tests.ir.plans_on_disk import plan_of
 from tests.planner.rich_facts import rich_facts
 

@@ -14,7 +14,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.emitting import emit
 from specplan.ir.errors import UsageError
-from specplan.planner.profiles import acceptance_key
+from specplan.planner.drafters.profiles import acceptance_key
 from tests.cli.test_program import specplan_here
 from tests.planner.example_facts import workload
 
@@ -34,7 +34,7 @@ def bundle_of(pair: Path, folder: Path, hazards: Any, **changes: Any) -> Path:
         **changes,
     }
     from specplan.planner.facts import gather_facts
-    from specplan.planner.loading import problem_from_dict
+    from specplan.planner.problem.loading import problem_from_dict
 
     bare = problem_from_dict(value | {"acceptance": {}})
     key = acceptance_key(bare, gather_facts(bare).shapes, Model("draft"))

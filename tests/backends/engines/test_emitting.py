@@ -17,10 +17,10 @@ from specplan.cost_models.acceptance.drafters import Model, file_name
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.emitting import emit
 from specplan.ir.errors import UsageError
-from specplan.planner.comparing import score
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.loading import problem_from_dict
-from specplan.planner.search import search
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.search.comparing import score
+from specplan.planner.search.search import search
 from specplan.problems import capabilities_of
 from tests.backends.engines.examples import PATHS, job, plans
 from tests.planner.example_facts import example_facts

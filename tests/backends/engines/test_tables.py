@@ -15,8 +15,8 @@ from specplan.backends.engines.words import engine_as_dict, engines_page
 from specplan.backends.engines.writing import read_schemas
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
-from specplan.planner.backend_checks import known_engines
-from specplan.planner.merging import first_then
+from specplan.planner.problem.backend_checks import known_engines
+from specplan.planner.templates.merged_rounds import first_then
 from tests.backends.engines.examples import by_batch, plans, setting, shrinking_head, stopping
 
 REPOSITORY = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.backends.kernels import launch, plain
-from specplan.runtime.kv_cache import KVCache
+from specplan.runtime.models.kv_cache import KVCache
 from tests.backends.kernels.cases import attention_case, rotation_case, tree_case
 
 few = settings(max_examples=7, deadline=None, derandomize=True)

@@ -27,9 +27,9 @@ from specplan.backends.machine import check_kernels, check_machine  # noqa: E402
 from specplan.backends.manifest import KERNELS  # noqa: E402
 from specplan.backends.opening import load_models, open_executable  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
-from specplan.backends.static.fusing import heads_of as heads_of_loaded  # noqa: E402
-from specplan.compiling import build_cubins  # noqa: E402
-from specplan.cost_models.shapes.model_shape import ModelShape  # noqa: E402
+from specplan.backends.static.rewrites.fusing import heads_of as heads_of_loaded  # noqa: E402
+from specplan.bundles.compiling import build_cubins  # noqa: E402
+from specplan.cost_models.models.model_shape import ModelShape  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.ir.files import write_json_atomic  # noqa: E402
 from specplan.runtime.acceptance import DraftedTree  # noqa: E402

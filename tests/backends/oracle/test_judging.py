@@ -15,10 +15,10 @@ from specplan.backends.oracle.backend import OracleBackend
 from specplan.backends.oracle.judging import judged
 from specplan.ir.meaning import Logits, Node, Tree
 from specplan.ir.ops import Accept
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import walk_plan
-from specplan.ir.types import ROOT
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.value_types import ROOT
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from tests.backends.oracle.toys import Toy

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from specplan.backends.oracle.backend import OracleBackend
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import CacheState, Plan, TrackState
-from specplan.ir.verify import verify_plan
-from specplan.measure.probes import plain_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.measure.device.probes import plain_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.datastore_build import build_datastore

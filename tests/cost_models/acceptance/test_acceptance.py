@@ -15,8 +15,12 @@ from specplan.cost_models.acceptance.drafters import TEXT, Model
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.acceptance.trace_law import TraceLaw
-from specplan.cost_models.closed_forms import accepted_at_least, expected_tokens, tree_value
+from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.formulas.closed_forms import (
+    accepted_at_least,
+    expected_tokens,
+    tree_value,
+)
 from specplan.ir.errors import UsageError
 from tests.cost_models.small_trees import chain, expansion, independent_chains
 

@@ -28,7 +28,7 @@ from specplan.cost_models.acceptance.drafters import (
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
-from specplan.ir.parser import parse_plan
+from specplan.ir.text.parser import parse_plan
 from tests.ir.plans_on_disk import plan_of, text_of
 
 ROLES = st.sampled_from(["target", "draft", "small_1"])

@@ -20,7 +20,7 @@ from specplan.cost_models.acceptance.fits.length_curve import fit_length_curve
 from specplan.cost_models.acceptance.fits.mean_length import Spread, fit_constant, fit_mean_length
 from specplan.cost_models.acceptance.fits.requests import RequestCounts, fit_requests
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.closed_forms import expected_tokens
+from specplan.cost_models.formulas.closed_forms import expected_tokens
 from specplan.ir.errors import UsageError
 from tests.cost_models.small_trees import chain
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.mixture import BetaMixture
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.closed_forms import (
+from specplan.cost_models.formulas.closed_forms import (
     acceptance_of_tokens,
     accepted_at_least,
     expected_tokens,

@@ -10,9 +10,9 @@ import sympy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from specplan.cost_models.break_even import break_even, solve_for, stretches
-from specplan.cost_models.closed_forms import best_chain_length, chain_speedup
-from specplan.cost_models.law import load_law
+from specplan.cost_models.formulas.break_even import break_even, solve_for, stretches
+from specplan.cost_models.formulas.closed_forms import best_chain_length, chain_speedup
+from specplan.cost_models.formulas.formula import load_law
 from specplan.ir.errors import UsageError
 
 LEVIATHAN = load_law("leviathan")

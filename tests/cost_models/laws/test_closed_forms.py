@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.closed_forms import (
+from specplan.cost_models.formulas.closed_forms import (
     acceptance_of_tokens,
     accepted_at_least,
     best_chain_length,

@@ -13,16 +13,16 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.closed_forms import (
+from specplan.cost_models.formulas.closed_forms import (
     chain_speedup,
     expected_tokens,
     operations_factor,
     seconds_per_token,
     tree_value,
 )
-from specplan.cost_models.law import Law, list_laws, load_law
-from specplan.cost_models.law_words import law_markdown, law_text, laws_page
+from specplan.cost_models.formulas.formula import Law, list_laws, load_law
 from specplan.ir.errors import UsageError
+from specplan.pages.formulas import law_markdown, law_text, laws_page
 from tests.cost_models.small_trees import expansion, independent_chains
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -77,8 +77,8 @@ def test_unknown_names_are_refused() -> None:
 def test_laws_cost_nothing_until_one_is_asked_for() -> None:
     """Pricing and the search load no sympy; neither do the names of the laws."""
     probe = (
-        "import sys, specplan.planner.search, specplan.cost_models.estimate\n"
-        "from specplan.cost_models.law import law_names, load_law\n"
+        "import sys, specplan.planner.search.search, specplan.cost_models.estimate\n"
+        "from specplan.cost_models.formulas.formula import law_names, load_law\n"
         "assert 'leviathan' in law_names() and 'sympy' not in sys.modules\n"
         "load_law('leviathan')\n"
         "assert 'sympy' in sys.modules"

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 import sympy
 
-from specplan.cost_models.closed_forms import best_chain_length
-from specplan.cost_models.law import load_law
+from specplan.cost_models.formulas.closed_forms import best_chain_length
+from specplan.cost_models.formulas.formula import load_law
 from tests.cost_models.laws.test_break_even import GOODPUT
 from tests.cost_models.laws.test_closed_forms import BEST, COSTS
 

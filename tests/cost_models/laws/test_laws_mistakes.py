@@ -9,14 +9,14 @@ from statistics import fmean
 
 import pytest
 
-from specplan.cost_models.closed_forms import (
+from specplan.cost_models.formulas.closed_forms import (
     best_chain_length,
     chain_speedup,
     expected_tokens,
     tree_value,
 )
-from specplan.cost_models.law import list_laws, load_law
-from specplan.cost_models.shapes.forward import forward_ops
+from specplan.cost_models.formulas.formula import list_laws, load_law
+from specplan.cost_models.models.forward import forward_ops
 from tests.cost_models.public_shapes import shape
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.priced_break_even import Edge, priced_break_even
+from specplan.planner.explain.priced_break_even import Edge, priced_break_even
 
 X = np.linspace(0.0, 10.0, 101)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.shapes.architectures.registry import FAMILIES
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.shapes.parameters import parameter_inventory
+from specplan.cost_models.models.architectures.registry import FAMILIES
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.parameters import parameter_inventory
 from tests.cost_models.tiny_families import CANONICAL, TINY
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from specplan.cost_models.shapes.drafter_configs import spread_layers
-from specplan.cost_models.shapes.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
-from specplan.cost_models.shapes.forward import forward_cost
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.drafter_configs import spread_layers
+from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
+from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError, UsageError
 
 LLAMA_8B: dict[str, Any] = {

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.cost_models.cost import OpCost
-from specplan.cost_models.shapes.attention_costs import latent_attention_cost, query_key_pairs
-from specplan.cost_models.shapes.forward import forward_cost, forward_ops
-from specplan.cost_models.shapes.layer_ops import distinct_experts
-from specplan.cost_models.shapes.layers import DenseMlp, ExpertMlp, GroupedAttention
+from specplan.cost_models.models.attention_costs import latent_attention_cost, query_key_pairs
+from specplan.cost_models.models.forward import forward_cost, forward_ops
+from specplan.cost_models.models.layer_ops import distinct_experts
+from specplan.cost_models.models.layers import DenseMlp, ExpertMlp, GroupedAttention
 from specplan.ir.errors import UsageError
 from tests.cost_models.layered_shapes import DEEPSEEK_LATENT, layered
 from tests.cost_models.public_shapes import shape

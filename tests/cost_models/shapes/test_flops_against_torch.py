@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from specplan.cost_models.cost import OpCost
-from specplan.cost_models.shapes.forward import forward_cost, forward_ops
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.forward import forward_cost, forward_ops
+from specplan.cost_models.models.model_shape import ModelShape
 from tests.cost_models.tiny_families import TINY
 
 BATCH, TOKENS = 3, 11

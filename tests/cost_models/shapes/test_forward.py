@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.shapes.attention_costs import grouped_attention_cost
-from specplan.cost_models.shapes.forward import forward_cost, forward_ops
-from specplan.cost_models.shapes.layers import GroupedAttention
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.models.attention_costs import grouped_attention_cost
+from specplan.cost_models.models.forward import forward_cost, forward_ops
+from specplan.cost_models.models.layers import GroupedAttention
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import CONFIGS, shape
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.shapes.gguf_headers import read_gguf
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.files.gguf_headers import read_gguf
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
 from tests.cost_models.gguf_files import (
     TYPE_NUMBERS,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.shapes.parameters import parameter_inventory
-from specplan.cost_models.shapes.safetensors_headers import stored_tensors, weight_files
-from specplan.cost_models.shapes.stored_parts import is_parameter
+from specplan.cost_models.models.files.safetensors_headers import stored_tensors, weight_files
+from specplan.cost_models.models.files.stored_parts import is_parameter
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import CONFIGS, shape
 from tests.cost_models.tiny_families import TINY

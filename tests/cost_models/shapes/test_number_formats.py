@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from specplan.cost_models.shapes.forward import forward_ops
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.shapes.number_formats import FORMATS, integer_groups, number_format
+from specplan.cost_models.models.forward import forward_ops
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import FORMATS, integer_groups, number_format
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import CONFIGS
 from tests.cost_models.tiny_families import CANONICAL, TINY

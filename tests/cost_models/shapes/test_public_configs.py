@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.shapes.forward import forward_cost
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.models.model_shape import ModelShape
 
 PUBLISHED = {
     # Qwen3 technical report (arXiv 2505.09388) and model cards; tied heads counted once

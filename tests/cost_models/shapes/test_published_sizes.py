@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 
 
 def sizes(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.shapes.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from tests.cost_models.public_shapes import CONFIGS
 from tests.cost_models.tiny_families import CANONICAL, TINY

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.intervals import Seconds
-from specplan.cost_models.timing.fitted import FittedForm, fit_form
-from specplan.cost_models.timing.measured import MeasuredDevice
-from specplan.cost_models.timing.measured_table import (
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.fitted import FittedForm, fit_form
+from specplan.cost_models.devices.measured.table import (
     ForwardRow,
     MeasuredTable,
     PrefillRow,
     Provenance,
 )
+from specplan.cost_models.intervals import Seconds
 from tests.cost_models.public_shapes import shape
 
 HERE = Provenance("synthetic", "eager", 1, "2026-11-21", 8e10)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.compiled import (
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.measured.compiled import (
     LEAST,
     LEAST_ERROR,
     CompiledDevice,
@@ -21,11 +21,11 @@ from specplan.cost_models.timing.compiled import (
     compiled_by,
     fit_compiled,
 )
-from specplan.cost_models.timing.compiled_runs import CompiledRun, Passes
-from specplan.cost_models.timing.device import load_device
-from specplan.cost_models.timing.measured import MeasuredDevice
-from specplan.cost_models.timing.measured_rows import ForwardRow, OpRow, PrefillRow, RoundRow
-from specplan.cost_models.timing.measured_table import MeasuredTable, Provenance
+from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.rows import ForwardRow, OpRow, PrefillRow, RoundRow
+from specplan.cost_models.devices.measured.table import MeasuredTable, Provenance
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import shape

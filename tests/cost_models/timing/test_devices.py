@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.intervals import NO_TIME, Interval, Seconds, total
-from specplan.cost_models.shapes.forward import forward_ops
-from specplan.cost_models.timing.device import Device, UnpricedError, list_devices, load_device
-from specplan.cost_models.timing.measured import MeasuredDevice
-from specplan.cost_models.timing.measured_table import (
+from specplan.cost_models.devices.device import Device, UnpricedError, list_devices, load_device
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.table import (
     ForwardRow,
     MeasuredTable,
     OpRow,
@@ -22,7 +20,9 @@ from specplan.cost_models.timing.measured_table import (
     Provenance,
     RoundRow,
 )
-from specplan.cost_models.timing.roofline import AnalyticDevice
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.intervals import NO_TIME, Interval, Seconds, total
+from specplan.cost_models.models.forward import forward_ops
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import shape
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.cost_models.cost import Cost, Matrix, OpCost
-from specplan.cost_models.shapes.forward import forward_ops
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import UnpricedError, load_device
-from specplan.cost_models.timing.matrix_time import Tiling, smooth_maximum
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.timing.stack import IDEAL
+from specplan.cost_models.devices.device import UnpricedError, load_device
+from specplan.cost_models.devices.matrix_time import Tiling, smooth_maximum
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.devices.stack import IDEAL
+from specplan.cost_models.models.forward import forward_ops
+from specplan.cost_models.models.model_shape import ModelShape
 from tests.cost_models.public_shapes import CONFIGS, shape
 
 EASY = Tiling(processors=10, flops=1e12, bandwidth=1e30, half_area=0.0)

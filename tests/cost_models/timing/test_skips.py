@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specplan.cost_models.shapes.forward import forward_ops
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.timing.device import UnpricedError, load_device
-from specplan.cost_models.timing.measured import MeasuredDevice
-from specplan.cost_models.timing.measured_rows import ForwardRow
-from specplan.cost_models.timing.measured_table import MeasuredTable, Provenance
+from specplan.cost_models.devices.device import UnpricedError, load_device
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.rows import ForwardRow
+from specplan.cost_models.devices.measured.table import MeasuredTable, Provenance
+from specplan.cost_models.models.forward import forward_ops
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import shape

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specplan.cost_models.timing.measured_rows import RoundRow
-from specplan.cost_models.timing.measured_table import MeasuredTable, Provenance
-from specplan.cost_models.timing.spread import (
+from specplan.cost_models.devices.measured.rows import RoundRow
+from specplan.cost_models.devices.measured.spread import (
     UNKNOWN_DRIFT,
     bounds,
     drift_half_width,
@@ -15,6 +14,7 @@ from specplan.cost_models.timing.spread import (
     pass_scatter,
     scale,
 )
+from specplan.cost_models.devices.measured.table import MeasuredTable, Provenance
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 6, 8, 9, 12, 30])

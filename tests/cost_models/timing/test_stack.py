@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.timing.device import list_devices, load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.timing.stack import DEFAULT, IDEAL, Stack, list_stacks, load_stack
+from specplan.cost_models.devices.device import list_devices, load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.devices.stack import DEFAULT, IDEAL, Stack, list_stacks, load_stack
 from specplan.ir.errors import UsageError
 from tests.cost_models.public_shapes import llama, shape
 
@@ -51,7 +51,7 @@ def test_names_of_devices_count_and_choose_a_stack(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="share layers"):
         load_device("0xh100-sxm")
     path = tmp_path / "mine@home.yaml"
-    path.write_text((Path(__file__).parents[3] / "cost_models/devices/a40.yaml").read_text())
+    path.write_text((Path(__file__).parents[3] / "cost_models/devices/sheets/a40.yaml").read_text())
     assert load_device(path).name == "a40"
     assert load_device(f"2x{path}@vllm").name == "2xa40@vllm"
 

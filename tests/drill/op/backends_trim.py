@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from specplan.backends.ops.values import Tree
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 
 
 def trim(op: Any, tree: Tree, *, kind: TreeType) -> Tree:

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.demands import round_demands
-from specplan.decoder import PlanDecoder, Settings
-from specplan.ir.json_form import plan_from_json, plan_to_json
-from specplan.ir.parser import parse_plan
+from specplan.bundles.decoder import PlanDecoder, Settings
+from specplan.cost_models.rounds.demands import round_demands
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import verify_plan
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.json_form import plan_from_json, plan_to_json
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 
 
 def checked(path: Path, backend: str) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from specplan.ir.context import Context
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.tree_types import given_nodes
-from specplan.ir.types import TreeType
+from specplan.ir.types.context import Context
+from specplan.ir.types.tree_types import given_nodes
+from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
 
 if TYPE_CHECKING:

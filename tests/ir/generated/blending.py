@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.ir.laws import LAW_ENTRIES
+from specplan.ir.tables.laws import LAW_ENTRIES
 from tests.ir.generated.builder import Builder
 from tests.ir.generated.judging import entry_text
 

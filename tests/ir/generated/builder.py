@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, TypeAlias, TypeVar
 
-from specplan.ir.infer import InferenceError, RoundTypes, Step, infer_round
 from specplan.ir.ops import Accept, Grow, Uniform
-from specplan.ir.parser import parse_plan
-from specplan.ir.scope import nodes_of
-from specplan.ir.tables import BUILTIN
-from specplan.ir.tree_types import child_counts
-from specplan.ir.types import PathType, TreeType, Type
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.infer import InferenceError, RoundTypes, Step, infer_round
+from specplan.ir.types.scope import nodes_of
+from specplan.ir.types.tree_types import child_counts
+from specplan.ir.types.value_types import PathType, TreeType, Type
 from specplan.ir.values import Value
 
 T = TypeVar("T")

@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from specplan.ir.coerce import field_types
-from specplan.ir.declaration import Table
 from specplan.ir.formula import parse_formula
 from specplan.ir.ops import OPS, Compute, Op
 from specplan.ir.plan import (
@@ -31,7 +29,9 @@ from specplan.ir.plan import (
     ValueState,
     walk,
 )
-from specplan.ir.tables import BUILTIN
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.tables.declaration import Table
+from specplan.ir.text.coerce import field_types
 from specplan.ir.values import Entry, Value
 
 NAMED_OUTSIDE = frozenset({"model.digest"})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from specplan.ir.acceptance import RULE_ENTRIES
-from specplan.ir.declaration import Declaration
-from specplan.ir.types import TreeType
+from specplan.ir.tables.acceptance import RULE_ENTRIES
+from specplan.ir.tables.declaration import Declaration
+from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Range
 from tests.ir.generated.builder import Builder, refuse_unless
 

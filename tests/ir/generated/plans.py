@@ -7,11 +7,11 @@ from functools import lru_cache
 from itertools import count
 from random import Random
 
-from specplan.ir.infer import InferenceError
-from specplan.ir.parser import parse_plan
 from specplan.ir.plan import Plan
-from specplan.ir.printer import print_plan
-from specplan.ir.verify import Diagnostic, verify_plan
+from specplan.ir.rules.verify import Diagnostic, verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
+from specplan.ir.types.infer import InferenceError
 from tests.ir.generated.builder import Builder, Promise, Refused, Statements
 from tests.ir.generated.rounds import drafted_round, plain_round
 from tests.ir.generated.templates import TEMPLATES, exit_calibrated

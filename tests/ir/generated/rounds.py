@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.ir.types import TreeType
+from specplan.ir.types.value_types import TreeType
 from tests.ir.generated.blending import mixed
 from tests.ir.generated.builder import Builder, refuse_unless
 from tests.ir.generated.drafters import ALONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.ir.types import NodesType
+from specplan.ir.types.value_types import NodesType
 from tests.ir.generated.builder import Builder
 
 KINDS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from specplan.cost_models.timing.silicon.package import DataSheet, Table
+from specplan.cost_models.devices.silicon.package import DataSheet, Table
 
 SHEET = DataSheet(
     memory_bandwidth=3.35e12,

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specplan.cost_models.shapes.forward import forward_ops
-from specplan.cost_models.shapes.layers import ExpertMlp
-from specplan.cost_models.shapes.model_shape import ModelShape
-from specplan.cost_models.shapes.number_formats import NumberFormat, number_format
-from specplan.cost_models.timing.device import is_device_name, load_device
-from specplan.cost_models.timing.roofline import AnalyticDevice
-from specplan.cost_models.timing.silicon import package
-from specplan.cost_models.timing.silicon.attention import Attention
-from specplan.cost_models.timing.silicon.collectives import Reduction
-from specplan.cost_models.timing.silicon.device import SHEET_OF_SYSTEM, SiliconDevice
-from specplan.cost_models.timing.silicon.experts import Experts
-from specplan.cost_models.timing.silicon.products import Products
-from specplan.cost_models.timing.silicon.readings import table_formats
-from specplan.cost_models.timing.silicon.tables import KernelTables
+from specplan.cost_models.devices.device import is_device_name, load_device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.devices.silicon import package
+from specplan.cost_models.devices.silicon.attention import Attention
+from specplan.cost_models.devices.silicon.collectives import Reduction
+from specplan.cost_models.devices.silicon.device import SHEET_OF_SYSTEM, SiliconDevice
+from specplan.cost_models.devices.silicon.experts import Experts
+from specplan.cost_models.devices.silicon.products import Products
+from specplan.cost_models.devices.silicon.readings import table_formats
+from specplan.cost_models.devices.silicon.tables import KernelTables
+from specplan.cost_models.models.forward import forward_ops
+from specplan.cost_models.models.layers import ExpertMlp
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import NumberFormat, number_format
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from tests.cost_models.public_shapes import shape as public_shape
 from tests.cost_models.timing.silicon import synthetic

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.timing.silicon.grid import Grid
+from specplan.cost_models.devices.silicon.grid import Grid
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 WIDTHS = (256, 512, 1024, 2048, 4096)

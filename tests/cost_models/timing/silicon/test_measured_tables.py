@@ -8,11 +8,11 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from specplan.cost_models.timing.silicon.attention import AttentionSize
-from specplan.cost_models.timing.silicon.device import ELSEWHERE_ERROR, SHEET_OF_SYSTEM
-from specplan.cost_models.timing.silicon.experts import Family
-from specplan.cost_models.timing.silicon.package import list_systems, systems_folder
-from specplan.cost_models.timing.silicon.tables import KernelTables
+from specplan.cost_models.devices.silicon.attention import AttentionSize
+from specplan.cost_models.devices.silicon.device import ELSEWHERE_ERROR, SHEET_OF_SYSTEM
+from specplan.cost_models.devices.silicon.experts import Family
+from specplan.cost_models.devices.silicon.package import list_systems, systems_folder
+from specplan.cost_models.devices.silicon.tables import KernelTables
 
 pytestmark = pytest.mark.skipif(
     find_spec("aiconfigurator_core") is None or find_spec("pyarrow") is None,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specplan.cost_models.timing.silicon import package
+from specplan.cost_models.devices.silicon import package
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from tests.cost_models.timing.silicon import synthetic
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.timing.silicon.attention import Attention, AttentionSize
-from specplan.cost_models.timing.silicon.collectives import Reduction
-from specplan.cost_models.timing.silicon.experts import Experts, Family
-from specplan.cost_models.timing.silicon.products import Products
+from specplan.cost_models.devices.silicon.attention import Attention, AttentionSize
+from specplan.cost_models.devices.silicon.collectives import Reduction
+from specplan.cost_models.devices.silicon.experts import Experts, Family
+from specplan.cost_models.devices.silicon.products import Products
 from tests.cost_models.timing.silicon import synthetic
 
 

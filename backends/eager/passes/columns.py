@@ -1,0 +1,57 @@
+"""Columns of a pass, those of text first, and what it gives of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from specplan.backends.eager.passes.levels import Slots
+from specplan.backends.ops.values import Nodes
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a pass, those of text first.
+
+    Attributes:
+        tokens: int64 `[B, T]`.
+        positions: int64 `[B, T]`.
+        live: bool `[B, T]`.
+        texts: how many are of text.
+        inner: drafted nodes, operand by operand.
+        used: slots of text that are attended to.
+        rooted: the root is one of the drafted nodes, and no column of text.
+        slots: which of the last columns look ahead of nodes; None for none.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    live: Tensor
+    texts: int
+    inner: tuple[Nodes, ...]
+    used: int
+    slots: Slots | None = None
+    rooted: bool = False
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass gave.
+
+    Attributes:
+        hidden: states after the last layer, `[B, T, hidden]`.
+        live: which of them there are, bool `[B, T]`.
+        steps: passes of its model that they went through, int64 `[B, T]`; None where it read no
+            states.
+        ahead: the same of what lies one token deeper, two tokens, and so on.
+        context: slots that were attended to.
+        sure: all nodes have run that were to.
+    """
+
+    hidden: Tensor
+    live: Tensor
+    steps: Tensor | None
+    ahead: tuple[tuple[Tensor, Tensor], ...] = ()
+    context: int = 0
+    sure: bool = False

@@ -1,0 +1,264 @@
+"""The op `forward`: catch up the text, run one pass, keep what is asked for."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.passes.columns import Columns
+from specplan.backends.eager.passes.described import Stretch
+from specplan.backends.eager.passes.levels import Slots, slots_of
+from specplan.backends.eager.passes.levels import columns_of as node_columns
+from specplan.backends.eager.passes.logits import rows_of_pass
+from specplan.backends.eager.passes.one_pass import run_pass
+from specplan.backends.eager.runner import Runner
+from specplan.backends.eager.state.caches import Cache
+from specplan.backends.eager.state.known_slots import Fresh, Placement
+from specplan.backends.eager.state.slots import NodeSlots
+from specplan.backends.ops import forward as columns
+from specplan.backends.ops.values import Nodes, Rows
+from specplan.ir.errors import MissingCapabilityError
+
+if TYPE_CHECKING:
+    from specplan.backends.eager.session import EagerSession
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one pass gave.
+
+    Attributes:
+        rows: of each operand, for each thing that it gives.
+        width: columns.
+        context: slots that were attended to.
+    """
+
+    rows: list[Rows]
+    width: int
+    context: int
+
+
+def run_forward(
+    session: EagerSession,
+    stretch: Stretch,
+    operands: Sequence[Nodes],
+    place: Placement | Fresh | None = None,
+) -> Ran:
+    """Run a model on nodes; text that its layers lack comes first.
+
+    Args:
+        session: the batch, its caches and tracks.
+        stretch: which layers run, from what, and what is kept.
+        operands: nodes, of one tree each; the root of all is the same.
+        place: their slots, where they are known.
+    """
+    batch, active = session.batch, session.active
+    cache = batch.caches.get(stretch.cache or "")
+    if cache is not None:
+        if cache.base != batch.lengths:
+            cache.begin(batch.lengths)
+        settle(session, cache, stretch)
+    lags = [0] * batch.size if cache is None else _lags(session, cache, stretch)
+    texts = max(lags) if stretch.feeds else min(max(lags), max(stretch.pending, 1))
+    call = columns_of(session, stretch, cache, operands, texts)
+    if max(lags) > texts:  # what they are to attend to is not there yet
+        waits = torch.tensor(lags, device=batch.device)[:, None] > texts
+        call, place = replace(call, live=call.live & ~waits), None
+    passed = run_pass(session, stretch, cache, call, place)
+    reached = _read(batch.lengths, stretch, call, passed.live)
+    if max(lags) > texts:
+        reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
+        passed = replace(passed, sure=False)
+    if cache is not None and texts and not stretch.scratch:
+        _advance(reached, cache, stretch, active)
+    elif cache is not None and call.texts:
+        _advance_scratch(reached, cache, stretch)
+    rows = rows_of_pass(session, stretch, call, passed, operands)
+    return Ran(rows, call.tokens.shape[1], passed.context)
+
+
+def settle(session: EagerSession, cache: Cache, stretch: Stretch) -> None:
+    """Run text until no more of it is missing than a pass may catch up."""
+    most = _most(cache, stretch)
+    if max(_lags(session, cache, stretch)) > most and not stretch.feeds:
+        early = stretch.scratch and not cache.of and stretch.features is None
+        own = session.prepared.whole[stretch.cache or ""] if early else stretch
+        catch_up(session, cache, own, most)
+
+
+def reads_more(session: EagerSession, cache: Cache, stretch: Stretch) -> bool:
+    """Whether a pass has to read more text than it may catch up, all of it at once."""
+    return stretch.feeds and max(_lags(session, cache, stretch)) > _most(cache, stretch)
+
+
+def _most(cache: Cache, stretch: Stretch) -> int:
+    """Text tokens that a pass may catch up."""
+    most = max(stretch.pending, 1)
+    return most if cache.kept is None else min(most, cache.kept.chunk + 1)
+
+
+def _lags(session: EagerSession, cache: Cache, stretch: Stretch) -> list[int]:
+    """Text tokens that some layer lacks, of each request; 0 of those that do not take part."""
+    lengths = cache.scratch if stretch.scratch else cache.lengths
+    lags = [0] * session.batch.size
+    for span in stretch.segments:
+        for row, (now, done) in enumerate(zip(session.batch.lengths, lengths[span], strict=True)):
+            if now - done > lags[row] and (session.active is None or session.active[row]):
+                lags[row] = now - done
+    return lags
+
+
+def _advance(
+    lengths: Sequence[int], cache: Cache, stretch: Stretch, active: Sequence[bool] | None
+) -> None:
+    """Note that layers have taken in so much text."""
+    for span in stretch.segments:
+        known = cache.lengths[span]
+        cache.lengths[span] = [
+            max(now, known[row]) if active is None or active[row] else known[row]
+            for row, now in enumerate(lengths)
+        ]
+        cache.scratch[span] = cache.lengths[span]
+
+
+def _read(lengths: Sequence[int], stretch: Stretch, call: Columns, live: Tensor) -> Sequence[int]:
+    """How far a pass that was to read all text has come: up to the first state that is missing."""
+    if stretch.features is None or stretch.inside or not call.texts:
+        return lengths
+    lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
+    ends = torch.tensor(lengths, device=live.device)[:, None]
+    reached: list[int] = call.positions[:, : call.texts].where(lacking, ends).amin(1).tolist()
+    return reached
+
+
+def _advance_scratch(lengths: Sequence[int], cache: Cache, stretch: Stretch) -> None:
+    """Note that scratch has taken in all text that was pending."""
+    for span in stretch.segments if stretch.scratch else ():
+        cache.scratch[span] = list(map(max, lengths, cache.scratch[span]))
+
+
+def catch_up(session: EagerSession, cache: Cache, stretch: Stretch, pending: int) -> None:
+    """Run text through layers until at most `pending` tokens of it are left.
+
+    This is prefill, and the way back for a drafter that a schedule had switched off.
+    """
+    batch = session.batch
+    chunk = session.most_chunk if cache.kept is None else cache.kept.chunk
+    active = session.active or [True] * batch.size
+    while True:
+        done = [min(cache.lengths[s][row] for s in stretch.segments) for row in range(batch.size)]
+        goals = [
+            now - pending if active[row] else done[row] for row, now in enumerate(batch.lengths)
+        ]
+        width = max(goal - start for goal, start in zip(goals, done, strict=True))
+        if width <= 0:
+            return
+        width = min(width, chunk)
+        starts = torch.tensor(done, device=batch.device)[:, None]
+        positions = starts + torch.arange(width, device=batch.device)
+        live = positions < torch.tensor(goals, device=batch.device)[:, None]
+        place = positions.clamp(max=batch.text.shape[1] - 1)
+        tokens = batch.text.gather(1, place) * live
+        ends = [min(start + width, goal) for start, goal in zip(done, goals, strict=True)]
+        used = max(map(operator.sub, ends, cache.forgotten))
+        call = Columns(tokens, positions, live, width, (), used)
+        there = run_pass(session, stretch, cache, call).live
+        reached = _read(ends, stretch, call, there)
+        if reached is not ends and all(map(operator.le, reached, done)):
+            return  # what the next tokens are to read is not there yet
+        _advance(reached, cache, stretch, active)
+        cache.scratch = dict(cache.lengths)
+        cache.forget()
+
+
+def inner_of(nodes: Nodes) -> Nodes:
+    """Nodes without the root where it is the first of them."""
+    if isinstance(nodes.at, range) and nodes.at.start == 0:
+        chosen = None if nodes.chosen is None else nodes.chosen[:, 1:]
+        return Nodes(nodes.tree, range(1, nodes.at.stop), chosen, root=False)
+    return nodes
+
+
+def columns_of(
+    session: Runner,
+    stretch: Stretch,
+    cache: NodeSlots | None,
+    operands: Sequence[Nodes],
+    texts: int,
+) -> Columns:
+    """Text, nodes, and slots that look ahead of them.
+
+    Args:
+        session: the texts.
+        stretch: what will run.
+        cache: what it writes.
+        operands: nodes, of one tree each.
+        texts: columns of text that may be pending, which ends with the root.
+    """
+    batch, ends = session.batch, session.batch.ends
+    with_root = any(nodes.root for nodes in operands)
+    rooted = with_root and not texts and _may_hold_root(stretch, cache, operands)
+    if with_root and not rooted:
+        texts = max(texts, 1)
+    inner, slots = tuple(map(inner_of, operands)), _slots(session, stretch, operands)
+    ahead = None
+    if slots:
+        ahead = Slots(node_columns(operands, inner, texts), stretch.most_levels - 1)
+        inner = (*inner, *slots)
+    tokens, positions, live = [], [], []
+    if texts == 1 and with_root:
+        root = batch.root(session.scores)
+        tokens.append(root.tokens)
+        positions.append(ends - 1)
+        live.append(root.live)
+    elif texts:
+        written = ends + torch.arange(-texts, 0, device=ends.device)
+        first = ends - 1
+        if cache is not None and stretch.segments:
+            resident = cache.resident(stretch.segments, stretch.scratch)
+            first = resident.minimum(first) if with_root else resident
+        tokens.append(batch.text.gather(1, written.clamp(min=0)))
+        positions.append(written)
+        live.append((written >= first) & (written >= 0))
+    for nodes in inner:
+        if not nodes.width:
+            continue
+        tokens.append(nodes.take(nodes.tree.tokens))
+        positions.append(ends - 1 + nodes.take(nodes.tree.depths))
+        live.append(nodes.live if rooted else columns.drafted(nodes))
+    joined = _joined(live)
+    taking_part = session.taking_part()
+    if taking_part is not None:
+        joined = joined & taking_part[:, None]
+    used = 0 if cache is None else cache.text_slots
+    return Columns(_joined(tokens), _joined(positions), joined, texts, inner, used, ahead, rooted)
+
+
+def _may_hold_root(stretch: Stretch, cache: NodeSlots | None, operands: Sequence[Nodes]) -> bool:
+    """Whether the root can run as one of the nodes, where data says which these are.
+
+    It writes over what it wrote as text, which has to be the same.
+    """
+    plain = stretch.features is None and not stretch.keeps and stretch.most_levels == 1
+    again = cache is not None and not stretch.scratch and not stretch.block
+    return plain and again and len(operands) == 1 and isinstance(operands[0].at, Tensor)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _slots(session: Runner, stretch: Stretch, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
+    """Slots below the nodes of a pass, where its model looks ahead by them."""
+    if stretch.most_levels == 1 or not stretch.pieces:
+        return ()
+    if not session.models[stretch.model].by_slots:
+        return ()
+    if len(operands) > 1:
+        raise MissingCapabilityError("slots stand below the nodes of one tree", where="eager")
+    return (slots_of(operands[0], stretch.most_levels - 1),)

@@ -1,0 +1,85 @@
+"""Rows of the nodes of a pass: what its model says of each, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.passes.columns import Columns, Passed
+from specplan.backends.eager.passes.described import Stretch
+from specplan.backends.eager.runner import Runner
+from specplan.backends.ops.values import Nodes, Rows, part
+
+
+def rows_of_pass(
+    session: Runner,
+    stretch: Stretch,
+    call: Columns,
+    passed: Passed,
+    operands: Sequence[Nodes],
+) -> list[Rows]:
+    """Rows of the nodes of each operand, of everything that the model is to give."""
+    if not stretch.gives:
+        return []
+    with_root = any(nodes.root for nodes in operands) and not call.rooted
+    first = call.texts - 1 if with_root else call.texts
+    outputs = [_said(session, stretch, passed, name, first) for name in stretch.gives]
+    found, start = [], call.texts - first
+    for nodes, inner in zip(operands, call.inner, strict=False):
+        stop = start + inner.width
+        for said in outputs:
+            own, *deeper = (_rows_of(nodes, *each, start, stop, with_root) for each in said)
+            deeper = [_counted(rows, stretch, level) for level, rows in enumerate(deeper, 1)]
+            found.append(replace(own, sure=passed.sure, deeper=tuple(deeper)))
+        start = stop
+    return found
+
+
+def _said(
+    session: Runner, stretch: Stretch, passed: Passed, name: str, first: int
+) -> list[tuple[Tensor, Tensor]]:
+    """One kind of rows of the columns from `first` on, and which there are, level by level."""
+    model, steps = session.models[stretch.model], passed.steps
+    hidden, live = part(passed.hidden, first), part(passed.live, first)
+    steps = None if steps is None else part(steps, first)
+    said = [(model.rows(hidden, name, steps), live)]
+    if stretch.most_levels == 1 or name != "logits":
+        return said
+    for states, there in passed.ahead:
+        said.append((model.rows(states[:, first:], name, steps), there[:, first:]))
+    if not passed.ahead:
+        heads = range(1, stretch.most_levels)
+        said += [(model.rows(hidden, name, steps, level), live) for level in heads]
+    return said
+
+
+def _counted(rows: Rows, stretch: Stretch, level: int) -> Rows:
+    """Rows of a level, of those nodes that look so far ahead."""
+    rows = replace(rows, sure=False)
+    if isinstance(stretch.levels, int):
+        return rows
+    far = torch.tensor([count > level for count in stretch.levels], device=rows.live.device)
+    return replace(rows, live=rows.live & far)
+
+
+def _rows_of(
+    nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int, with_root: bool
+) -> Rows:
+    """Rows of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
+    if isinstance(nodes.at, range):
+        if not nodes.root:
+            return Rows(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
+        if start == 1:
+            return Rows(nodes.keys, part(values, 0, stop), part(live, 0, stop), nodes)
+        values = torch.cat([values[:, :1], values[:, start:stop]], 1)
+        there = torch.cat([live[:, :1], live[:, start:stop]], 1)
+        return Rows(nodes.keys, values, there, nodes)
+    if not nodes.root or not with_root:
+        return Rows(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
+    place = torch.arange(start, stop, device=values.device).where(nodes.at > 0, 0)
+    rows = values.gather(1, place[:, :, None].expand(-1, -1, values.shape[2]))
+    there = live.gather(1, place) & nodes.live
+    return Rows(nodes.keys, rows, there, nodes)

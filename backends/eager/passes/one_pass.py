@@ -1,0 +1,227 @@
+"""One pass of a model: what enters, slots and mask, the layers, and what tracks keep of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.passes.columns import Columns, Passed
+from specplan.backends.eager.passes.described import Stretch
+from specplan.backends.eager.runner import Runner
+from specplan.backends.eager.state.hidden_states import enter_slots, entered, keep, left_by_slots
+from specplan.backends.eager.state.known_slots import Fresh, Placement
+from specplan.backends.eager.state.slots import NodeSlots
+from specplan.backends.ops import forward as columns
+from specplan.backends.ops.values import part
+from specplan.runtime.masks import marked
+from specplan.runtime.models.attention import PrefixMask
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.modules import Module
+
+
+def run_pass(
+    session: Runner,
+    stretch: Stretch,
+    cache: NodeSlots | None,
+    call: Columns,
+    place: Placement | Fresh | None = None,
+) -> Passed:
+    """Run the columns through the layers."""
+    model = session.models[stretch.model]
+    hidden, live, steps = entered(session, stretch, model, call)
+    if not stretch.pieces:
+        return _head_only(session, stretch, call, hidden, live, steps)
+    texts, used = call.texts, call.used
+    if cache is None:  # a pass that leaves nothing behind
+        store = model.new_cache(session.batch.size, call.tokens.shape[1])
+        cache, used = NodeSlots(store), texts
+        ends = torch.full_like(session.batch.ends, texts)
+        text_slots = torch.arange(texts, device=ends.device).expand(len(ends), -1)
+    else:
+        shift = cache.shift
+        ends, text_slots = session.batch.ends, part(call.positions, 0, texts)
+        if isinstance(shift, Tensor):
+            ends, text_slots = ends - shift, text_slots - shift
+    slots, offsets, seen, live = _slots(
+        session, stretch, cache, call, place, ends, text_slots, live
+    )
+    cache.enter(stretch, slots)
+    sure = live is call.live and session.taking_part() is None
+    used += cache.taken
+    mask = cache.mask(slots, texts, ends, offsets, seen, used)
+    if stretch.block:
+        assert isinstance(mask, Tensor), "kernels know no tokens that all see each other"
+        columns_seen = slots.clamp(max=mask.shape[2] - 1)
+        mask = mask | marked(columns_seen, live, mask.shape[2])[:, None, :]
+    latest = None
+    if cache.store.queries is not None and texts and not stretch.scratch:
+        latest = _latest(live[:, :texts])
+    arguments = (call.tokens, call.positions, slots, mask, cache.store)
+    hidden = _layers(session, stretch, model, arguments, hidden, live, steps, call, latest)
+    if call.slots is None:
+        return Passed(hidden, live, steps, context=used, sure=sure)
+    ahead = tuple(
+        (call.slots.aligned(hidden, level), call.slots.aligned(live, level))
+        for level in range(1, call.slots.levels + 1)
+    )
+    stop = hidden.shape[1] - call.slots.width
+    steps = None if steps is None else steps[:, :stop]
+    return Passed(hidden[:, :stop], live[:, :stop], steps, ahead, used, sure)
+
+
+def _head_only(
+    session: Runner,
+    stretch: Stretch,
+    call: Columns,
+    hidden: Tensor | None,
+    live: Tensor,
+    steps: Tensor | None,
+) -> Passed:
+    """States as they entered, or those of slots that an earlier pass has left."""
+    track = None if stretch.features is None else session.batch.tracks[stretch.features]
+    if track is None or not track.deeper:
+        assert hidden is not None, "what runs no layer reads hidden states"
+        if stretch.keeps:
+            keep(session, stretch, call, {-1: hidden}, live, steps)
+        return Passed(hidden, live, steps)
+    first, *more = (
+        left_by_slots(session, stretch, call, track, stretch.shift + level)
+        for level in range(stretch.most_levels)
+    )
+    ahead = tuple((states, there & live) for states, there in more)
+    return Passed(first[0], live & first[1], steps, ahead)
+
+
+def _slots(
+    session: Runner,
+    stretch: Stretch,
+    cache: NodeSlots,
+    call: Columns,
+    place: Placement | Fresh | None,
+    ends: Tensor,
+    text_slots: Tensor,
+    live: Tensor,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
+    """Slots of all columns, those of nodes from the text's end, what they see, and what can run."""
+    texts, offsets, seen, trash = call.texts, None, None, cache.store.trash
+    slots = text_slots if not texts else text_slots.where(part(live, 0, texts), trash)
+    if call.tokens.shape[1] > texts:
+        given = None
+        if isinstance(place, Placement):
+            given = _known(session, stretch, cache, call, place)
+        if given is None or not isinstance(place, Placement):
+            offsets, seen, there = _placed(stretch, cache, call, part(live, texts), place)
+            if there is not None:
+                live = torch.cat([live[:, :texts], there], 1) if texts else there
+            drafted = (ends + offsets).where(part(live, texts), trash)
+        else:  # a dead node has a slot of its own, so that slots stay in a row
+            offsets, seen = given
+            drafted = ends + offsets
+            _run(cache, call, place, part(live, texts))
+        slots = torch.cat([slots, drafted], 1) if texts else drafted
+    return slots, offsets, seen, live
+
+
+def _latest(live: Tensor) -> Tensor:
+    """The last column of text of each request, int64 `[B]`; -1 where it has none."""
+    places = torch.arange(live.shape[1], device=live.device)
+    return places.where(live, -1).amax(1)
+
+
+def _known(
+    session: Runner, stretch: Stretch, cache: NodeSlots, call: Columns, place: Placement
+) -> tuple[Tensor, Tensor | None] | None:
+    """Slots of nodes and what they see of nodes, where both are constants in this pass."""
+    width = call.tokens.shape[1] - call.texts
+    if cache.placed is None or cache.taken != place.before or width > len(place.offsets):
+        return None
+    if session.taking_part() is not None:
+        return None
+    found = session.constants.get((id(place), width))
+    if found is None:
+        offsets = torch.tensor(place.offsets[:width], device=call.tokens.device)
+        seen = None
+        if not place.causal:
+            taken = range(max(place.before, place.before + width - place.old))
+            rows = [[slot in mine for slot in taken] for mine in place.seen[:width]]
+            seen = torch.tensor(rows, device=offsets.device)[None]
+        found = session.constants[id(place), width] = (offsets, seen)
+    return found
+
+
+def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> None:
+    """Note that a pass ran nodes whose slots were known."""
+    width, old = live.shape[1], place.old
+    if width > old:
+        inner = call.inner[0]
+        cache.add(part(inner.keys, old), part(live, old), twins=not inner.tree.layered)
+    cache.placed, cache.in_order = place.ran, cache.in_order and place.causal
+
+
+def _placed(
+    stretch: Stretch,
+    cache: NodeSlots,
+    call: Columns,
+    live: Tensor,
+    place: Placement | Fresh | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Slots of nodes counted from the text's end, what they see of nodes, and which can run.
+
+    None where all can that were to.
+    """
+    inner, rooted = call.inner, call.rooted
+    fresh = isinstance(place, Fresh) and len(inner) == 1 and inner[0].tree.layered
+    reaching = not (stretch.block or (fresh and isinstance(place, Fresh) and place.reached))
+    cache.compare()
+    ran = cache.there
+    if cache.way is None:
+        ran = cache.ran_by(stretch.segments, stretch.scratch)
+    found = columns.forward(
+        inner, live, cache.keys, cache.there, ran, reaching=reaching, fresh=fresh, rooted=rooted
+    )
+    before = cache.taken
+    cache.keys = found.keys
+    cache.there = torch.cat([cache.there, found.first], 1) if before else found.first
+    drafted = found.live & (found.offsets >= 0) if rooted else found.live
+    cache.note(stretch.segments, stretch.scratch, found.offsets, drafted)
+    return found.offsets, found.seen, found.live if reaching else None
+
+
+def _layers(
+    session: Runner,
+    stretch: Stretch,
+    model: Module,
+    arguments: tuple[Tensor, Tensor, Tensor, Tensor | PrefixMask, KVCache],
+    hidden: Tensor | None,
+    live: Tensor,
+    steps: Tensor | None,
+    call: Columns,
+    latest: Tensor | None,
+) -> Tensor:
+    """Hidden states after all layers; on the way the tracks get what they keep."""
+    if stretch.keys_only:
+        assert hidden is not None
+        for start, stop in stretch.pieces:
+            for layer in range(start, stop):
+                given = hidden.clone()
+                model.hidden(*arguments, (layer, layer + 1), given, stretch.skips, latest)
+        return hidden
+    wanted = {layer for _, layers in stretch.keeps for layer in layers}
+    passed: dict[int, Tensor] = {}
+    pieces = stretch.pieces
+    enters = max(model.slots_enter, pieces[0][0]) if call.slots is not None else -1
+    for start, stop in pieces:
+        if start in wanted and hidden is not None:
+            passed[start] = hidden.clone()
+        if call.slots is not None and start <= enters < stop:
+            hidden = model.hidden(*arguments, (start, enters), hidden, stretch.skips, latest)
+            enter_slots(session, stretch, model, call, call.slots, hidden)
+            start = enters
+        hidden = model.hidden(*arguments, (start, stop), hidden, stretch.skips, latest)
+        if stop in wanted and (start, stop) != pieces[-1]:
+            passed[stop] = hidden.clone()
+    assert hidden is not None
+    passed[-1] = passed[pieces[-1][1]] = hidden
+    if stretch.keeps:
+        keep(session, stretch, call, passed, live, steps)
+    return hidden

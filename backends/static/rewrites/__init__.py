@@ -1,0 +1,1 @@
+"""Rewrites of a traced round: constants folded, kernels fused, writes made explicit."""

@@ -1,0 +1,166 @@
+"""A cache while a round runs: how far it has come is a tensor, and a bound of what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.passes.described import Stretch
+from specplan.backends.eager.state.known_slots import Resident
+from specplan.backends.eager.state.slots import Layers, NodeSlots
+from specplan.backends.ops.forward import attention_mask
+from specplan.backends.ops.values import Path
+from specplan.backends.static.rewrites.fusing import kernel_mask
+from specplan.runtime.models.attention import PrefixMask
+from specplan.runtime.models.kv_cache import KVCache
+
+
+class RoundCache(NodeSlots):
+    """Keys and values of one model in a round that reads no number.
+
+    How much text a pass takes in is a bound that is known before the round: what it may lack when
+    the round begins, what was emitted since, and none once all requests took part in a pass.
+
+    Attributes:
+        lengths: by segment, text tokens of each request that it has taken in, int64 `[B]`.
+        scratch: the same with what passes of this round wrote that is no part of the text's.
+        base: lengths of the texts behind which drafted nodes stand, int64 `[B]`.
+        lacking: by segment and whether it is scratch, a bound of the text tokens that it lacks.
+    """
+
+    def __init__(
+        self,
+        store: KVCache,
+        segments: tuple[Layers, ...],
+        way: bool | None,
+        turns: bool,
+        lengths: Sequence[Tensor],
+        base: Tensor,
+        pending: Mapping[Layers, int],
+        attended: Tensor,
+        fused: bool,
+    ) -> None:
+        super().__init__(store, segments, way, turns)
+        self.lengths = dict(zip(segments, lengths, strict=True))
+        self.lacking = {
+            (span, scratch): pending.get(span, 0) for span in segments for scratch in (False, True)
+        }
+        self._attended, self._fused = attended, fused
+        self._begin(base)
+
+    def _begin(self, base: Tensor) -> None:
+        """Forget drafted nodes; the next ones stand behind texts of these lengths."""
+        self.clear()
+        self.scratch, self.base = dict(self.lengths), base
+
+    def follow(self, lengths: Tensor) -> None:
+        """Forget drafted nodes where texts have grown to other lengths since they ran."""
+        if lengths is not self.base:
+            self._begin(lengths)
+
+    def grown(self, tokens: int) -> None:
+        """Texts have grown by so many tokens at most."""
+        self.lacking = {where: bound + tokens for where, bound in self.lacking.items()}
+
+    def texts(self, stretch: Stretch) -> int:
+        """Columns of text that a pass needs, for tokens that its layers may lack."""
+        return max((self.lacking[span, stretch.scratch] for span in stretch.segments), default=0)
+
+    def resident(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
+        """See `NodeSlots.resident`."""
+        lengths = self.scratch if scratch else self.lengths
+        least, *others = (lengths[span] for span in segments)
+        for other in others:
+            least = least.minimum(other)
+        return least[:, None]
+
+    def mask(
+        self,
+        slots: Tensor,
+        texts: int,
+        ends: Tensor,
+        offsets: Tensor | None,
+        seen: Tensor | None,
+        used: int,
+    ) -> Tensor | PrefixMask:
+        """See `NodeSlots.mask`; where attention is a kernel, of what follows a prefix."""
+        if not self._fused:
+            return attention_mask(slots, texts, ends, seen, self._attended)
+        columns = torch.arange(texts, device=slots.device)[None]
+        if offsets is not None:
+            behind = texts + (offsets if offsets.dim() == 2 else offsets[None])
+            columns = torch.cat([columns.expand(len(behind), -1), behind], 1)
+        window = torch.arange(texts + self.taken, device=slots.device)
+        start = torch.full_like(columns[:, :1], texts)
+        seen_there = attention_mask(columns, texts, start, seen, window)
+        return kernel_mask((ends - texts)[:, 0], seen_there)
+
+    def advance(self, stretch: Stretch, lengths: Tensor, only: Tensor | None) -> None:
+        """Note that a pass took in text.
+
+        Args:
+            stretch: what ran.
+            lengths: of the texts, int64 `[B]`.
+            only: the requests that took part, bool `[B]`; None for all.
+        """
+        for span in stretch.segments:
+            known, tried = self.lengths[span], self.scratch[span]
+            if stretch.scratch:
+                self.scratch[span] = lengths if only is None else lengths.where(only, tried)
+            else:
+                taken = lengths if only is None else lengths.where(only, known)
+                self.lengths[span] = self.scratch[span] = taken
+            if only is None:
+                self.lacking[span, stretch.scratch] = 0
+                if not stretch.scratch:
+                    self.lacking[span, True] = 0
+
+    def commit_placed(self, path: Path, kept: Tensor, resident: Resident) -> None:
+        """Make emitted nodes of a path permanent, whose slots are known before the round runs.
+
+        Args:
+            path: what was accepted.
+            kept: how many nodes of it were emitted, int64 `[B]`.
+            resident: slots of the judged tree.
+        """
+        if resident.in_place:
+            kept = kept.clamp(max=resident.count)
+        else:
+            place = torch.arange(path.nodes.shape[1], device=kept.device)
+            held, slots = place < kept[:, None], path.nodes - 1
+            if not resident.numbered:
+                table = torch.tensor(resident.slots, device=kept.device)
+                slots = table.expand(len(kept), -1).gather(1, path.nodes)
+                held = held & (slots >= 0)
+                kept = held.sum(1)
+            start = self.base[:, None]
+            self.store.move(start + slots, start + place, held)
+        for span, known in self.lengths.items():
+            mine = kept if known is self.base else kept.where(known >= self.base, 0)
+            self.lengths[span] = known + mine
+        self._begin(self.base)
+
+    def commit(self, path: Path, kept: Tensor) -> None:
+        """Make the prefix of emitted nodes that is here permanent, and drop the rest.
+
+        Args:
+            path: what was accepted.
+            kept: how many nodes of it were emitted, int64 `[B]`.
+        """
+        keys = path.keys
+        place = torch.arange(keys.shape[1], device=keys.device)
+        emitted = place < kept[:, None]
+        slots, moved = torch.zeros_like(keys), torch.zeros_like(emitted)
+        for span in self.segments:
+            mine, held = self.prefix(keys, emitted, span)
+            held = held & (self.lengths[span] >= self.base)[:, None]
+            self.lengths[span] = self.lengths[span] + held.sum(1)
+            if mine is not None:
+                one = len(self.segments) == 1
+                slots, moved = (mine, held) if one else (mine.where(held, slots), moved | held)
+        if not self.in_order:
+            start = self.base[:, None]
+            self.store.move(start + slots, start + place, moved)
+        self._begin(self.base)

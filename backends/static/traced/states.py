@@ -1,0 +1,93 @@
+"""Trees and numbers that go from round to round, as tensors of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.state.batch import Batch
+from specplan.backends.ops.reshaping import first_columns, selected
+from specplan.backends.ops.values import Tree
+from specplan.ir.plan import ValueState
+from specplan.ir.types.state_types import loaded_type
+from specplan.ir.types.value_types import TreeType
+from specplan.runtime.models.modules import Module
+
+Parts: TypeAlias = tuple[Tensor, ...]
+
+
+def value_parts(state: ValueState, scored: bool) -> tuple[str, ...]:
+    """What each tensor of a value state holds; of trees, fields of `Tree`.
+
+    Keys and depths follow from them, and from the text as it is when they are loaded.
+    """
+    kind = loaded_type(state, state.name)
+    if not isinstance(kind, TreeType):
+        return ("value",)
+    shape = ("parents",) if kind.parents is None else ()
+    laws = ("law_row", "laws") if state.keeps_laws else ()
+    scores = ("own", "scores") if scored else ()
+    return ("tokens", "live", *shape, *laws, *scores)
+
+
+def first_values(batch: Batch, prepared: Prepared, target: Module) -> dict[str, Parts]:
+    """What a new batch's value states hold, by name."""
+    shape = (batch.size, target.vocab_size)
+    laws = torch.zeros(shape, dtype=target.logits_dtype, device=batch.device)
+    found = {}
+    for state in prepared.plan.states:
+        if isinstance(state, ValueState):
+            names = value_parts(state, prepared.scored)
+            parts = parts_of(batch.values[state.name], names, laws)
+            found[str(state.name)] = tuple(part.to(batch.device) for part in parts)
+    return found
+
+
+def parts_of(value: Tree | Tensor, names: Sequence[str], like: Tensor) -> Parts:
+    """A value as tensors.
+
+    Args:
+        value: what is stored.
+        names: see `value_parts`.
+        like: of which type laws are, `[B, V]`.
+    """
+    if isinstance(value, Tensor):
+        return (value,)
+    if value.chain and not value.in_order:
+        inner = value.live[:, 1:]
+        order, live = first_columns(inner, value.size, value.depths[:, 1:])
+        value = selected(value, order + 1, live, levels=value.levels)
+    laws = value.all_laws
+    if laws is None:
+        laws = like[:, None].expand(-1, value.size, -1) * 0
+    fields = {name: laws if name == "laws" else getattr(value, name) for name in names}
+    return tuple(field.contiguous() for field in fields.values())
+
+
+def value_of(state: ValueState, names: Sequence[str], parts: Sequence[Tensor]) -> Tree | Tensor:
+    """What the tensors of a value state mean; copies, as the round writes over them."""
+    kind = loaded_type(state, state.name)
+    if not isinstance(kind, TreeType):
+        return parts[0].clone()
+    copied: dict[str, Any] = dict(zip(names, (part.clone() for part in parts), strict=True))
+    tokens = copied["tokens"]
+    if kind.parents is not None:
+        columns = torch.tensor([0, *(node + 1 for node in kind.parents)], device=tokens.device)
+        copied["parents"] = columns.expand_as(tokens)
+    laws = (copied.pop("laws"),) if "laws" in copied else ()
+    zero = torch.zeros_like(tokens)
+    return replace(
+        Tree(tokens, zero, zero, zero.bool(), zero, zero - 1),
+        **copied,
+        laws=laws,
+        levels=kind.depth,
+        newest=range(1, 1 + kind.nodes) if kind.nodes else range(1),
+        widest=1 if kind.is_chain else kind.nodes,
+        chain=kind.is_chain,
+        in_order=kind.is_chain,
+    )

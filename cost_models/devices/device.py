@@ -1,0 +1,198 @@
+"""What every device can be asked: how long a forward, an op and a round's glue take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Literal, Protocol
+
+from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_text
+
+TABLES = "silicon:"
+"""Begins the name of a device whose kernels were measured by others; see `silicon/`."""
+
+
+class UnpricedError(UsageError):
+    """A device has no price for what was asked; a candidate that needs it is refused."""
+
+
+class Device(Protocol):
+    """Hardware, with what it makes of work. All times are seconds."""
+
+    @property
+    def name(self) -> str:
+        """How the user calls it."""
+        ...
+
+    @property
+    def kind(self) -> Literal["analytic", "measured", "tables"]:
+        """Computed from data-sheet figures, measured, or both: others' tables of kernels."""
+        ...
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory for weights, caches and workspace, bytes."""
+        ...
+
+    @property
+    def shared_error(self) -> float:
+        """The part of its intervals that falls on all its times alike, a relative half width.
+
+        Where one time is so much too long, so is every other: their ratio is not concerned.
+        """
+        ...
+
+    @property
+    def lane_overlap(self) -> float:
+        """Of lanes that run side by side, the part of the shorter ones that the longest hides.
+
+        From 0, where two passes share all that the device has, to 1, where it has room for both.
+        """
+        ...
+
+    def forward_seconds(
+        self,
+        shape: ModelShape,
+        batch: int,
+        tokens: int,
+        context: float,
+        logit_rows: int | None = None,
+        layers: tuple[int, int] | None = None,
+        skips: Skips = NO_SKIPS,
+    ) -> Seconds:
+        """One forward pass.
+
+        Args:
+            shape: the model.
+            batch: sequences.
+            tokens: query tokens per sequence.
+            context: tokens in the cache per sequence before this pass.
+            logit_rows: rows per sequence that need logits; default all tokens.
+            layers: half-open span of layers; default all.
+            skips: blocks that are left out.
+
+        Raises:
+            UnpricedError: this device cannot say; the message says how to mend it.
+        """
+        ...
+
+    def prefill_seconds(self, shape: ModelShape, batch: int, tokens: int) -> Seconds:
+        """A prompt of `tokens` per sequence, with logits of the last one only.
+
+        Raises:
+            UnpricedError: this device cannot say.
+        """
+        ...
+
+    def op_seconds(self, op_name: str, batch: int, width: int, moved: float = 0.0) -> Seconds:
+        """One op that is no forward, over `width` nodes per sequence.
+
+        Args:
+            op_name: an op of the plan language, or `op:variant` for a rule or a way of
+                drawing; a device without the variant answers for the op.
+            batch: sequences.
+            width: nodes that the op works on, per sequence.
+            moved: bytes that it reads and writes, of all sequences, where it moves much; a device
+                that was measured knows what that takes.
+
+        Raises:
+            UnpricedError: this device cannot say.
+        """
+        ...
+
+    def basis(self, shapes: Iterable[ModelShape]) -> str:
+        """What times of these models' forwards rest on, in words that go on from "time"."""
+        ...
+
+    def round_seconds(self, batch: int) -> Seconds:
+        """What a round takes beside its ops: the host's loop, hand-over of results.
+
+        Raises:
+            UnpricedError: this device cannot say.
+        """
+        ...
+
+
+def list_devices() -> tuple[str, ...]:
+    """Names of the device files that ship with specplan, sorted."""
+    folder = resources.files("specplan.cost_models.devices") / "sheets"
+    names = [entry.name for entry in folder.iterdir()]
+    return tuple(sorted(name[: -len(".yaml")] for name in names if name.endswith(".yaml")))
+
+
+def load_device(name_or_path: Path | str) -> Device:
+    """A shipped device by name, or a device file: YAML (data sheet) or JSON (measured).
+
+    `8x` before the name or path of a data sheet means eight of them sharing every layer (tensor
+    parallelism); `@` and a name behind it the stack that launches the kernels, `graph` where
+    there is none: `8xh100-sxm@vllm`. `silicon:` and a system and stack of the package
+    `aiconfigurator-core` means the kernel tables there: `8xsilicon:h100_sxm/vllm`.
+
+    Raises:
+        MissingCapabilityError: the package with the tables is not installed.
+        UsageError: no such device, stack, table or file, or the file is not a device.
+    """
+    from specplan.cost_models.devices.roofline import AnalyticDevice
+    from specplan.cost_models.devices.stack import DEFAULT, load_stack
+
+    text = str(name_or_path)
+    if text.endswith(".json"):
+        from specplan.cost_models.devices.measured.device import MeasuredDevice
+        from specplan.cost_models.devices.measured.table import MeasuredTable
+
+        return MeasuredDevice(MeasuredTable.load(Path(name_or_path)))
+    count, name, stack = _parts(text)
+    if name.startswith(TABLES):
+        return _load_tables(text, count, name, stack)
+    if name in list_devices():
+        sheet = resources.files("specplan.cost_models.devices") / "sheets" / f"{name}.yaml"
+        data = sheet.read_text(encoding="utf-8")
+    elif Path(name).suffix in (".yaml", ".yml"):
+        data = read_text(Path(name), "device file")
+    else:
+        raise UsageError(
+            f"no device {text!r}",
+            remedy=f"Known devices: {', '.join(list_devices())}; or name a .yaml or .json file.",
+        )
+    device = AnalyticDevice.from_yaml(data, where=name, stack=load_stack(stack or DEFAULT))
+    device = device.times(count)
+    return replace(device, name=f"{device.name}@{stack}") if stack else device
+
+
+def is_device_name(text: str) -> bool:
+    """Whether `load_device` looks this up among what it knows, rather than as a file."""
+    _, name, _ = _parts(text)
+    return name in list_devices() or name.startswith(TABLES)
+
+
+def _load_tables(text: str, count: int, name: str, stack: str) -> Device:
+    from specplan.cost_models.devices.roofline import AnalyticDevice
+    from specplan.cost_models.devices.silicon.device import load_silicon
+
+    def fallback(sheet: str) -> AnalyticDevice:
+        found = load_device(sheet)
+        assert isinstance(found, AnalyticDevice)
+        return found
+
+    if stack:
+        raise UsageError(
+            "kernel tables were measured under their own stack",
+            where=f"device {text}",
+            remedy=f"Leave @{stack} out, or name other tables: {TABLES}system/stack.",
+        )
+    return load_silicon(name.removeprefix(TABLES), count, fallback)
+
+
+def _parts(text: str) -> tuple[int, str, str]:
+    """Number of devices, name or path, and stack (empty where not given)."""
+    found = re.fullmatch(r"(?:(\d+)x)?(.+?)(?:@([\w.-]+))?", text)
+    if found is None or "/" in (found[3] or "") or Path(text).exists():
+        return 1, text, ""
+    return int(found[1] or 1), found[2], found[3] or ""

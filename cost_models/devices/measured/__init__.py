@@ -1,0 +1,1 @@
+"""Devices known from measurements: rows of times, fits and interpolation."""

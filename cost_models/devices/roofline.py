@@ -1,0 +1,233 @@
+"""A device known from its data sheet: forwards as the sum of their kernels, or the host's time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
+
+import numpy as np
+
+from specplan.cost_models.cost import OpCost, Quantity
+from specplan.cost_models.devices.figures import read_figures
+from specplan.cost_models.devices.kernel_time import COLLECTIVES, Kernels
+from specplan.cost_models.devices.stack import IDEAL, Stack
+from specplan.cost_models.intervals import Seconds, beside
+from specplan.cost_models.models.forward import forward_ops
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import UsageError
+
+OWN_ERROR = 0.08
+"""Relative half width (90 %) of a forward's time beside what is wrong with all of them alike.
+
+Speedups and cost ratios of published rows, each the ratio of two times, are off by 4 to 6 % in the
+mean (docs/accuracy.md: Leviathan, MagicDec, Spec-Bench, Sequoia), by 11 % in nine of ten: 8 % each.
+"""
+
+
+@dataclass(frozen=True)
+class AnalyticDevice:
+    """A device, or several that share each layer, known from its data sheet.
+
+    Without the optional figures it is the ideal roofline.
+
+    Attributes:
+        name: how the user calls it.
+        memory_bytes: capacity of all devices, bytes.
+        memory_bandwidth: bytes per second of one.
+        peak_flops: dense peak of one per number format, operations per second.
+        format_efficiency: further factor on `compute_efficiency`, per number format.
+        compute_efficiency: reachable part of the peak in matrix products, e_f.
+        memory_efficiency: reachable part of the bandwidth in matrix products, e_b.
+        attention_compute_efficiency: the same of the peak in attention.
+        attention_memory_efficiency: the same of the bandwidth in attention.
+        seconds_per_launch: t0, per matrix product or attention.
+        seconds_per_small_kernel: per norm, rotation, activation or residual.
+        elementwise_traffic: bytes that unfused small kernels move, per byte that the matrix
+            products of a layer read and write of activations, at full bandwidth.
+        roofline_sharpness: p of the smooth maximum; infinity for the hard one.
+        processors: streaming multiprocessors or compute units; 0 where kernels have no tiles.
+        tile_half_area: see `matrix_time.Tiling`.
+        link_bandwidth: reachable bytes per second that one device sends to the others; 0 where
+            there are no links.
+        seconds_per_collective: latency of an all-reduce.
+        host_seconds: a round's glue.
+        judge_seconds: sampling and verification of a drafted tree, per round.
+        lane_overlap: see `Device`; 0 where the sheet does not say, at most 1.
+        relative_error: half width of the 90 % interval of a forward, relative.
+        sources: where each figure comes from, by attribute.
+        stack: the software that launches the kernels.
+        count: devices under tensor parallelism.
+    """
+
+    name: str
+    memory_bytes: float
+    memory_bandwidth: float
+    peak_flops: Mapping[str, float]
+    format_efficiency: Mapping[str, float] = field(default_factory=dict)
+    compute_efficiency: float = 1.0
+    memory_efficiency: float = 1.0
+    attention_compute_efficiency: float = 1.0
+    attention_memory_efficiency: float = 1.0
+    seconds_per_launch: float = 0.0
+    seconds_per_small_kernel: float = 0.0
+    elementwise_traffic: float = 0.0
+    roofline_sharpness: float = math.inf
+    processors: float = 0.0
+    tile_half_area: float = 0.0
+    link_bandwidth: float = 0.0
+    seconds_per_collective: float = 0.0
+    host_seconds: float = 0.0
+    judge_seconds: float = 0.0
+    lane_overlap: float = 0.0
+    relative_error: float = 0.0
+    sources: Mapping[str, str] = field(default_factory=dict)
+    stack: Stack = IDEAL
+    count: int = 1
+    kind: Literal["analytic"] = "analytic"
+
+    @classmethod
+    def from_yaml(
+        cls, text: str, where: str = "device file", stack: Stack = IDEAL
+    ) -> AnalyticDevice:
+        """Read a device file; each figure there is `{value: ..., source: ...}`.
+
+        Raises:
+            UsageError: not YAML, an unknown or missing key, a figure without a source.
+        """
+        plain = ("name", "sources", "stack", "count", "kind")
+        found = read_figures(
+            text,
+            where,
+            "device",
+            known=[item.name for item in fields(cls) if item.name not in plain],
+            required=("memory_bytes", "memory_bandwidth", "peak_flops"),
+            by_format=("peak_flops", "format_efficiency"),
+        )
+        if found.values.get("lane_overlap", 0.0) > 1.0:
+            raise UsageError(
+                "lane_overlap is more than 1",
+                where=where,
+                remedy="It is the part, 0 to 1, of the shorter lanes that the longest hides.",
+            )
+        return cls(name=found.name, sources=found.sources, stack=stack, **found.values)
+
+    def times(self, count: int) -> AnalyticDevice:
+        """That many of this device sharing every layer (tensor parallelism).
+
+        Raises:
+            UsageError: less than one, or the device has no links to others.
+        """
+        if count < 1 or (count > 1 and not self.link_bandwidth):
+            raise UsageError(
+                f"cannot share layers over {count} of it",
+                where=f"device {self.name}",
+                remedy="Use one device, or add its link_bandwidth to the device file.",
+            )
+        if count == 1:
+            return self
+        return replace(
+            self,
+            name=f"{count}x{self.name}",
+            memory_bytes=count * self.memory_bytes,
+            count=count * self.count,
+        )
+
+    @property
+    def kernels(self) -> Kernels:
+        """The figures that times of single kernels depend on."""
+        taken = {
+            item.name: getattr(self, item.name) for item in fields(Kernels) if item.name != "device"
+        }
+        return Kernels(device=self.name, **taken)
+
+    def forward_seconds(
+        self,
+        shape: ModelShape,
+        batch: Quantity,
+        tokens: Quantity,
+        context: Quantity,
+        logit_rows: Quantity | None = None,
+        layers: tuple[int, int] | None = None,
+        skips: Skips = NO_SKIPS,
+    ) -> Seconds:
+        """One forward pass, the sum of its ops; see `Device`.
+
+        Batch, tokens, context and logit rows may be NumPy arrays that broadcast; the seconds
+        then hold arrays.
+        """
+        ops = forward_ops(
+            shape,
+            batch,
+            tokens,
+            context,
+            logit_rows,
+            layers,
+            tensor_parallel=self.count,
+            skips=skips,
+        )
+        first, last = layers if layers is not None else (0, shape.num_layers)
+        small = self.stack.kernels_per_layer * shape.kinds(first, last, skips).blocks / 2
+        seconds = self._device_seconds(ops, small)
+        if self.stack.dispatch_seconds:
+            launches = small + sum(op.count * op.cost.launches for op in ops)
+            seconds = np.maximum(seconds, self.stack.dispatch_seconds * launches)
+        if not (isinstance(logit_rows, int) and logit_rows == 0):
+            seconds = seconds + self.stack.seconds_per_forward
+            seconds = seconds + self.stack.seconds_per_sequence * batch
+        return Seconds.relative(_number_or_array(seconds), self._error)
+
+    def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
+        """A prompt; see `Device`."""
+        return self.forward_seconds(shape, batch, tokens, 0, logit_rows=1)
+
+    def op_seconds(
+        self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0
+    ) -> Seconds:
+        """One op that is no forward; see `Device`.
+
+        A data sheet says nothing of them: judging a drafted tree costs the device's
+        `judge_seconds`, every other op one launch, and its bytes at the bandwidth that attention
+        reaches, which reads the same caches. Both are less in some programs, and seldom more
+        than half as much again: between MagicDec's rounds and their parts lie 0 to 1.7 ms, 1.35 in
+        the middle (arXiv 2408.11049, its tables).
+        """
+        judged = op_name.split(":")[0] == "accept" and np.all(width > 1)
+        bandwidth = self.count * self.memory_bandwidth * self.attention_memory_efficiency
+        seconds = self.judge_seconds if judged else self.seconds_per_launch
+        seconds = seconds + moved / bandwidth
+        return Seconds(seconds, 0.0 * seconds, 1.5 * seconds)
+
+    def basis(self, shapes: Iterable[ModelShape]) -> str:
+        """What times rest on; see `Device`."""
+        return "is computed from data-sheet figures"
+
+    def round_seconds(self, batch: Quantity) -> Seconds:
+        """A round's glue; see `Device`."""
+        return Seconds(self.host_seconds, 0.0, 2.0 * self.host_seconds)
+
+    @property
+    def shared_error(self) -> float:
+        """All of the error of a forward but `OWN_ERROR`; see `Device`."""
+        return float(beside(self._error, OWN_ERROR))
+
+    @property
+    def _error(self) -> float:
+        return math.hypot(self.relative_error, self.stack.relative_error)
+
+    def _device_seconds(self, ops: tuple[OpCost, ...], small: float) -> Quantity:
+        kernels = self.kernels
+        seconds: Quantity = small * self.seconds_per_small_kernel
+        moved: Quantity = 0.0
+        for op in ops:
+            seconds = seconds + op.count * kernels.seconds(op)
+            if op.matrix is not None and op.name not in ("lm_head", *COLLECTIVES):
+                moved = moved + op.count * op.cost.activation_bytes
+        traffic = self.elementwise_traffic * self.stack.elementwise_fusion
+        return seconds + traffic * moved / self.memory_bandwidth
+
+
+def _number_or_array(value: Quantity) -> Quantity:
+    return float(value) if np.ndim(value) == 0 else value

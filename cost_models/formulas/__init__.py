@@ -1,0 +1,1 @@
+"""Published formulas as expressions, closed forms, and where an equation breaks even."""

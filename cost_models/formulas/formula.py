@@ -1,0 +1,245 @@
+"""Laws: published formulas as expressions, with what their symbols mean and where they come from.
+
+A formula is stated once, as a sympy expression: printed by `law_words`, solved by `break_even`,
+and compiled to a NumPy function here. The laws themselves lie in `laws/`, one per file. Nothing on
+the way of pricing a plan uses them: `closed_forms` has the few that it needs as plain functions,
+and tests hold the two equal. sympy is loaded with the first law, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, TypeVar
+
+import numpy as np
+
+from specplan.ir.errors import UsageError
+
+Expression = Any
+"""A sympy expression; sympy has no types."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What a formula depends on.
+
+    Attributes:
+        name: the keyword by which it is given.
+        symbol: a sympy symbol, or an `IndexedBase` for a sequence counted from 1.
+        meaning: in words.
+        unit: SI, or what is counted; "" for a plain number.
+        low: least value that makes sense.
+        high: largest value that makes sense, and where a search for a break-even ends.
+        whole: only whole numbers make sense.
+        sequence: several values, one per position.
+    """
+
+    name: str
+    symbol: Expression
+    meaning: str
+    unit: str = ""
+    low: float = 0.0
+    high: float = 1e9
+    whole: bool = False
+    sequence: bool = False
+
+
+@dataclass(frozen=True)
+class Formula:
+    """One quantity of a law.
+
+    Attributes:
+        name: by which it is asked for.
+        symbol: how the paper writes it, in LaTeX.
+        meaning: in words.
+        expression: in the symbols of the law's variables.
+        unit: SI, or what is counted; "" for a plain number.
+    """
+
+    name: str
+    symbol: str
+    meaning: str
+    expression: Expression
+    unit: str = ""
+
+
+_Named = TypeVar("_Named", Variable, Formula)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Something that a source has wrong.
+
+    Attributes:
+        where: the place in the paper or repository.
+        said: what stands there.
+        right: what holds instead.
+    """
+
+    where: str
+    said: str
+    right: str
+
+
+@dataclass(frozen=True)
+class Law:
+    """Formulas of one source.
+
+    Attributes:
+        name: as in `load_law`.
+        title: in a few words.
+        source: authors, year and identifier of the paper; or where else it comes from.
+        variables: what the formulas depend on.
+        formulas: the quantity of most use first.
+        validity: what is assumed, one sentence each.
+        mistakes: what the source, or code of it, has wrong.
+    """
+
+    name: str
+    title: str
+    source: str
+    variables: tuple[Variable, ...]
+    formulas: tuple[Formula, ...]
+    validity: tuple[str, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+
+    def variable(self, name: str) -> Variable:
+        """The variable of that name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return _named(self.variables, name, f"law {self.name}", "variable")
+
+    def formula(self, name: str) -> Formula:
+        """The formula of that name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return _named(self.formulas, name, f"law {self.name}", "formula")
+
+    def needs(self, formula: str) -> tuple[Variable, ...]:
+        """The variables that a formula depends on, in the law's order."""
+        return self.variables_of(self.formula(formula).expression)
+
+    def variables_of(self, expression: Expression) -> tuple[Variable, ...]:
+        """Those of the law's variables that an expression depends on, in the law's order."""
+        free = expression.free_symbols
+        return tuple(
+            variable
+            for variable in self.variables
+            if (variable.symbol.label if variable.sequence else variable.symbol) in free
+        )
+
+    def value(self, formula: str | Expression, **known: Any) -> Any:
+        """A formula's value.
+
+        Args:
+            formula: its name; or an expression in the law's symbols.
+            known: every variable it needs by name: numbers or NumPy arrays that broadcast;
+                sequences of numbers for the variables that are sequences. More is ignored.
+
+        Returns:
+            A float, or an array where an array was given.
+
+        Raises:
+            UsageError: a variable is missing.
+        """
+        expression = self.formula(formula).expression if isinstance(formula, str) else formula
+        needed = self.variables_of(expression)
+        missing = [variable.name for variable in needed if variable.name not in known]
+        if missing:
+            raise UsageError(
+                f"no value is given for {', '.join(missing)}",
+                where=f"law {self.name}",
+                remedy="Give every variable of the formula by name.",
+            )
+        if any(variable.sequence for variable in needed):
+            return float(_unrolled(expression, needed, known).evalf())
+        given = [_number(known[variable.name], variable) for variable in needed]
+        with np.errstate(all="ignore"):  # both sides of a case distinction are computed
+            function = _compiled(expression, tuple(variable.symbol for variable in needed))
+            found = np.asarray(function(*given))
+        return float(found) if found.ndim == 0 else found
+
+    @cached_property
+    def mistakes_in_words(self) -> tuple[str, ...]:
+        """Each mistake as one sentence."""
+        return tuple(f"{m.where}: {m.said}; {m.right}." for m in self.mistakes)
+
+
+def law_names() -> tuple[str, ...]:
+    """The names of all laws, in order; loads none."""
+    package = import_module("specplan.cost_models.formulas.published")
+    names = (module.name for module in iter_modules(package.__path__))
+    return tuple(sorted(name for name in names if not name.startswith("_")))
+
+
+def load_law(name: str) -> Law:
+    """A law by its name; hyphens and spaces count as underscores.
+
+    Raises:
+        UsageError: there is no such law.
+    """
+    known = name.strip().lower().replace("-", "_").replace(" ", "_")
+    if known not in law_names():
+        raise UsageError(
+            f"there is no law {name!r}",
+            where="law",
+            remedy=f"Known laws: {', '.join(law_names())}.",
+        )
+    law: Law = import_module(f"specplan.cost_models.formulas.published.{known}").LAW
+    return law
+
+
+def list_laws() -> tuple[Law, ...]:
+    """All laws by name."""
+    return tuple(load_law(name) for name in law_names())
+
+
+def _named(things: tuple[_Named, ...], name: str, where: str, kind: str) -> _Named:
+    for thing in things:
+        if thing.name == name:
+            return thing
+    known = ", ".join(thing.name for thing in things)
+    raise UsageError(f"no {kind} {name!r}", where=where, remedy=f"There are: {known}.")
+
+
+def _number(value: Any, variable: Variable) -> Any:
+    """Whole numbers stay whole, so that they may bound sums; all else becomes a float array."""
+    if variable.whole and np.ndim(value) == 0 and float(value).is_integer():
+        return np.int64(value)
+    return np.asarray(value, dtype=np.float64)[()]
+
+
+def _unrolled(
+    expression: Expression, needed: tuple[Variable, ...], known: Mapping[str, Any]
+) -> Expression:
+    """The expression with numbers for all variables; sums over sequences are written out."""
+    import sympy
+
+    plain = {v.symbol: sympy.sympify(_number(known[v.name], v)) for v in needed if not v.sequence}
+    flat = expression.subs(plain).doit()
+    items = {
+        v.symbol[place]: sympy.Float(value)
+        for v in needed
+        if v.sequence
+        for place, value in enumerate(known[v.name], start=1)
+    }
+    return flat.xreplace(items)
+
+
+@cache
+def _compiled(expression: Expression, symbols: tuple[Any, ...]) -> Any:
+    import sympy
+
+    given = [sympy.Dummy(f"x{place}") for place in range(len(symbols))]  # gamma is a function too
+    modules = "scipy" if expression.has(sympy.binomial) else "numpy"
+    return sympy.lambdify(
+        given, expression.xreplace(dict(zip(symbols, given, strict=True))), modules
+    )

@@ -1,0 +1,276 @@
+"""Bytes that a plan needs: weights, caches, workspace and reserve, part by part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from specplan.cost_models.cost import Quantity, minimum
+from specplan.cost_models.devices.device import Device
+from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.intervals import Interval
+from specplan.cost_models.memory.buffers import highest_moment, round_buffers
+from specplan.cost_models.memory.workspace import PREFILL_CHUNK, higher, prefill_moment, row_bytes
+from specplan.cost_models.models.layers import Attention, GroupedAttention
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.rounds.refreshing import query_bytes
+from specplan.cost_models.rounds.round_types import round_types
+from specplan.ir.needs import Pass
+from specplan.ir.op import Step
+from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
+from specplan.ir.types.value_types import ROOT, NodesType, TreeType, Type
+
+_ROUNDING = 0.05
+"""Relative half width of the interval of a sum of parts: the tests hold it against what was
+allocated."""
+_POSITION_BYTES = 8.0
+"""A cached slot knows its position, and a text its tokens, as int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """One named part of a plan's memory, bytes: a number, or an array [cells]."""
+
+    name: str
+    bytes: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMemory:
+    """All parts of a plan's memory."""
+
+    parts: tuple[MemoryPart, ...]
+
+    @property
+    def total(self) -> Quantity:
+        """Sum of all parts, bytes."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def interval(self) -> Interval:
+        """The total, give or take what allocators round and pad."""
+        return as_allocated(self.total)
+
+    @property
+    def largest(self) -> MemoryPart:
+        """The part that takes most; of arrays, in the last cell."""
+        return max(self.parts, key=lambda part: float(np.asarray(part.bytes).flat[-1]))
+
+
+def as_allocated(total: Quantity) -> Interval:
+    """A sum of parts, bytes, with its interval."""
+    return Interval(total, total * (1.0 - _ROUNDING), total * (1.0 + _ROUNDING))
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """How what runs a plan uses memory; the plain constructor is the way of the interpreter.
+
+    Attributes:
+        windowed_caches: layers with a window keep no more slots than it (and the drafted ones).
+        graph_bytes: of one captured graph, beside its workspace; a round is one graph.
+        reserve_bytes: context and kernels of the framework, per device.
+        devices: that share each layer.
+    """
+
+    windowed_caches: bool = False
+    graph_bytes: float = 0.0
+    reserve_bytes: float = 0.0
+    devices: int = 1
+
+
+EAGER = Runtime()
+"""The interpreter on a CPU: it keeps all slots of all layers and reserves nothing."""
+
+
+def runtime_of(device: Device) -> Runtime:
+    """What a device and its stack take for themselves; measured devices run the backend eagerly."""
+    if not isinstance(device, AnalyticDevice):
+        return EAGER
+    stack, accelerator = device.stack, device.processors > 0
+    return Runtime(
+        windowed_caches=bool(stack.windowed_caches),
+        graph_bytes=stack.graph_bytes if accelerator else 0.0,
+        reserve_bytes=stack.reserve_bytes if accelerator else 0.0,
+        devices=device.count,
+    )
+
+
+def plan_memory(
+    plan: Plan,
+    shapes: Mapping[str, ModelShape],
+    batch: Quantity,
+    text_tokens: Quantity,
+    prompt_tokens: Quantity | None = None,
+    runtime: Runtime = EAGER,
+) -> PlanMemory:
+    """Memory of a plan, on all devices together; of many loads at once where arrays are given.
+
+    Every cache holds the text, the speculative slots of the widest round and one slot for dead
+    writes; trees that go from round to round hold the laws that they were drawn from. Workspace
+    is that of the highest moment, of a prefill or a round.
+
+    Args:
+        plan: a well-typed plan.
+        shapes: by the model's name in the plan.
+        batch: requests, a number or an array [cells].
+        text_tokens: prompt and output of the longest request, a number or an array [cells].
+        prompt_tokens: longest prompt, for the prefill's workspace; default `text_tokens`.
+        runtime: what runs it.
+
+    Raises:
+        KeyError: the shape of a model is missing.
+        InferenceError: the plan is not well typed.
+    """
+    prompt = text_tokens if prompt_tokens is None else prompt_tokens
+    rounds = [round_types(plan, item).steps for item in plan.rounds]
+    drafted = _speculative_slots(rounds, plan)
+    slots = text_tokens + drafted + 1
+    parts = [
+        MemoryPart(f"weights of {name}", shapes[name].weight_bytes) for name in plan.models_run
+    ]
+    caches = [
+        state
+        for state in plan.states
+        if isinstance(state, CacheState) and (state.view is None or state.budget is not None)
+    ]
+    for state in caches:
+        kept = slots
+        if state.budget is not None:
+            kept = minimum(slots, _small(state, state.budget, drafted))
+        size = batch * cache_bytes(shapes[state.model], kept, drafted + 1, runtime)
+        parts.append(MemoryPart(f"cache @{state.name}", size))
+        if state.retrieves:
+            asked = batch * query_bytes(shapes[state.model])
+            parts.append(MemoryPart(f"queries of @{state.name}", asked))
+    for track in plan.states:
+        if isinstance(track, TrackState) and isinstance(track.layer, int):
+            shape = shapes[track.model]
+            size = batch * slots * shape.hidden_size * shape.activation_width
+            parts.append(MemoryPart(f"track @{track.name}", size))
+    parts += _laws_kept(plan, shapes["target"], batch)
+    numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
+    parts.append(MemoryPart("positions and texts", numbers))
+    moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
+    moments += [highest_moment(round_buffers(steps, shapes, batch, slots)) for steps in rounds]
+    highest = reduce(higher, moments)
+    parts.append(MemoryPart("activations", runtime.devices * highest.activations))
+    parts.append(MemoryPart("logits and laws", runtime.devices * highest.logits))
+    if runtime.graph_bytes:
+        graphs = runtime.devices * len(plan.rounds) * runtime.graph_bytes
+        parts.append(MemoryPart("graph buffers", graphs))
+    if runtime.reserve_bytes:
+        reserve = runtime.devices * runtime.reserve_bytes
+        parts.append(MemoryPart("framework reserve", reserve))
+    return PlanMemory(tuple(parts))
+
+
+def _laws_kept(plan: Plan, target: ModelShape, batch: Quantity) -> Iterator[MemoryPart]:
+    """Laws of drawn trees that go from round to round."""
+    for state in plan.states:
+        if isinstance(state, ValueState) and state.keeps_laws:
+            size = row_bytes(target, batch, state.kind.integer("nodes", 0))
+            yield MemoryPart(f"laws @{state.name}", size)
+
+
+def _small(state: CacheState, budget: int, drafted: int) -> int:
+    """Slots of a cache with a budget: what it takes in before it forgets is beyond that."""
+    return budget + drafted + 1 + (1 if state.view else min(PREFILL_CHUNK, budget))
+
+
+def cache_bytes(
+    shape: ModelShape, slots: Quantity, beside: int = 0, runtime: Runtime = EAGER
+) -> Quantity:
+    """Keys and values of one sequence on all devices together.
+
+    Args:
+        shape: the model.
+        slots: of text and drafted nodes.
+        beside: of them, slots of drafted nodes and dead writes, which no window forgets.
+        runtime: whether layers keep only their window, and how many devices share each layer.
+    """
+    width = shape.kv_format.bytes_per_element
+    total: Quantity = 0.0
+    for attention, layers in shape.kinds(0, shape.num_layers).attentions:
+        kept = slots
+        if runtime.windowed_caches and attention.reach is not None:
+            kept = minimum(slots, attention.reach + beside)
+        total += layers * kept * attention.cached_elements * _copies(attention, runtime.devices)
+    return total * width
+
+
+def _copies(attention: Attention, devices: int) -> float:
+    """How often a cached element is held: key heads are split down to one per device."""
+    if not isinstance(attention, GroupedAttention):
+        return float(devices)
+    heads = attention.num_kv_heads
+    return devices * -(-heads // devices) / heads
+
+
+def speculative_slots(plan: Plan) -> int:
+    """Most cache slots that drafted nodes take between two commits, and one for the root.
+
+    Every pass over a cache takes a slot for each drafted node of its operands.
+    """
+    return _speculative_slots([round_types(plan, item).steps for item in plan.rounds], plan)
+
+
+def _speculative_slots(rounds: Iterable[Sequence[Step]], plan: Plan) -> int:
+    most, living = 0, 0
+    for steps in rounds:
+        taken: Counter[str] = Counter()
+        for step in steps:
+            needed = step.op.demand(step, plan)
+            if isinstance(needed, Pass):
+                taken[needed.cache] += sum(map(_drafted_columns, step.reads.values()))
+            lives_on = getattr(step.op, "alive", None)
+            if lives_on is not None:
+                living = max(living, _drafted_columns(step.reads[lives_on]))
+        most = max(most, *taken.values(), 0)
+    return 1 + most + living
+
+
+def _drafted_columns(operand: Type) -> int:
+    """Columns of a pass that hold drafted nodes; the root is text where its place is known."""
+    if isinstance(operand, TreeType):
+        return operand.nodes
+    if not isinstance(operand, NodesType):
+        return 0
+    known = operand.indices
+    rooted = known is not None and known == tuple(range(ROOT, ROOT + len(known)))
+    return operand.width - rooted
+
+
+def largest_batch(
+    plan: Plan,
+    shapes: Mapping[str, ModelShape],
+    memory_bytes: float,
+    text_tokens: int,
+    prompt_tokens: int | None = None,
+    runtime: Runtime = EAGER,
+) -> int:
+    """Most requests whose memory fits; 0 when not even one does."""
+
+    def fits(batch: int) -> bool:
+        needed = plan_memory(plan, shapes, batch, text_tokens, prompt_tokens, runtime)
+        return bool(needed.total <= memory_bytes)
+
+    return largest(fits)
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """The largest number from 1 on that fits, 0 for none; larger ones than an unfit do not."""
+    if not fits(1):
+        return 0
+    high = 2
+    while fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

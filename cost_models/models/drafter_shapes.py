@@ -1,0 +1,129 @@
+"""Drafters that read a target's hidden states, as shapes that pricing knows, without weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from specplan.cost_models.models.drafter_configs import (
+    DrafterConfig,
+    DrafterKind,
+    is_drafter,
+    read_drafter_config,
+)
+from specplan.cost_models.models.files.safetensors_headers import read_config, stored_tensors
+from specplan.cost_models.models.files.stored_model import Chosen, stated_model
+from specplan.cost_models.models.layers import Decoder
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.parameters import parameter_inventory
+from specplan.ir.errors import UsageError
+from specplan.ir.files import model_digest
+
+_BUFFERS = ("d2t", "t2d", "inv_freq", "embed_tokens.weight")
+"""Last parts of names of tensors that are no parameters of the drafter, or that it may borrow."""
+
+
+@dataclass(frozen=True)
+class DrafterShape:
+    """A drafter that cannot run without its target's hidden states.
+
+    Attributes:
+        kind: `recurrent` drafts a level per pass, from the target's hidden states first and from
+            its own after that; `block` drafts a block of tokens in one pass.
+        shape: what its passes cost.
+        feature_layers: after how many layers of the target the hidden states are taken.
+        block: most tokens drafted by one pass; 1 for `recurrent`.
+        mask_token: the token that stands where a block is to be drafted; None without one.
+    """
+
+    kind: DrafterKind
+    shape: ModelShape
+    feature_layers: tuple[int, ...]
+    block: int = 1
+    mask_token: int | None = None
+
+
+def is_drafter_folder(folder: Path | str) -> bool:
+    """Whether a folder holds such a drafter, priced or not; a broken folder does not."""
+    try:
+        return is_drafter(read_config(Path(folder)))
+    except UsageError:
+        return False
+
+
+def read_drafter(
+    folder: Path | str, target: ModelShape, *, name: str | None = None, dtype: str | None = None
+) -> DrafterShape:
+    """Shape of a drafter from its folder: config.json, and the headers of safetensors if any.
+
+    Its positions are the target's: engines run heads past the length they were trained at.
+
+    Args:
+        folder: EAGLE-3 head, DFlash block drafter, or either in the form of `speculators`.
+        target: what it drafts for.
+        name: how messages call it; default the folder's name.
+        dtype: number format to run in; None or "auto" takes the config's own.
+
+    Raises:
+        MissingCapabilityError: a form that is not priced.
+        UsageError: a broken folder, or a drafter for another target.
+    """
+    path = Path(folder)
+    config = read_config(path)
+    found = read_drafter_config(config, target, str(path))
+    _check_target(found, target, str(path))
+    inner = {**config, **(config.get("transformer_layer_config") or {})}
+    decoder = replace(found.decoder, max_positions=target.max_positions)
+    model = stated_model(decoder, inner, name or path.resolve().name, Chosen(dtype))
+    if _check_weights(path, decoder):
+        model = replace(model, digest=model_digest(path))
+    shape = ModelShape.of_stored(model)
+    return DrafterShape(found.kind, shape, found.feature_layers, found.block, found.mask_token)
+
+
+def _check_target(found: DrafterConfig, target: ModelShape, where: str) -> None:
+    remedy = "Take the drafter that was trained for this target."
+    width = found.decoder.feature_width
+    if width != len(found.feature_layers) * target.hidden_size:
+        raise UsageError(
+            f"it reads hidden states {width} wide in all, {len(found.feature_layers)} of the "
+            f"target's are {len(found.feature_layers) * target.hidden_size}",
+            where=where,
+            remedy=remedy,
+        )
+    last = max(found.feature_layers)
+    if last > target.num_layers:
+        raise UsageError(
+            f"it reads the target's layer {last}, and there are {target.num_layers}",
+            where=where,
+            remedy=remedy,
+        )
+    if found.token_ids != target.vocab_size:
+        raise UsageError(
+            f"its vocabulary has {found.token_ids} entries, the target's {target.vocab_size}",
+            where=where,
+            remedy=remedy,
+        )
+    if found.decoder.vocab_size > target.vocab_size:
+        raise UsageError("its draft vocabulary is larger than the target's", where=where)
+
+
+def _check_weights(folder: Path, decoder: Decoder) -> bool:
+    """Whether there are weights; they must be those that config.json describes."""
+    tensors = stored_tensors(folder)
+    if not tensors:
+        return False
+    inventory = parameter_inventory(decoder)
+    described = sum(inventory.values()) - inventory["embedding"]
+    stored = sum(
+        tensor.elements
+        for name, tensor in tensors.items()
+        if not name.endswith(_BUFFERS) and (decoder.owns_head or "lm_head" not in name)
+    )
+    if stored != described:
+        raise UsageError(
+            f"the weights hold {stored} parameters, config.json describes {described}",
+            where=str(folder),
+            remedy="Take config.json and weights from the same checkpoint.",
+        )
+    return True

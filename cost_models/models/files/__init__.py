@@ -1,0 +1,1 @@
+"""What checkpoints say about themselves: safetensors, GGUF and quantisation headers."""

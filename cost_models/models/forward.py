@@ -1,0 +1,128 @@
+"""What one forward pass of a decoder uses, op by op.
+
+Sources: per-op structure of LLM-Viewer (hahnyuan/LLM-Viewer) and GenZ (abhibambhaniya/GenZ),
+with their defects corrected: keys and values counted with KV heads, the LM head at two
+operations per multiply-add and only on the rows that need logits, explicit head widths,
+experts read as they are expected to be chosen. Norms, activations and residual adds are left
+out: compiled kernels fuse them, and their traffic is part of a device's fitted efficiency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from specplan.cost_models.cost import Cost, OpCost, Quantity, where_less
+from specplan.cost_models.models.layer_ops import Pass, attention_core, mlp_ops, projection_ops
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import UsageError
+
+
+def forward_ops(
+    shape: ModelShape,
+    batch: Quantity,
+    tokens: Quantity,
+    context: Quantity,
+    logit_rows: Quantity | None = None,
+    layers: tuple[int, int] | None = None,
+    dense_block: bool = False,
+    tensor_parallel: int = 1,
+    skips: Skips = NO_SKIPS,
+) -> tuple[OpCost, ...]:
+    """Costs of the ops of one forward pass, on each of the devices that share it.
+
+    Args:
+        shape: the model.
+        batch: sequences, B.
+        tokens: query tokens per sequence, n: 1 in decoding, nodes and root in
+            verification, the prompt in prefill.
+        context: tokens already in the cache per sequence, s.
+        logit_rows: rows per sequence whose logits are computed; default all `tokens`.
+        layers: half-open span of layers; default all. The LM head is `logit_rows`' matter.
+        dense_block: the kernel computes all n x n pairs among the query tokens (a tree
+            mask applied afterwards) rather than the causal half.
+        tensor_parallel: devices N that share every layer (Megatron-LM, arXiv 1909.08053):
+            projections are split by heads and by inner width, KV heads down to one per device,
+            the head by rows; an all-reduce per block and one gathering of logits.
+        skips: blocks of these layers that are left out.
+
+    Returns:
+        Of each kind of layer `query_key_value` (or `latent_down`, `query_up`, `latent_up`),
+        `attention`, `attention_output`, `mlp_up` (gate and up) and `mlp_down` (or `router`,
+        `shared_up`, `shared_down`, `expert_up`, `expert_down`); `all_reduce`,
+        `embedding_projection`, `feature_projection`, `lm_head`, `all_gather`: those that occur.
+        Numbers in, numbers out; arrays in, arrays out; sympy symbols in, expressions out.
+
+    Raises:
+        UsageError: the layers do not exist, or their heads cannot be split so.
+    """
+    first, last = _span(shape, layers)
+    rows = tokens if logit_rows is None else logit_rows
+    work = Pass(shape, batch, tokens, context, dense_block, tensor_parallel)
+    kinds = shape.kinds(first, last, skips)
+    ops: list[OpCost] = []
+    for attention, count in kinds.projections:
+        ops += [op.times(count) for op in projection_ops(work, attention)]
+    for core, count in kinds.attentions:
+        ops.append(attention_core(work, core).times(count))
+    for mlp, count in kinds.mlps:
+        ops += [op.times(count) for op in mlp_ops(work, mlp)]
+    if tensor_parallel > 1 and kinds.blocks:
+        ops.append(work.all_reduce().times(kinds.blocks))
+    if shape.entry_width is not None and first == 0:
+        ops.append(
+            work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
+        )
+    if shape.feature_width is not None and first == 0:
+        ops.append(
+            work.linear("feature_projection", "other", shape.feature_width, shape.hidden_size)
+        )
+    if hasattr(rows, "dtype"):  # an array: the head runs where there are rows
+        runs = where_less(0, rows, 1, 0)
+        ops += [op.times(runs) for op in _head_ops(replace(work, tokens=rows))]
+    elif rows != 0:
+        ops += _head_ops(replace(work, tokens=rows))
+    return tuple(ops)
+
+
+def forward_cost(
+    shape: ModelShape,
+    batch: Quantity,
+    tokens: Quantity,
+    context: Quantity,
+    logit_rows: Quantity | None = None,
+    layers: tuple[int, int] | None = None,
+    dense_block: bool = False,
+    tensor_parallel: int = 1,
+    skips: Skips = NO_SKIPS,
+) -> Cost:
+    """Sum of `forward_ops`; the same arguments."""
+    total = Cost()
+    for op in forward_ops(
+        shape, batch, tokens, context, logit_rows, layers, dense_block, tensor_parallel, skips
+    ):
+        total = total + op.total
+    return total
+
+
+def _head_ops(work: Pass) -> Iterator[OpCost]:
+    """The LM head on the rows of `work`."""
+    shape, parts = work.shape, work.tensor_parallel
+    if shape.exit_width is not None:
+        yield work.linear("embedding_projection", "other", shape.hidden_size, shape.exit_width)
+    share = -(-shape.vocab_size // parts)
+    yield work.linear("lm_head", "head", shape.embedding_size, share)
+    if parts > 1:
+        yield work.all_gather(shape.vocab_size)
+
+
+def _span(shape: ModelShape, layers: tuple[int, int] | None) -> tuple[int, int]:
+    first, last = layers if layers is not None else (0, shape.num_layers)
+    if not 0 <= first <= last <= shape.num_layers:
+        raise UsageError(
+            f"layers {first}:{last} do not exist",
+            where=shape.name,
+            remedy=f"The model has layers 0:{shape.num_layers}.",
+        )
+    return first, last

@@ -1,0 +1,187 @@
+"""What one round of a plan asks of a device: its forwards and other ops, each with its size.
+
+Sizes are static, so that they are read off a round once and priced at any batch and context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from specplan.cost_models.rounds.round_types import round_types
+from specplan.ir.blocks import Skips
+from specplan.ir.needs import Pass, Work
+from specplan.ir.op import Op
+from specplan.ir.plan import CacheState, Plan, Round, walk
+from specplan.ir.types.infer import RoundTypes, Step
+from specplan.ir.types.value_types import NodesType, TreeType
+
+Span = tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardDemand:
+    """Forward passes of one kind.
+
+    Attributes:
+        op: the op.
+        model: whose pass it is.
+        cache: name of the cache; "" for none.
+        tokens: query tokens per request when nothing but the root is pending.
+        pending: query tokens that join them for a request that lags behind.
+        drafted_before: tokens that earlier passes of its kind have put into the cache this round.
+        budget: most tokens that the cache keeps, None for all.
+        rows: rows of logits per request.
+        spans: half-open spans of layers, one pass each; (None,) for all layers.
+        own_states: the features that it reads are its own model's, not another's.
+        conditional: it may be left out.
+        lane: what runs beside other lanes; None for the round's own order.
+        skips: blocks that it leaves out.
+    """
+
+    op: Op
+    model: str
+    cache: str
+    tokens: int
+    pending: int
+    drafted_before: int
+    budget: float | None
+    rows: int
+    spans: tuple[Span, ...]
+    own_states: bool
+    conditional: bool
+    lane: str | None
+    skips: Skips
+
+    @property
+    def width(self) -> int:
+        """Most query tokens per request."""
+        return self.tokens + self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class OpDemand:
+    """An op that is no forward.
+
+    Attributes:
+        op: the op, for messages.
+        name: how a device knows it, `keyword` or `keyword:variant`.
+        width: nodes worked on, per request.
+        conditional: it may be left out.
+        lane: what runs beside other lanes; None for the round's own order.
+        view: the part of a cache that it fills; None for every other op. How much work that is
+            depends on the text, see `specplan.cost_models.rounds.refreshing`.
+    """
+
+    op: Op
+    name: str
+    width: int
+    conditional: bool
+    lane: str | None
+    view: CacheState | None = None
+
+
+@dataclass(frozen=True)
+class RoundDemands:
+    """All that a round asks for.
+
+    Attributes:
+        steps: forwards and other ops in program order.
+        judged: the trees that accept ops judge, in order.
+        not_run: per cache, the judged nodes that the cache does not hold after the round, since
+            its model never ran them or nothing but text is kept; None where nodes change their
+            numbers within the round.
+        early_stops: some loop may stop before its last trip.
+        ends: where it is known how many trips requests take in the round's loop: by number of
+            trips, the share of requests that have stopped by then, and what a round asks for that
+            ends there; empty where all trips are taken to run.
+    """
+
+    steps: tuple[ForwardDemand | OpDemand, ...]
+    judged: tuple[TreeType, ...]
+    not_run: Mapping[str, tuple[int, ...]] | None
+    early_stops: bool
+    ends: tuple[tuple[float, RoundDemands], ...] = ()
+
+
+@lru_cache(maxsize=1024)
+def round_demands(plan: Plan, item: Round) -> RoundDemands:
+    """Read off what a round asks for; remembered for the rounds read last.
+
+    Raises:
+        InferenceError: the round is not well typed.
+    """
+    types = round_types(plan, item)
+    reader = _Reader(plan)
+    for step in types.steps:
+        reader.read(step)
+    judged = tuple(tree for tree in map(judged_tree, types.steps) if tree is not None)
+    return RoundDemands(
+        tuple(reader.demands),
+        judged,
+        _not_run(plan, types, judged[-1].nodes if judged else 0),
+        any(op.may_stop for op in walk(item.ops)),
+    )
+
+
+def judged_tree(step: Step) -> TreeType | None:
+    """The tree that an op judges, if it judges one."""
+    tree = None if step.op.judges is None else step.reads[step.op.judges]
+    return tree if isinstance(tree, TreeType) else None
+
+
+@dataclass
+class _Reader:
+    plan: Plan
+    demands: list[ForwardDemand | OpDemand] = field(default_factory=list)
+    drafted: dict[tuple[str, tuple[Span, ...], str], int] = field(default_factory=dict)
+
+    def read(self, step: Step) -> None:
+        match step.op.demand(step, self.plan):
+            case Pass() as needed:
+                self.demands.append(self.forward(step, needed))
+            case Work(name, width, view):
+                op = OpDemand(step.op, name, width, step.conditional, step.lane, view)
+                self.demands.append(op)
+
+    def forward(self, step: Step, needed: Pass) -> ForwardDemand:
+        kind = needed.cache, needed.spans, needed.way
+        before, drafted = self.drafted.get(kind), needed.drafted
+        first = before is None
+        catches_up = needed.root or (needed.pending > 0 and first)
+        least = drafted + (1 if catches_up else 0) + (needed.ahead if needed.slots else 0)
+        most = least + max(needed.pending, 1) - 1 if catches_up and first else least
+        self.drafted[kind] = (before or 0) + drafted
+        return ForwardDemand(
+            op=step.op,
+            model=needed.model,
+            cache=needed.cache,
+            tokens=least,
+            pending=most - least,
+            drafted_before=before or 0,
+            budget=needed.budget,
+            rows=drafted + needed.root + needed.ahead if needed.gives_rows else 0,
+            spans=needed.spans,
+            own_states=needed.own_states,
+            conditional=step.conditional,
+            lane=step.lane,
+            skips=needed.skips,
+        )
+
+
+def _not_run(plan: Plan, types: RoundTypes, nodes: int) -> Mapping[str, tuple[int, ...]] | None:
+    """Nodes keep their numbers while trees only grow."""
+    if any(step.op.renumbers for step in types.steps):
+        return None
+    ran: dict[str, set[int]] = {}
+    for step in types.steps:
+        needed = step.op.demand(step, plan)
+        if isinstance(needed, Pass) and needed.cache and needed.way == "exact":
+            held_by = ran.setdefault(needed.cache, set())
+            for held in step.reads.values():
+                if isinstance(held, TreeType):
+                    held_by |= set(range(held.nodes))
+                elif isinstance(held, NodesType):
+                    held_by |= set(held.indices or ())
+    return {cache: tuple(sorted(set(range(nodes)) - held)) for cache, held in ran.items()}

@@ -1,0 +1,250 @@
+"""What one round of a plan takes: the sum over its demands, each with its static sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from specplan.cost_models.cost import Cost, Quantity, maximum
+from specplan.cost_models.devices.device import UnpricedError
+from specplan.cost_models.intervals import NO_TIME, Seconds, side_by_side, total
+from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, RoundDemands, round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.stopping import shares_of_batch
+from specplan.ir.plan import Plan, Round
+from specplan.ir.text.printer import print_op
+from specplan.ir.types.infer import InferenceError
+
+PricedStep = tuple[ForwardDemand | OpDemand, Seconds]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Why a plan has no price.
+
+    Attributes:
+        op: the op concerned, as text; "" when it is the plan as a whole.
+        reason: what is missing and how to mend it.
+    """
+
+    op: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"`{self.op}` has no price: {self.reason}" if self.op else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class PricedOp:
+    """All executions of one op of a round.
+
+    Attributes:
+        op: keyword, with `:rule`, `:how` or `:first:last` layers where there are several,
+            and `:without_` blocks that are left out.
+        model: the model that runs, None for other ops.
+        width: query tokens of a forward, else nodes worked on, per request.
+        times: executions per round; the mean of them where a loop may end early or rounds change.
+        seconds: of all executions.
+    """
+
+    op: str
+    model: str | None
+    width: int
+    times: Quantity
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPrice:
+    """What a round takes.
+
+    Attributes:
+        seconds: wall-clock time.
+        breakdown: where it goes, in program order; `round` is the glue between the ops.
+        assumptions: what was taken for granted.
+    """
+
+    seconds: Seconds
+    breakdown: tuple[PricedOp, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=1024)
+def read_round(plan: Plan, item: Round) -> RoundDemands | Unpriced:
+    """What a round asks for, or why it has no price on any device."""
+    try:
+        return round_demands(plan, item)
+    except InferenceError as error:
+        return Unpriced("", str(error))
+
+
+def round_seconds(
+    demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]
+) -> Seconds | Unpriced:
+    """Wall-clock time of a round, the sum of what it asks for.
+
+    Args:
+        demands: of the round.
+        clock: prices them, at one batch and context or on a grid.
+        lag: per cache, the probability that some request of the batch needs all of a forward's
+            `pending` tokens rather than the root alone; 1 where not given.
+    """
+    found: list[tuple[Quantity, Seconds]] = []
+    for share, one in _ways(demands, clock):
+        priced = _price_steps(one, clock, lag)
+        if isinstance(priced, Unpriced):
+            return priced
+        found.append((share, _wall_clock(priced, clock)))
+    return _weighed(found)
+
+
+def price_round(
+    demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]
+) -> RoundPrice | Unpriced:
+    """Price a round and say where its time goes; see `round_seconds`."""
+    parts: list[tuple[str | None, PricedOp]] = []
+    found: list[tuple[Quantity, Seconds]] = []
+    for share, one in _ways(demands, clock):
+        priced = _price_steps(one, clock, lag)
+        if isinstance(priced, Unpriced):
+            return priced
+        found.append((share, _wall_clock(priced, clock)))
+        parts += [(step.lane, _priced_op(step, seconds, share)) for step, seconds in priced]
+    parts.append((None, PricedOp("round", None, 1, 1, clock.glue())))
+    return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands, clock))
+
+
+def mean_round(prices: Sequence[RoundPrice], weights: Sequence[Quantity]) -> RoundPrice:
+    """The mean of rounds that take turns, with the share of each among all rounds."""
+    pairs = list(zip(prices, weights, strict=True))
+    parts = [
+        (None, replace(part, times=part.times * weight, seconds=part.seconds * weight))
+        for price, weight in pairs
+        for part in price.breakdown
+    ]
+    return RoundPrice(
+        total(price.seconds * weight for price, weight in pairs),
+        _merged(parts),
+        tuple(dict.fromkeys(word for price in prices for word in price.assumptions)),
+    )
+
+
+def own_error(price: RoundPrice, shared_error: float) -> Quantity:
+    """Relative half width of a round's time beside an error that all times of the device share.
+
+    Passes of one model err together, and so do ops of one name; these and those independently.
+    """
+    widths: dict[str, Quantity] = {}
+    for part in price.breakdown:
+        own = part.seconds.median * part.seconds.error_beside(shared_error)
+        name = part.model or part.op
+        widths[name] = widths.get(name, 0.0) + own
+    squares: Quantity = sum(width**2 for width in widths.values())
+    found: Quantity = squares**0.5 / maximum(price.seconds.median, 1e-300)
+    return found
+
+
+def _ways(demands: RoundDemands, clock: Clock) -> list[tuple[Quantity, RoundDemands]]:
+    """What a round may come to ask for, with the probability of each; all trips where unknown."""
+    if not demands.ends:
+        return [(1, demands)]
+    shares = shares_of_batch(demands, clock.batch)
+    ways = ((share, one) for share, (_, one) in zip(shares, demands.ends, strict=True))
+    return [(share, one) for share, one in ways if np.any(share)]
+
+
+def _weighed(found: list[tuple[Quantity, Seconds]]) -> Seconds:
+    """The mean of times with their probabilities."""
+    if len(found) == 1:
+        return found[0][1]
+    return total(seconds * share for share, seconds in found)
+
+
+def round_cost(demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]) -> Cost:
+    """Resources of all forwards of a round; see `round_seconds`."""
+    found = Cost()
+    for step in demands.steps:
+        if isinstance(step, ForwardDemand):
+            found += clock.cost(step, lag.get(step.cache, 1.0))
+    return found
+
+
+def _price_steps(
+    demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]
+) -> list[PricedStep] | Unpriced:
+    priced: list[PricedStep] = []
+    for step in demands.steps:
+        try:
+            if isinstance(step, OpDemand):
+                seconds = clock.op(step)
+            else:
+                seconds = clock.forward(step, lag.get(step.cache, 1.0))
+        except UnpricedError as error:
+            return Unpriced(print_op(step.op).splitlines()[0], str(error))
+        if step.conditional:
+            seconds = replace(seconds, low=seconds.low * 0.0)
+        priced.append((step, seconds))
+    try:
+        clock.glue()
+    except UnpricedError as error:
+        return Unpriced("", str(error))
+    return priced
+
+
+def _priced_op(step: ForwardDemand | OpDemand, seconds: Seconds, share: Quantity) -> PricedOp:
+    """What a step adds to a round in which it runs with probability `share`."""
+    if not (isinstance(share, int) and share == 1):
+        seconds = seconds * share
+    if isinstance(step, OpDemand):
+        return PricedOp(step.name, None, step.width, share, seconds)
+    layers = ",".join(f"{span[0]}:{span[1]}" for span in step.spans if span is not None)
+    without = f"without_{step.skips.short}" if step.skips else ""
+    name = ":".join(part for part in ("forward", layers, without) if part)
+    return PricedOp(name, step.model, step.width, share, seconds)
+
+
+def _wall_clock(priced: list[PricedStep], clock: Clock) -> Seconds:
+    """Glue and ops one after another, lanes side by side."""
+    lanes: dict[str | None, Seconds] = {None: clock.glue()}
+    for step, seconds in priced:
+        lanes[step.lane] = lanes.get(step.lane, NO_TIME) + seconds
+    alone = lanes.pop(None)
+    if not lanes:
+        return alone
+    return alone + side_by_side(lanes.values(), clock.device.lane_overlap)
+
+
+def _merged(parts: Sequence[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...]:
+    """Executions of the same op, model and width in one lane become one entry."""
+    found: dict[tuple[str | None, str, str | None, int], PricedOp] = {}
+    for lane, part in parts:
+        key = lane, part.op, part.model, part.width
+        known = found.get(key)
+        if known is not None:
+            times, seconds = known.times + part.times, known.seconds + part.seconds
+            part = replace(part, times=times, seconds=seconds)
+        found[key] = part
+    return tuple(found.values())
+
+
+def _assumptions(demands: RoundDemands, clock: Clock) -> tuple[str, ...]:
+    hidden = clock.device.lane_overlap
+    words = (
+        ("conditional ops run for some request of the batch", _any_conditional(demands)),
+        (
+            f"of lanes side by side the longest hides {hidden:.0%} of the others",
+            any(step.lane is not None for step in demands.steps),
+        ),
+        (
+            "loops that may stop early run all their trips",
+            demands.early_stops and not demands.ends,
+        ),
+    )
+    return tuple(word for word, holds in words if holds)
+
+
+def _any_conditional(demands: RoundDemands) -> bool:
+    return any(step.conditional for step in demands.steps)

@@ -1,0 +1,216 @@
+"""Rounds that change with the place in an output: which runs where, and what they make together.
+
+A schedule may choose by the tokens that a request has emitted. An output is then cut into
+stretches, each of one round, which is priced at the mean context of its stretch. A decode is the
+sum over them.
+
+What is taken for granted: a batch changes its round by the most tokens that one of its requests has
+emitted, and here its requests reach a bound together, after the rounds that the slowest needs. A
+guard that also reads the batch or the context sees the load of the whole request, as in a schedule
+by these alone. What the last round before a bound emits beyond it is known in the mean, rounds
+being alike: it shortens the next stretch. Where a replay knows in which order rounds ran, what they
+accept is that of the stretch's own places in the output; otherwise all places are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import TypeAlias
+
+import numpy as np
+
+from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, read_drafting
+from specplan.cost_models.cells import each
+from specplan.cost_models.cost import Quantity
+from specplan.cost_models.intervals import Interval
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, mean_round, price_round
+from specplan.ir.formula import formula_names
+from specplan.ir.plan import Plan
+from specplan.ir.schedule import select_round
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Tokens of an output that one round emits.
+
+    Attributes:
+        round: its name.
+        start: tokens emitted before.
+        stop: tokens emitted at its end.
+        share: of the seconds of decoding, once priced.
+    """
+
+    round: str
+    start: int
+    stop: int
+    share: Quantity = 1.0
+
+
+Drafted: TypeAlias = Sequence[tuple[Stretch, Drafting]]
+"""The stretches of an output with what their rounds draft."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """The price of decoding an output.
+
+    Attributes:
+        round: the mean one.
+        tokens_per_round: emitted by one request, in the mean of its rounds.
+        rounds: of all stretches, until the slowest request of the batch is done.
+        first_round: time of the first round in mean ones.
+        stretches: with their shares.
+    """
+
+    round: RoundPrice
+    tokens_per_round: Interval
+    rounds: Interval
+    first_round: Quantity
+    stretches: tuple[Stretch, ...]
+
+
+def read_stretches(
+    plan: Plan, batch: Quantity, context: Quantity, output_tokens: int
+) -> tuple[Stretch, ...]:
+    """The stretches of a request's output; one where the schedule does not look at what is emitted.
+
+    Args:
+        plan: a verified plan.
+        batch: requests that run together, a number or an array [cells].
+        context: mean tokens of text per request, likewise.
+        output_tokens: of a request.
+
+    Raises:
+        ValueError: some cells run other rounds than others.
+    """
+    if plan.schedule is None:
+        return (Stretch(plan.rounds[0].name, 0, output_tokens),)
+    loads = {(int(b), round(c)) for b, c in np.broadcast(batch, context)}
+    if _guarded(plan) <= {"emitted"}:
+        loads = {min(loads)}
+    found = {_stretches(plan, *load, output_tokens) for load in loads}
+    if len(found) > 1:
+        names = sorted({stretch.round for stretches in found for stretch in stretches})
+        raise ValueError(f"loads that run different rounds are priced apart: {names}")
+    return found.pop()
+
+
+@lru_cache(maxsize=1024)
+def _stretches(plan: Plan, batch: int, context: int, output_tokens: int) -> tuple[Stretch, ...]:
+    current = select_round(plan, batch=batch, context=context)
+    start, found = 0, []
+    for emitted in range(1, output_tokens if "emitted" in _guarded(plan) else 0):
+        chosen = select_round(plan, batch=batch, context=context, emitted=emitted, current=current)
+        if chosen != current:
+            found.append(Stretch(current, start, emitted))
+            current, start = chosen, emitted
+    return (*found, Stretch(current, start, output_tokens))
+
+
+@lru_cache(maxsize=1024)
+def _guarded(plan: Plan) -> frozenset[str]:
+    """What the guards of a plan's schedule look at."""
+    guards = () if plan.schedule is None else plan.schedule.guards
+    return frozenset[str]().union(*(formula_names(str(guard.formula)) for guard in guards))
+
+
+def read_drafted(
+    plan: Plan, stretches: Sequence[Stretch], evidence: Evidence | None
+) -> Drafted | Unpriced:
+    """What the rounds of stretches draft, all by one drafter; see `read_drafting`."""
+    found = []
+    for stretch in stretches:
+        drafting = read_drafting(plan, plan.round(stretch.round), evidence)
+        if isinstance(drafting, Unpriced):
+            return drafting
+        found.append((stretch, drafting))
+    return found
+
+
+def price_decode(
+    drafted: Drafted, clock: Callable[[Stretch], Clock], batch: Quantity
+) -> Decode | Unpriced:
+    """Decoding of an output, as the sum over its stretches.
+
+    The mean round weighs each by how often it runs, so that its time times all rounds is the sum.
+
+    Args:
+        drafted: the stretches in order, at least one.
+        clock: prices rounds at the mean context of a stretch.
+        batch: requests that run together, a number or an array [cells].
+    """
+    prices: list[RoundPrice] = []
+    for stretch, drafting in drafted:
+        price = price_round(drafting.demands, clock(stretch), drafting.lag(batch))
+        if isinstance(price, Unpriced):
+            return price
+        prices.append(price)
+    counts = each(batch, partial(stretch_rounds, drafted))
+    stretches = tuple(stretch for stretch, _ in drafted)
+    if len(prices) == 1:
+        tokens = drafted[0][1].tokens_per_round
+        return Decode(prices[0], tokens, counts[0], 1.0, stretches)
+    rounds = _sum(counts)
+    weights = [count.mean / rounds.mean for count in counts]
+    mean = mean_round(prices, weights)
+    shares = [
+        weight * price.seconds.median / mean.seconds.median
+        for weight, price in zip(weights, prices, strict=True)
+    ]
+    return Decode(
+        round=mean,
+        tokens_per_round=_tokens_per_round(drafted),
+        rounds=rounds,
+        first_round=prices[0].seconds.median / mean.seconds.median,
+        stretches=tuple(replace(s, share=x) for s, x in zip(stretches, shares, strict=True)),
+    )
+
+
+def _tokens_per_round(drafted: Drafted) -> Interval:
+    """Of one request alone; its last round counts for all that it would have emitted."""
+    last, drafting = drafted[-1]
+    rounds = _sum(stretch_rounds(drafted, 1))
+    return rounds.inverse * (last.stop + drafting.overshoot(last.stop))
+
+
+def stretch_rounds(drafted: Drafted, batch: int) -> tuple[Interval, ...]:
+    """Rounds of each stretch, until the slowest request of a batch is at its end.
+
+    Of a round that drafts, those until the end of its stretch less those until its beginning, and
+    what its own rounds would have emitted beyond the beginning less what those before it did.
+    """
+    found: list[Interval] = []
+    before: Drafting | None = None
+    for stretch, drafting in drafted:
+        count = drafting.rounds(stretch.stop, batch)
+        if before is not None:
+            done = drafting.rounds(stretch.start, batch)
+            ahead = before.overshoot(stretch.start) - drafting.overshoot(stretch.start)
+            count = _less(count, done, ahead / drafting.tokens_per_round.mean)
+        found.append(count)
+        before = drafting
+    return tuple(found)
+
+
+def _less(count: Interval, done: Interval, ahead: float) -> Interval:
+    """What is left of rounds when some are done, and others not needed; never below zero.
+
+    Both counts err alike: their bounds are those of one state of the world.
+    """
+    mean, low, high = (
+        max(whole - part - ahead, 0.0)
+        for whole, part in ((count.mean, done.mean), (count.low, done.low), (count.high, done.high))
+    )
+    return Interval(mean, min(mean, low), max(mean, high))
+
+
+def _sum(parts: Sequence[Interval]) -> Interval:
+    """All parts err together: their bounds add."""
+    return Interval(
+        sum(part.mean for part in parts),
+        sum(part.low for part in parts),
+        sum(part.high for part in parts),
+    )

@@ -1,0 +1,1 @@
+"""A server under load: requests in flight, requests served."""

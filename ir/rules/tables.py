@@ -1,0 +1,80 @@
+"""Rules about entries of open tables, and about the tracks and sources a plan remembers with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specplan.ir.ops import Op, Update
+from specplan.ir.plan import (
+    CacheState,
+    Plan,
+    Round,
+    SourceState,
+    StateDeclaration,
+    ValueState,
+    walk,
+    walk_plan,
+)
+from specplan.ir.tables.builtin import Tables
+from specplan.ir.types.infer import RoundTypes
+from specplan.ir.types.value_types import FlagType, NumberType, Type
+
+Finding = tuple[Op | None, str]
+
+
+def entries(item: Round, tables: Tables) -> Iterator[Finding]:
+    """Entries of open tables exist and take the parameters given."""
+    for op in walk(item.ops):
+        for field, table in op.entries:
+            for what in tables.problems(table, getattr(op, field)):
+                yield op, what
+
+
+def state_entries(state: StateDeclaration, tables: Tables) -> Iterator[str]:
+    """The same for the entry that a state is declared with."""
+    match state:
+        case SourceState():
+            yield from tables.problems("source", state.kind)
+            declared = tables.find("source", state.kind.name)
+            if declared is not None and declared.one_text and state.scope != "request":
+                yield f"{declared.name} holds one text; declare it with scope=request"
+        case ValueState():
+            yield from tables.problems("value", state.kind)
+        case CacheState() if state.policy is not None:
+            yield from tables.problems("policy", state.policy)
+
+
+def reproducible(plan: Plan, tables: Tables) -> Iterator[Finding]:
+    """Draws of a reproducible plan do not depend on other requests or on changing weights."""
+    if not plan.assumptions.reproducible:
+        return
+    if not _draws(plan, tables):
+        return
+    for op in dict.fromkeys(op for op in walk_plan(plan) if isinstance(op, Update)):
+        source = plan.state(op.source)
+        if isinstance(source, SourceState) and source.scope == "process":
+            yield op, f"@{source.name} learns from other requests; say assume reproducible=false"
+    for model in plan.models:
+        if model.revision == "live":
+            yield None, f"model {model.name} changes; say assume reproducible=false"
+
+
+def shared(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
+    """Nor on numbers that tell of other requests."""
+    if not plan.assumptions.reproducible or not _draws(plan, tables):
+        return
+    for step in types.steps:
+        began = not any(_of_others(one) for one in step.reads.values())
+        if began and any(_of_others(one) for one in step.gives):
+            yield step.op, "it tells of other requests; say assume reproducible=false"
+
+
+def _draws(plan: Plan, tables: Tables) -> bool:
+    """Whether some rule draws."""
+    rules = [op.judges_by for op in walk_plan(plan)]
+    judges = [tables.find("rule", rule.name) for rule in rules if rule is not None]
+    return any(rule is not None and rule.lossless != "greedy" for rule in judges)
+
+
+def _of_others(one: Type) -> bool:
+    return isinstance(one, NumberType | FlagType) and one.shared

@@ -1,0 +1,15 @@
+"""Rule `all`: what is drafted is emitted, and nothing computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+
+ENTRY = Declaration(
+    table="rule",
+    name="all",
+    summary="accepts every node, unseen",
+    lossless="never",
+    needs_rows=False,
+    loss=(0.3, 0.3),
+    source="Ghazvininejad et al. 2019, arXiv 1904.09324",
+)

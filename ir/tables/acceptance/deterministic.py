@@ -1,0 +1,13 @@
+"""Rule `deterministic`: `runtime/acceptance/deterministic.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+
+ENTRY = Declaration(
+    table="rule",
+    name="deterministic",
+    summary="takes children as given, whatever they were drawn from",
+    uniforms_per_node=1,
+    source="Li et al. 2024, EAGLE, arXiv 2401.15077",
+)

@@ -1,0 +1,13 @@
+"""Rule `greedy`: `runtime/acceptance/greedy.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+
+ENTRY = Declaration(
+    table="rule",
+    name="greedy",
+    summary="accepts what the target finds most probable",
+    lossless="greedy",
+    source="Leviathan et al. 2022, arXiv 2211.17192",
+)

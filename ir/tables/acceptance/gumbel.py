@@ -1,0 +1,15 @@
+"""Rule `gumbel`: `runtime/acceptance/gumbel.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+
+ENTRY = Declaration(
+    table="rule",
+    name="gumbel",
+    summary="target and draft draw with the same randomness",
+    uniforms_per_node=1,
+    draws_by_place=True,
+    shares_uniforms=True,
+    source="Daliri et al. 2024, arXiv 2408.07978",
+)

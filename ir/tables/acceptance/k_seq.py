@@ -1,0 +1,15 @@
+"""Rule `k_seq`: `runtime/acceptance/k_seq.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+
+ENTRY = Declaration(
+    table="rule",
+    name="k_seq",
+    summary="scans independent draws under one level of acceptance",
+    reads_laws=True,
+    children=("draw",),
+    uniforms_per_node=1,
+    source="Sun et al. 2023, SpecTr, arXiv 2310.15141",
+)

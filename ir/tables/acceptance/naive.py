@@ -1,0 +1,14 @@
+"""Rule `naive`: `runtime/acceptance/naive.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+
+ENTRY = Declaration(
+    table="rule",
+    name="naive",
+    summary="the target draws, and what was drafted of its draws is accepted",
+    uniforms_per_node=1,
+    draws_by_place=True,
+    source="Yang et al. 2024, MCSD, arXiv 2401.06706",
+)

@@ -1,0 +1,17 @@
+"""Rule `relaxed`: `runtime/acceptance/relaxed.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+from specplan.ir.values import Range
+
+ENTRY = Declaration(
+    table="rule",
+    name="relaxed",
+    summary="accepts what is among the first choices, and not much less probable",
+    parameters=(("top", 10), ("delta", 0.6)),
+    ranges=(("top", Range(1, 1 << 31)), ("delta", Range(0.0, 1.0))),
+    lossless="never",
+    loss=(0.3, 0.3),
+    source="NVIDIA 2025, TensorRT-LLM technical blog 2, DeepSeek R1 MTP",
+)

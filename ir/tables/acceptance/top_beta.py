@@ -1,0 +1,17 @@
+"""Rule `top_beta`: `runtime/acceptance/top_beta.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+from specplan.ir.values import Range
+
+ENTRY = Declaration(
+    table="rule",
+    name="top_beta",
+    summary="accepts what is among the first choices, and not far behind",
+    parameters=(("beta", 5), ("tolerance", 3.0)),
+    ranges=(("beta", Range(1, 1 << 31)), ("tolerance", Range(0.0, 1e6))),
+    lossless="never",
+    loss=(0.3, 0.3),
+    source="Xia et al. 2022, SpecDec, arXiv 2203.16487",
+)

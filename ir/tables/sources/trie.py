@@ -1,0 +1,15 @@
+"""Source `trie`: `runtime/sources/trie.py` computes it."""
+
+from __future__ import annotations
+
+from specplan.ir.tables.declaration import Declaration
+from specplan.ir.values import Range
+
+ENTRY = Declaration(
+    table="source",
+    name="trie",
+    parameters=(("capacity", 65536),),
+    ranges=(("capacity", Range(1, 1_000_000_000)),),
+    learns=("text",),
+    source="Zhao et al. 2023, arXiv 2312.12728",
+)

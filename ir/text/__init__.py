@@ -1,0 +1,1 @@
+"""The text, JSON and graph forms of a plan."""

@@ -1,0 +1,137 @@
+"""What a cache holds: drafted nodes, layer by layer, as a round goes on, and text before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from specplan.ir.op import Step
+from specplan.ir.ops import Forward
+from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
+from specplan.ir.types.value_types import ROOT, Lineage, NodesType, TreeType
+from specplan.ir.values import Span, State
+
+MOST_TREES = 64
+"""Trees, none of which extends another, that one cache serves in a round."""
+Layers = tuple[Span, ...]
+
+
+def covers(ran: Layers, wanted: Layers) -> bool:
+    """True when the spans of layers that ran hold all wanted ones; no spans are all layers."""
+    if not ran:
+        return True
+    return bool(wanted) and all(
+        any(span.start <= part.start and part.stop <= span.stop for span in ran) for part in wanted
+    )
+
+
+@dataclass
+class _Run:
+    """Nodes of one tree that forwards of one kind computed; `nodes` None where data decides."""
+
+    layers: Layers
+    exact: bool
+    conditional: bool
+    lineage: Lineage
+    nodes: set[int] | None = field(default_factory=set)
+
+    def takes(self, step: Step, op: Forward, lineage: Lineage) -> bool:
+        """True when what the step computes belongs here."""
+        kind = (op.layers, op.write == "exact", step.conditional)
+        alike = kind == (self.layers, self.exact, self.conditional)
+        return alike and lineage.related(self.lineage)
+
+
+class CacheRuns:
+    """What forwards have computed in one cache so far in a round."""
+
+    def __init__(self) -> None:
+        self._runs: list[_Run] = []
+        self._caught: list[Layers] = []
+
+    @property
+    def crowded(self) -> bool:
+        """True when the cache serves more unrelated trees than are kept apart here."""
+        return len(self._runs) > MOST_TREES
+
+    def caught_up(self, layers: Layers) -> bool:
+        """True when some forward has caught the text up in these layers."""
+        return any(covers(ran, layers) for ran in self._caught)
+
+    def apart(self, lineage: Lineage) -> bool:
+        """True when some forward ran on a tree that neither extends this one nor the reverse."""
+        return any(not lineage.related(run.lineage) for run in self._runs)
+
+    def only_text(self) -> bool:
+        """True when no drafted node was computed for good."""
+        return all(run.nodes is not None and run.nodes <= {ROOT} for run in self._runs if run.exact)
+
+    def add(self, step: Step, op: Forward) -> None:
+        """Record what a forward computes."""
+        if not self.caught_up(op.layers):
+            self._caught.append(op.layers)
+        for lineage, nodes in operands_of(step, op):
+            run = next((run for run in self._runs if run.takes(step, op, lineage)), None)
+            if run is None:
+                run = _Run(op.layers, op.write == "exact", step.conditional, lineage)
+                self._runs.append(run)
+            if lineage.extends(run.lineage):
+                run.lineage = lineage
+            if nodes is None or run.nodes is None:
+                run.nodes = None
+            else:
+                run.nodes.update(nodes)
+
+    def present(
+        self, lineage: Lineage, layers: Layers, *, exact: bool, conditional: bool = False
+    ) -> set[int] | None:
+        """Nodes of a tree that these layers hold, the root left out; None where data decides.
+
+        A tree that was reshaped (pruned, adopted, ...) keeps nodes of the one it came from, but
+        which ones is not known here either.
+
+        Args:
+            lineage: the tree.
+            layers: all of them must hold a node.
+            exact: leave out what was written as scratch.
+            conditional: count what was computed inside a `when`.
+        """
+        found: set[int] = set()
+        for run in self._runs:
+            if (exact and not run.exact) or (run.conditional and not conditional):
+                continue
+            if not covers(run.layers, layers):
+                continue
+            shared = lineage.common(run.lineage)
+            if shared is None or run.nodes is None:
+                return None
+            found.update(node for node in run.nodes if ROOT < node < shared.nodes)
+        return found
+
+
+def operands_of(step: Step, op: Forward) -> Iterator[tuple[Lineage, Iterable[int] | None]]:
+    """Tree and nodes of each operand of a forward; nodes are None where data decides."""
+    for name in op.nodes:
+        held = step.reads[name]
+        if isinstance(held, TreeType) and held.lineage is not None:
+            yield held.lineage, range(ROOT, held.nodes)
+        elif isinstance(held, NodesType) and held.lineage is not None:
+            yield held.lineage, held.indices
+
+
+def readings(plan: Plan, cache: CacheState) -> tuple[Forward, ...]:
+    """How text that no round has read runs through the whole stack of a cache's model, for good.
+
+    It is kept as the rounds' own passes would keep it, once for each track of the model.
+    """
+    kept = dict.fromkeys(
+        op.keep
+        for op in walk_plan(plan)
+        if isinstance(op, Forward) and op.cache == cache.name and op.write == "exact"
+    )
+    tracks = [state for state in plan.states if isinstance(state, TrackState)]
+    mine = (track.name for track in tracks if track.model == cache.model)
+    own: list[State | None] = [name for name in mine if name in kept]
+    return tuple(
+        Forward(model=cache.model, nodes=(), cache=cache.name, keep=keep) for keep in own or [None]
+    )

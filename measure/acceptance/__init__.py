@@ -1,0 +1,1 @@
+"""What the target accepts from each drafter: traces, replays and their profiles."""

@@ -1,0 +1,73 @@
+"""The target's own continuations of prompts: the texts on which acceptance is measured.
+
+They are kept in one file that grows batch by batch, so that a run that was killed goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.measure.device.probes import plain_plan
+from specplan.measure.progress import Progress
+from specplan.measure.workbench import TokenPrompt, Workbench
+from specplan.runtime.generate import generate
+from specplan.runtime.requests import Request
+
+BATCH = 8
+
+
+def continue_prompts(
+    bench: Workbench, prompts: Sequence[TokenPrompt], progress: Progress
+) -> list[tuple[int, ...]]:
+    """What the target alone says after each prompt, at the workload's sampling settings.
+
+    A text ends at the workload's output length or at the tokenizer's stop token.
+
+    Returns:
+        Emitted tokens per prompt, in the order of the prompts.
+    """
+    workload = bench.problem.workload
+    sampling = (workload.temperature, workload.top_k, workload.top_p, bench.problem.seed)
+    name = bench.fingerprint(sampling, bench.output_tokens, bench.prompt_tokens, "continuations")
+    path = bench.problem.profiles / "continuations" / f"{name}.json"
+    known = _read(path)
+    todo = [index for index, prompt in enumerate(prompts) if _key(prompt) not in known]
+    if not todo:
+        return [known[_key(prompt)] for prompt in prompts]
+    executable = bench.compile(plain_plan(workload.greedy))
+    for start in range(0, len(todo), BATCH):
+        progress("continuations of the target", len(prompts) - len(todo) + start, len(prompts))
+        group = todo[start : start + BATCH]
+        result = generate(executable, [request_of(bench, prompts[i], i) for i in group])
+        for index, completion in zip(group, result.completions, strict=True):
+            known[_key(prompts[index])] = completion.tokens
+        write_json_atomic(path, {"schema_version": 1, "tokens": known})
+    progress("continuations of the target", len(prompts), len(prompts))
+    return [known[_key(prompt)] for prompt in prompts]
+
+
+def request_of(bench: Workbench, prompt: TokenPrompt, index: int) -> Request:
+    """The request for a prompt, the `index`-th of those measured on, at the workload's settings."""
+    workload = bench.problem.workload
+    return Request(
+        prompt_tokens=prompt.tokens,
+        max_new_tokens=bench.output_tokens,
+        temperature=workload.temperature,
+        top_k=workload.top_k,
+        top_p=workload.top_p,
+        seed=bench.problem.seed + index,
+        stop_tokens=bench.tokenizer.stop_tokens,
+    )
+
+
+def _key(prompt: TokenPrompt) -> str:
+    return " ".join(map(str, prompt.tokens))
+
+
+def _read(path: Path) -> dict[str, tuple[int, ...]]:
+    if not path.is_file():
+        return {}
+    document = read_json(path, "stored continuations")
+    return {key: tuple(tokens) for key, tokens in document["tokens"].items()}

@@ -1,0 +1,145 @@
+"""Teacher forcing: what the target would accept from a drafter along its own text.
+
+At temperature 0 a drafted path is accepted exactly where it is the target's own text, so one pass
+of the draft model over that text tells the rank of the accepted child at every position. At other
+temperatures the rule itself judges children drawn from the draft's law at each position: since the
+rule keeps the target's law, text and acceptance have the right laws, only their dependence within
+a position is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specplan.runtime.acceptance import RULES, DraftedTree
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.requests import Request
+from specplan.runtime.sampling import SamplingSettings, draw_distinct, law
+from specplan.runtime.sources.text import lookup
+from specplan.runtime.uniforms import uniforms
+
+NO_RANK = -1
+Kept = tuple[int, int]
+"""Tokens of a text that are read, and how many of them are the first ones; the others are the
+latest."""
+
+
+@torch.inference_mode()
+def text_logits(
+    model: CausalModel,
+    text: Sequence[int],
+    start: int,
+    layers: int | None = None,
+    kept: Kept | None = None,
+) -> Tensor:
+    """Logits `[n - start, V]` that predict tokens start..n-1 of a text; see `text_states`."""
+    return model.logits(text_states(model, text, start, layers, kept=kept)[None])[0]
+
+
+@torch.inference_mode()
+def text_states(
+    model: CausalModel,
+    text: Sequence[int],
+    start: int,
+    layers: int | None = None,
+    cache: KVCache | None = None,
+    kept: Kept | None = None,
+) -> Tensor:
+    """Hidden states `[n - start, hidden]` from which tokens start..n-1 of a text are predicted.
+
+    Args:
+        model: the model.
+        text: its n tokens.
+        start: first token that is predicted.
+        layers: leave the model after so many layers; None runs all.
+        cache: where keys and values go, token i to slot i, the last token left out; None for one
+            that is thrown away.
+        kept: what every token reads of those up to itself; None for all.
+    """
+    tokens = torch.tensor([list(text[:-1])], device=model.device)
+    positions = torch.arange(len(text) - 1, device=model.device)[None]
+    mask = torch.ones(1, len(text) - 1, len(text) - 1, dtype=torch.bool, device=model.device).tril()
+    if kept is not None:
+        budget, first = kept
+        mask &= (positions < first) | (positions > positions.mT - budget + first)
+    store = model.new_cache(1, len(text)) if cache is None else cache
+    span = (0, layers or model.num_layers)
+    return model.hidden(tokens, positions, positions, mask, store, span)[0, start - 1 :]
+
+
+def greedy_ranks(draft: Tensor, tokens: list[int], most: int) -> list[int]:
+    """Rank of each token among the draft's choices, -1 from `most` on; ties by token id.
+
+    Args:
+        draft: logits `[n, V]`.
+        tokens: the n tokens that the target chose.
+        most: ranks counted.
+    """
+    wanted = torch.tensor(tokens, device=draft.device)[:, None]
+    mine = draft.gather(1, wanted)
+    ids = torch.arange(draft.shape[1], device=draft.device)
+    ahead = (draft > mine) | ((draft == mine) & (ids < wanted))
+    ranks = ahead.sum(1)
+    return torch.where(ranks < most, ranks, NO_RANK).tolist()
+
+
+@torch.inference_mode()
+def sampled_ranks(
+    target: Tensor,
+    draft: Tensor,
+    request: Request,
+    most: int,
+    places: Sequence[int] | None = None,
+) -> list[int]:
+    """Rank of the drawn child that the recursive rule accepts at each position, -1 for none.
+
+    Args:
+        target: logits `[n, V]`.
+        draft: logits `[n, V]`.
+        request: its settings and seed.
+        most: children drawn without replacement.
+        places: numbers of the positions, each with uniforms of its own; default 0 to n - 1.
+    """
+    count = target.shape[0]
+    settings = SamplingSettings.of([request] * count)
+    target_law = law(target[:, None], settings)
+    draft_law = law(draft[:, None], settings)
+    most = min(most, target.shape[1])
+    places = range(count) if places is None else places
+    drawn = uniforms([request.seed] * count, "teacher.draft", places, 0, most)
+    children = draw_distinct(draft_law, drawn[:, None])[:, 0]
+    tree = DraftedTree(
+        tokens=children,
+        parents=(-1,) * most,
+        laws=draft_law,
+        law_index=(0,) * most,
+        distinct=True,
+    )
+    judging = uniforms([request.seed] * count, "teacher.accept", places, 0, most + 1)
+    rows = target_law.expand(-1, most + 1, -1)
+    judged = RULES["recursive"].accept(tree, rows, judging)
+    return judged.path[:, 0].tolist()  # type: ignore[no-any-return]
+
+
+def lookup_lengths(text: list[int], start: int, match: tuple[int, int], most: int) -> list[int]:
+    """Tokens of the looked-up continuation that the text goes on with, from each position.
+
+    Args:
+        text: prompt and continuation.
+        start: first position to count, the length of the prompt.
+        match: shortest and longest suffix looked for, tokens.
+        most: tokens proposed at most.
+    """
+    held = np.asarray(text, dtype=np.int64)
+    found = []
+    for position in range(start, len(text)):
+        proposed = lookup(held[:position], shortest=match[0], longest=match[1], length=most)
+        follows = held[position : position + len(proposed)]
+        same = proposed[: len(follows)] == follows
+        found.append(int(np.argmin(same)) if not same.all() else len(same))
+    return found

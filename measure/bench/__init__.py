@@ -1,0 +1,1 @@
+"""Programs timed against each other: benchmarks, races, and the choice of a backend."""

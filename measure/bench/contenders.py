@@ -1,0 +1,149 @@
+"""Who takes part in a comparison, and how one run of theirs is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+
+from specplan.cost_models.forecast import Forecast
+from specplan.ir.plan import Plan
+from specplan.measure.bench.stock import Runner
+from specplan.measure.workbench import TokenPrompt, Workbench
+from specplan.runtime.executable import Executable
+from specplan.runtime.generate import generate
+from specplan.runtime.requests import Request
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run over a group of prompts.
+
+    Attributes:
+        seconds: prompts included.
+        first: seconds until the first token; None where it is not known.
+        outputs: emitted tokens per prompt.
+        rounds: of each request, summed; 0 where rounds are not known.
+    """
+
+    seconds: float
+    first: float | None
+    outputs: tuple[tuple[int, ...], ...]
+    rounds: int
+
+
+Timer = Callable[[Sequence[TokenPrompt]], Outcome]
+
+
+@dataclass
+class Contender:
+    """One way to decode, and what it did.
+
+    Attributes:
+        name: for the table.
+        run: one timed run over a group of prompts.
+        forecast: of its speed, made beforehand; None if not.
+        seconds: per group of prompts, one entry per repeat.
+        first: seconds until the first token, per group, one entry per repeat.
+        tokens: emitted per group.
+        rounds: per request and group, summed over requests.
+        outputs: tokens per prompt, in order.
+    """
+
+    name: str
+    run: Timer
+    forecast: Forecast | None = None
+    seconds: list[list[float]] = field(default_factory=list)
+    first: list[list[float]] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+    outputs: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def group_seconds(self) -> list[float]:
+        """Median over repeats of each group's seconds."""
+        return [median(times) for times in self.seconds]
+
+    @property
+    def first_seconds(self) -> list[float]:
+        """Median over repeats of each group's seconds until the first token; empty if unknown."""
+        return [median(times) for times in self.first if times]
+
+    @property
+    def tokens_per_second(self) -> float:
+        """All tokens over all seconds, prompts included."""
+        return sum(self.tokens) / sum(self.group_seconds)
+
+    @property
+    def tokens_per_round(self) -> float | None:
+        """Emitted tokens per request and round; None for stock `transformers`."""
+        return sum(self.tokens) / sum(self.rounds) if self.rounds else None
+
+    def take(self, group: int, outcome: Outcome) -> None:
+        """Note a run; outputs and rounds of a group are those of its first run."""
+        if group == len(self.seconds):
+            self.seconds.append([])
+            self.first.append([])
+            self.tokens.append(sum(len(tokens) for tokens in outcome.outputs))
+            self.outputs += outcome.outputs
+            if outcome.rounds:
+                self.rounds.append(outcome.rounds)
+        self.seconds[group].append(outcome.seconds)
+        if outcome.first is not None:
+            self.first[group].append(outcome.first)
+
+
+def plan_timer(bench: Workbench, plan: Plan) -> Timer:
+    """Runs of a plan through the problem's backend; no stop token ends a text early."""
+    return executable_timer(bench, bench.compile(plan))
+
+
+def executable_timer(bench: Workbench, executable: Executable) -> Timer:
+    """Runs of a compiled plan; no stop token ends a text early.
+
+    A source that learns from past outputs must not know the very output that is timed: a prompt
+    that comes again begins a new pass over all prompts, of which nothing is known yet.
+    """
+    workload = bench.problem.workload
+    seen: set[str] = set()
+
+    def run(prompts: Sequence[TokenPrompt]) -> Outcome:
+        names = {prompt.id for prompt in prompts}
+        if names & seen:
+            executable.forget()
+            seen.clear()
+        seen.update(names)
+        requests = [
+            Request(
+                prompt_tokens=prompt.tokens,
+                max_new_tokens=bench.output_tokens,
+                temperature=workload.temperature,
+                top_k=workload.top_k,
+                top_p=workload.top_p,
+                seed=bench.problem.seed,
+            )
+            for prompt in prompts
+        ]
+        heard: list[float] = []
+        start = perf_counter()
+        result = generate(
+            executable, requests, on_tokens=lambda *_: heard.append(perf_counter() - start)
+        )
+        seconds = perf_counter() - start
+        outputs = tuple(item.tokens for item in result.completions)
+        rounds = sum(item.rounds for item in result.completions)
+        return Outcome(seconds, heard[0] if heard else None, outputs, rounds)
+
+    return run
+
+
+def stock_timer(runner: Runner) -> Timer:
+    """Runs of stock `transformers`."""
+
+    def run(prompts: Sequence[TokenPrompt]) -> Outcome:
+        start = perf_counter()
+        outputs = tuple(runner(prompts))
+        return Outcome(perf_counter() - start, None, outputs, 0)
+
+    return run

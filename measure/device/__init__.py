@@ -1,0 +1,1 @@
+"""What ops and forwards take on this machine."""

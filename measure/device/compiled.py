@@ -1,0 +1,159 @@
+"""How long whole rounds take when a backend compiles them, beside the interpreter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+from specplan.backends.registry import round_backend
+from specplan.backends.static.buckets import Bucket
+from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.table import MeasuredTable
+from specplan.cost_models.rounds.demands import OpDemand, round_demands
+from specplan.cost_models.rounds.pricer import Clock
+from specplan.ir.capabilities import refusals
+from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
+from specplan.measure.device import visits
+from specplan.measure.device.probes import Probe, probes
+from specplan.measure.progress import Progress
+from specplan.measure.workbench import Workbench
+from specplan.planner import ProblemFacts
+from specplan.runtime.executable import Executable
+from specplan.runtime.generate import generate
+
+TURNS = 7
+"""Texts that each round is run on, both ways."""
+LAG = 0.5
+"""Share of rounds before which a draft's last token is still to be run."""
+
+
+def time_compiled(
+    bench: Workbench,
+    facts: ProblemFacts,
+    table: MeasuredTable,
+    path: Path,
+    backends: Sequence[str],
+    cells: Sequence[tuple[int, int]],
+    progress: Progress,
+) -> None:
+    """Add to a table the compiled rounds that it lacks; it is saved after each.
+
+    Args:
+        bench: the problem's models, and the interpreter.
+        facts: their shapes.
+        table: holds the interpreter's times of all that the rounds ask for.
+        path: where it is kept.
+        backends: that compile rounds.
+        cells: (batch, context in tokens) of the problem; the smallest and the largest batch are
+            run halfway between the shortest and the longest context, with room for that.
+        progress: told of every round.
+
+    Raises:
+        MissingCapabilityError: one of the backends cannot run here, or does not compile a round;
+            the others are timed before.
+    """
+    errors = []
+    for backend in backends:
+        try:
+            _time_backend(bench, facts, table, path, backend, cells, progress)
+        except MissingCapabilityError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _time_backend(
+    bench: Workbench,
+    facts: ProblemFacts,
+    table: MeasuredTable,
+    path: Path,
+    backend: str,
+    cells: Sequence[tuple[int, int]],
+    progress: Progress,
+) -> None:
+    missing = round_backend(backend).available()
+    if missing is not None:
+        raise MissingCapabilityError(missing, where=f"backend {backend}")
+    batches, contexts = zip(*cells, strict=True)
+    context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + visits.EMITTED
+    todo = list(product(sorted({min(batches), max(batches)}), _rounds(bench, backend)))
+    about = context, round_backend(backend).version
+    kept = [one for one in table.compiled.get(backend, ()) if (one.context, one.version) == about]
+    known = {(run.batch, run.probe) for run in kept}
+    for done, (batch, probe) in enumerate(todo):
+        progress(f"rounds compiled by {backend}", done, len(todo))
+        if (batch, probe.name) not in known:
+            ratio = _ratio(bench, probe, backend, (batch, context), room)
+            passes, others = _parts(facts, table, probe, (batch, context))
+            kept.append(CompiledRun(probe.name, batch, *about, ratio, passes, others))
+            table.compiled[backend] = tuple(kept)
+            table.save(path)
+    progress(f"rounds compiled by {backend}", len(todo), len(todo))
+
+
+def _rounds(bench: Workbench, backend: str) -> Iterator[Probe]:
+    """Few probes that tell passes of each model over few and many tokens apart."""
+    wanted = {"autoregressive", "lookup 2", "lookup 10"}
+    for draft in bench.drafts:
+        wanted |= {f"chain 1 by {draft}", f"chain 7 by {draft}", f"bush 8 by {draft}"}
+    greedy, size = bench.problem.workload.greedy, bench.models["target"].vocab_size
+    able = round_backend(backend).capabilities
+    for probe in probes(bench.drafts, greedy, size):
+        if probe.name in wanted and not refusals(probe.plan, able):
+            yield probe
+
+
+def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int) -> float:
+    """Seconds of a compiled round over those of the interpreted one, the median of turns."""
+    plain = bench.compile(probe.plan)
+    compiled: Executable = round_backend(backend).compile(
+        probe.plan, bench.models, buckets=[Bucket(cell[0], room)]
+    )
+    _seconds(bench, plain, cell, 0)
+    try:
+        _seconds(bench, compiled, cell, 0)
+    except SpecplanError:
+        raise
+    except Exception as error:  # whatever a compiler raises
+        raise MissingCapabilityError(
+            f"it does not compile the round of {probe.name}: {foreign_words(error)}",
+            where=f"backend {backend}",
+            remedy="Name another backend.",
+        ) from error
+    ratios = []
+    for turn in range(1, TURNS + 1):
+        ways = (compiled, plain) if turn % 2 else (plain, compiled)
+        spent = {way: _seconds(bench, way, cell, turn) for way in ways}
+        ratios.append(spent[compiled] / spent[plain])
+    return median(ratios)
+
+
+def _seconds(bench: Workbench, way: Executable, cell: tuple[int, int], seed: int) -> float:
+    """Of a round, on texts that depend on the seed."""
+    return generate(way, visits.requests_of(bench, *cell, seed=seed)).seconds_per_round
+
+
+def _parts(
+    facts: ProblemFacts, table: MeasuredTable, probe: Probe, cell: tuple[int, int]
+) -> tuple[tuple[Passes, ...], float]:
+    """What the interpreter's table says of a round: its passes by model, and everything else."""
+    batch, context = cell
+    clock = Clock(MeasuredDevice(table), facts.shapes, batch, context + visits.EMITTED / 2)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    layers: defaultdict[str, float] = defaultdict(float)
+    others = clock.glue().median
+    for step in round_demands(probe.plan, probe.plan.rounds[0]).steps:
+        if isinstance(step, OpDemand):
+            others += clock.op(step).median
+        else:
+            seconds[step.model] += clock.forward(step, LAG).median
+            layers[step.model] += clock.shape(step.model).num_layers
+    passes = (
+        Passes(facts.shapes[role].digest, facts.shapes[role].dtype, spent, layers[role])
+        for role, spent in seconds.items()
+    )
+    return tuple(passes), others

@@ -1,0 +1,1 @@
+"""Who may draft for a problem, and what is known of their acceptance."""

@@ -1,0 +1,141 @@
+"""What may draft in a problem, and what can be measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from specplan.cost_models.acceptance.drafters import (
+    Drafter,
+    Model,
+    OwnRounds,
+    SkipBlocks,
+    Source,
+)
+from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Method, discover_methods
+from specplan.planner.problem.schema import Problem
+
+MOST_SKIPPED_DRAFT = 8
+"""Tokens that a model without some blocks drafts at most; its acceptance is measured so far."""
+
+
+def leaves_blocks_out(problem: Problem) -> bool:
+    """Whether a method of the problem drafts with the target without some blocks.
+
+    To measure that takes minutes, so that beside draft models it must be asked for: by naming the
+    method, or a set of blocks.
+    """
+    leaving = {name for name, method in discover_methods().items() if method.leaves_blocks_out}
+    if problem.methods is not None:
+        return not leaving.isdisjoint(problem.methods)
+    return _names_blocks(problem) or not problem.models.drafts
+
+
+def searches_blocks(problem: Problem, target: ModelShape) -> bool:
+    """Whether sets of blocks to leave out are to be searched for: none is named, some may be."""
+    return leaves_blocks_out(problem) and not _names_blocks(problem) and target.num_layers > 2
+
+
+def named_drafters(problem: Problem) -> tuple[Model | Source, ...]:
+    """What drafts in this problem by its own name: models, heads, and what its sources bring."""
+    every: list[Model | Source] = [Model(draft.name) for draft in problem.models.drafts]
+    for _, method in _with_sources(problem):
+        every += method.source_drafters
+    return tuple(dict.fromkeys(every))
+
+
+def possible_drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
+    """What may draft in this problem: models, sources, and what methods make of them."""
+    problem = facts.problem
+    every: list[Drafter] = [Model(draft.name) for draft in problem.models.drafts]
+    for name, method in _with_sources(problem):
+        every += method.source_drafters
+        if _is_offered(problem, name, method):
+            every += method.drafters(facts)
+            every += own_drafters(facts, method, method.run_settings(facts))
+    return tuple(dict.fromkeys(every))
+
+
+def later_drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
+    """Rounds that are run once more is known of the problem: those that are not known yet.
+
+    Args:
+        facts: with the device that prices drafts, and the profiles of all `drafters`; with less
+            than these, what a device is to be measured for.
+    """
+    every = (
+        drafter
+        for name, method in _with_sources(facts.problem)
+        if _is_offered(facts.problem, name, method)
+        for drafter in own_drafters(facts, method, method.later_settings(facts))
+    )
+    return tuple(one for one in dict.fromkeys(every) if one not in facts.profiles)
+
+
+def own_drafters(
+    facts: ProblemFacts, method: Method[Any], settings: Iterator[Any]
+) -> Iterator[Drafter]:
+    """Whose rounds are run for some settings of a method."""
+    for options in settings:
+        drafter = method.drafter(facts, options)
+        if drafter is not None:
+            yield drafter
+
+
+def profiling_plan(facts: ProblemFacts, drafter: Drafter) -> Plan | None:
+    """The plan whose rounds tell what is accepted of a drafter; None where something else does."""
+    if not isinstance(drafter, OwnRounds):
+        return None
+    for name, method in _with_sources(facts.problem):
+        if not _is_offered(facts.problem, name, method):
+            continue
+        for options in (*method.run_settings(facts), *method.later_settings(facts)):
+            if method.drafter(facts, options) == drafter:
+                plan = method.plan(facts, options)
+                if OwnRounds.of(plan) == drafter:
+                    return plan
+    return None
+
+
+def measured_here(problem: Problem) -> Problem:
+    """The problem without the drafters whose acceptance can only be given.
+
+    Drafters that read hidden states do not run here, nor do the target's own modules.
+    """
+    unmeasured = {
+        source
+        for method in discover_methods().values()
+        if not all(isinstance(drafter, Source) for drafter in method.source_drafters)
+        for source in method.sources
+    }
+    models = problem.models.model_copy(
+        update={
+            "drafts": tuple(
+                draft for draft in problem.models.drafts if not is_drafter_folder(draft.path)
+            )
+        }
+    )
+    sources = tuple(source for source in problem.sources if source not in unmeasured)
+    left = problem.model_copy(update={"models": models, "sources": sources})
+    gone = {str(one) for one in {*named_drafters(problem)} - {*named_drafters(left)}}
+    acceptance = {name: path for name, path in problem.acceptance.items() if name not in gone}
+    return left.model_copy(update={"acceptance": acceptance})
+
+
+def _names_blocks(problem: Problem) -> bool:
+    return any(isinstance(drafter, SkipBlocks) for drafter in problem.ready_profiles)
+
+
+def _with_sources(problem: Problem) -> Iterator[tuple[str, Method[Any]]]:
+    """The methods that draft from nothing but the problem's sources."""
+    for name, method in discover_methods().items():
+        if set(method.sources) <= set(problem.sources):
+            yield name, method
+
+
+def _is_offered(problem: Problem, name: str, method: Method[Any]) -> bool:
+    return not method.by_name if problem.methods is None else name in problem.methods

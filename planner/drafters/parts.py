@@ -1,0 +1,41 @@
+"""What parts of a problem's models may draft, and how small caches are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.plan import MODULE_PREFIX
+
+SINKS = 16
+"""First tokens that a cache with a budget keeps, as many as MagicDec keeps (arXiv 2408.11049)."""
+CHUNK = 8
+"""Tokens of a chunk that is retrieved, as many as TriForce's have (arXiv 2404.11912, its code)."""
+EXITS = (1 / 16, 1 / 8, 1 / 4)
+"""Parts of the stack after which a target drafts; those of LayerSkip (arXiv 2404.16710) are 1/8
+(70B), 1/4 (7B) and 3/8 (13B)."""
+
+
+def models_alone(shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:
+    """Roles of the draft models that read no hidden states of the target.
+
+    Args:
+        shapes: by role, `target` among them.
+    """
+    return tuple(
+        role
+        for role, shape in shapes.items()
+        if role != "target" and not role.startswith(MODULE_PREFIX) and shape.feature_width is None
+    )
+
+
+def exit_layers(target: ModelShape) -> tuple[int, ...]:
+    """The layers after which a target drafts, in rising order; none where it has one layer."""
+    layers = {max(1, round(part * target.num_layers)) for part in EXITS}
+    return tuple(sorted(layer for layer in layers if layer < target.num_layers))
+
+
+def retrieves(target: ModelShape) -> bool:
+    """Whether chunks of its cache can be retrieved: every layer reads the whole text."""
+    kinds = target.kinds(0, target.num_layers).attentions
+    return all(attention.reach is None for attention, _ in kinds)

@@ -1,0 +1,176 @@
+"""Which acceptance profile a problem asks for, and whether one at hand is that one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import (
+    TEXT,
+    Beam,
+    Drafter,
+    FirstLayers,
+    Interleaved,
+    Model,
+    OwnRounds,
+    SkipBlocks,
+    SmallCache,
+    Source,
+    model_of,
+    source_of,
+)
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.errors import UsageError
+from specplan.ir.files import name_of
+from specplan.planner.drafters.parts import retrieves
+from specplan.planner.problem.schema import Problem
+
+LOOKUP_MATCH = (1, 3)
+"""Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
+CONTINUING = {TEXT.name} | {
+    word for word, source in DRAFT_SOURCES.items() if source.evidence == "lengths"
+}
+"""Sources that give one continuation, with which a draft model may take turns."""
+
+
+def acceptance_key(
+    problem: Problem, shapes: Mapping[str, ModelShape], drafter: Drafter
+) -> AcceptanceKey:
+    """What a profile of `drafter` must be about to price plans of this problem.
+
+    Args:
+        problem: the problem.
+        shapes: model shapes by role, `target` among them.
+        drafter: who drafts.
+
+    Returns:
+        The key. At temperature 0 a draft model's children are its best ranks; above, they are
+        drawn without replacement, which serves chains too: the first such draw is a plain one.
+        Parts of a model are drawn from once: they draft chains, and a judged draw is quick to
+        measure. Drafters that read hidden states give their best ranks at every temperature, as in
+        engines, and so do beams. Where a plan's own rounds tell, these are run.
+
+    Raises:
+        UsageError: no model of the problem has these first layers and more, or these blocks, or
+            grows trees.
+    """
+    workload, source = problem.workload, source_of(drafter)
+    _check(problem, drafter, shapes)
+    match = None
+    if source is not None:
+        match = LOOKUP_MATCH if source == TEXT.name else DRAFT_SOURCES[source].match
+    return AcceptanceKey(
+        drafter=drafter,
+        target_digest=shapes["target"].digest,
+        drafter_digest=_digest(drafter, shapes),
+        task=workload.task,
+        temperature=float(workload.temperature),
+        top_k=workload.top_k,
+        top_p=float(workload.top_p),
+        how=_how(problem, drafter, shapes),
+        match=match,
+    )
+
+
+def _digest(drafter: Drafter, shapes: Mapping[str, ModelShape]) -> str:
+    """Identity of the checkpoint that drafts; one for all where a plan runs several."""
+    roles = drafter.models if isinstance(drafter, OwnRounds) else (model_of(drafter),)
+    digests = [shapes[role].digest for role in roles if role is not None and role in shapes]
+    return digests[0] if len(digests) == 1 else name_of(" ".join(digests)) if digests else ""
+
+
+def _how(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape]) -> How:
+    """How it draws the children of a node."""
+    match drafter:
+        case OwnRounds():
+            return "run"
+        case Source():
+            return "given"
+        case Beam():
+            return "best"
+        case Model(name):
+            shape = shapes.get(name)
+            ranked = shape is None or shape.feature_width is not None
+            return "best" if ranked or problem.workload.greedy else "draw_distinct"
+    return "best" if problem.workload.greedy else "draw"
+
+
+def _check(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape]) -> None:
+    """Refuse what no model of the problem can be."""
+    alone = {
+        draft.name
+        for draft in problem.models.drafts
+        if draft.name not in shapes or shapes[draft.name].feature_width is None
+    }
+    role = model_of(drafter)
+    layers = 0 if role is None or role not in shapes else shapes[role].num_layers
+    what, remedy = f'no model drafts as "{drafter}"', "the target or one that runs alone"
+    match drafter:
+        case FirstLayers():
+            holds, what = drafter.layers < layers, f'no model has first layers "{drafter}"'
+            remedy = "fewer layers than it has"
+        case SkipBlocks():
+            holds = drafter.skips.height <= layers
+            what = f'no model has the blocks that "{drafter}" leaves out'
+            remedy = "blocks of the layers that it has, from 0 on"
+        case SmallCache(retrieved=True):
+            holds = role == "target" and retrieves(shapes["target"])
+            what = f'no chunks are retrieved for "{drafter}"'
+            remedy = "the target, where none of its layers has a window"
+        case SmallCache():
+            holds = role in {"target", *alone}
+        case OwnRounds():
+            holds = all(model in shapes for model in drafter.models)
+        case Beam():
+            holds, what = role in alone, f'no draft model grows trees as "{drafter}"'
+            remedy = "one that runs alone"
+        case Interleaved():
+            holds = role in alone and drafter.source in CONTINUING
+            what = f'no draft model takes turns as "{drafter}"'
+            remedy = f"one that runs alone, with {', '.join(sorted(CONTINUING))}"
+        case _:
+            holds = True
+    if not holds:
+        raise UsageError(
+            what,
+            where=f"acceptance.{drafter}",
+            remedy=f"Name a model of the problem, and {remedy}.",
+        )
+
+
+def check_profiles(
+    problem: Problem,
+    shapes: Mapping[str, ModelShape],
+    profiles: Mapping[Drafter, AcceptanceProfile],
+) -> None:
+    """Refuse profiles of other drafters, models, tasks or sampling settings.
+
+    What a profile or the problem leaves open (digest, task, match) may be anything.
+
+    Raises:
+        UsageError: naming the first difference.
+    """
+    for drafter, profile in profiles.items():
+        wanted = acceptance_key(problem, shapes, drafter)
+        differences = _completed(profile.key, wanted).differences(wanted)
+        if differences:
+            raise UsageError(
+                f"the acceptance profile was measured on something else ({differences[0]} here)",
+                where=f"acceptance.{drafter}",
+                remedy="Measure it for this problem with `specplan profile acceptance`.",
+            )
+
+
+def _completed(key: AcceptanceKey, wanted: AcceptanceKey) -> AcceptanceKey:
+    """The key with what it leaves open, and what may differ, taken from the wanted one."""
+    plain_draws = key.how == "draw" and wanted.how == "draw_distinct"
+    return replace(
+        key,
+        target_digest=key.target_digest or wanted.target_digest,
+        drafter_digest=key.drafter_digest or wanted.drafter_digest,
+        task=key.task if key.task and wanted.task else wanted.task,
+        how="draw_distinct" if plain_draws else key.how,
+        match=wanted.match,
+    )

@@ -1,0 +1,1 @@
+"""Why a plan was chosen: as data for JSON, and in words."""

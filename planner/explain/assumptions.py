@@ -1,0 +1,73 @@
+"""What an explanation takes for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from specplan.cost_models.acceptance.drafters import Model
+from specplan.cost_models.devices.device import UnpricedError
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.value_types import TreeType
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.search import SearchResult
+from specplan.planner.trees.candidates import DEPTH, NODES, left_by_trees
+
+_WORTH_TELLING = 5e-5
+"""Trees that would save less than this fraction of the time are not told of."""
+
+
+def assumptions(result: SearchResult) -> list[str]:
+    """Where times and acceptance come from, and what was left out of the search and the prices."""
+    facts = result.facts
+    found = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
+    if facts.measured.plans:
+        plans = len({plan.plan for plan in facts.measured.plans})
+        turns = sum(plan.turns for plan in facts.measured.plans)
+        found.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
+    for drafter, profile in facts.profiles.items():
+        found.append(f'the acceptance of "{drafter}" {profile.source}')
+    found += _untried(result)
+    for estimate in result.chosen.estimates:
+        found += [words for words in estimate.assumptions if words not in found]
+        if estimate.extrapolated:
+            found.append(f"batch {estimate.batch} lies outside of what was measured")
+    return found
+
+
+def _untried(result: SearchResult) -> Iterator[str]:
+    """What trees that were not tried might save, of each model whose static tree is judged."""
+    facts, loads = result.facts, _loads(result)
+    ran: dict[Model, list[int]] = {}
+    for part, cells in result.chosen.parts:
+        tree, draft = judged(part), part.drafter
+        if not isinstance(draft, Model) or draft.name not in facts.shapes or tree is None:
+            continue
+        if tree.parents is not None and not tree.is_chain:
+            ran.setdefault(draft, []).extend(loads[cell] for cell in cells)
+    for draft, places in ran.items():
+        try:
+            left = left_by_trees(facts, draft, places)
+        except UnpricedError:  # every size and depth was tried
+            continue
+        if left >= _WORTH_TELLING:
+            yield (
+                f'of the static trees by "{draft}", of up to {max(NODES)} nodes and {DEPTH} '
+                f"levels, those that were not tried might save at most {left:.2%} of the time"
+            )
+
+
+def _loads(result: SearchResult) -> list[int]:
+    """The place of every cell among all loads of the problem, those left out counted."""
+    lengths = result.facts.problem.workload.lengths or [0]
+    loads = product(result.facts.batch_sizes, lengths)
+    return [place for place, load in enumerate(loads) if load not in result.left_out]
+
+
+def judged(candidate: Candidate) -> TreeType | None:
+    """The tree that the candidate judges, of its first round that drafts; None without any."""
+    assert candidate.plan is not None
+    steps = (s for item in candidate.plan.rounds for s in infer_round(candidate.plan, item).steps)
+    trees = [step.reads[step.op.judges] for step in steps if step.op.judges is not None]
+    found = [tree for tree in trees if isinstance(tree, TreeType)]
+    return next((tree for tree in found if tree.nodes), found[0] if found else None)

@@ -1,0 +1,192 @@
+"""The explanation of a search in words, made from its data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specplan.planner.explain.break_even_words import break_even_words, law_words
+from specplan.planner.explain.choice import (
+    confidence_words,
+    load_name,
+    loads_words,
+    pareto_words,
+    runner_up_words,
+)
+from specplan.planner.explain.load import load_words
+from specplan.planner.explain.memory import memory_words
+from specplan.planner.explain.numbers import about, bytes_words, few, percent, seconds_words, short
+
+_MINOR = 0.02
+"""Parts of a round below this share are told together."""
+
+
+def summary_words(explanation: Mapping[str, Any]) -> list[str]:
+    """What was decided and among what, in sentences; one per line or list item.
+
+    Args:
+        explanation: from `summarise` or `explain`.
+    """
+    return [*_decision(explanation), *_others(explanation)]
+
+
+def explain_words(explanation: Mapping[str, Any]) -> list[str]:
+    """Sentences, most important first; one per line or list item.
+
+    Args:
+        explanation: from `explain`, or read back from a bundle's report.
+    """
+    return [
+        *_decision(explanation),
+        *_time(explanation),
+        *memory_words(explanation),
+        *_acceptance(explanation),
+        *law_words(explanation),
+        *break_even_words(explanation),
+        *_others(explanation),
+    ]
+
+
+def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
+    yield verdict_words(explanation)
+    yield from backends_words(explanation)
+    yield from runner_up_words(explanation)
+    yield from confidence_words(explanation)
+    yield from load_words(explanation)
+    yield from _figures(explanation)
+    yield from loads_words(explanation)
+    yield from pareto_words(explanation)
+
+
+def _others(explanation: Mapping[str, Any]) -> Iterator[str]:
+    yield from _runners_up(explanation)
+    yield from _refused(explanation)
+    yield f"Taken for granted: {'; '.join(explanation['assumptions'])}."
+
+
+def verdict_words(explanation: Mapping[str, Any]) -> str:
+    """The decision in one sentence."""
+    chosen, rival = explanation["chosen"], explanation["best_drafting"]
+    times = _times(explanation["speedup"])
+    match explanation["verdict"]:
+        case "speculate":
+            return (
+                f"Chosen: {chosen['method']}, {chosen['words']}; estimated at {times} "
+                f"{_of_plain(explanation, chosen)}."
+            )
+        case "plain_refused":
+            return (
+                f"Chosen: {chosen['method']}, {chosen['words']}; plain decoding is refused "
+                f"({explanation['plain']['refusal']}); estimated at {times} its speed."
+            )
+        case "plain_only":
+            reason = "nothing else that runs has a price"
+            if rival is not None:
+                reason = f"every plan that drafts is refused ({rival['refusal']})"
+            return f"Chosen: plain decoding; {reason}."
+        case "plain_within_error":
+            return (
+                f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated "
+                f"at {_times(rival['speedup'])} its speed, which the estimate's own error leaves "
+                "open."
+            )
+    return (
+        f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated at "
+        f"{_times(rival['speedup'])} its speed."
+    )
+
+
+def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """What was found on each of several backends."""
+    told = []
+    for one in explanation.get("backends", ()):
+        if one["refusal"]:
+            told.append(f"{one['backend']}: no plan ({one['refusal']})")
+        elif one["chosen"]:
+            told.insert(0, f"it is for {one['backend']}")
+        else:
+            told.append(f"{_times(one['gain'])} as fast as {_named(one)} on {one['backend']}")
+    if told:
+        yield f"Of {len(told)} backends {'; '.join(told)}."
+
+
+def _of_plain(explanation: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
+    """What a speedup is a multiple of; at a load that one of the two does not bear, requests."""
+    served, plain = candidate.get("at_load"), explanation["plain"].get("at_load")
+    if served is None or plain is None:
+        return "the speed of plain decoding"
+    if served["whole"] and plain["whole"]:
+        return "the speed of plain decoding at this load"
+    return "the requests that plain decoding serves at this load"
+
+
+def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
+    yield "Every estimate stands with its 90 % interval in brackets."
+    for figures in few(explanation["chosen"]["by_batch"]):
+        outside = " (extrapolated)" if figures["extrapolated"] else ""
+        name = load_name(explanation, figures).capitalize()
+        yield (
+            f"{name}: {about(figures['tokens_per_second'], short)} tokens/s{outside}, "
+            f"{about(figures['tokens_per_round'], short)} tokens per round of "
+            f"{about(figures['seconds_per_round'], seconds_words)}, first token after "
+            f"{about(figures['ttft'], seconds_words)}, "
+            f"{about(figures['memory_bytes'], bytes_words)} of memory."
+        )
+
+
+def _time(explanation: Mapping[str, Any]) -> Iterator[str]:
+    for entry in few(explanation["time"]["chosen"]):
+        parts = entry["parts"]
+        least = _MINOR * sum(part["seconds"]["mean"] for part in parts)
+        told = [_part(part) for part in parts if part["seconds"]["mean"] >= least]
+        minor = [part["seconds"] for part in parts if part["seconds"]["mean"] < least]
+        if minor:
+            rest = {end: sum(part[end] for part in minor) for end in ("mean", "low", "high")}
+            told.append(f"the rest {about(rest, seconds_words)}")
+        yield f"Time of a round at {load_name(explanation, entry)}: {', '.join(told)}."
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    name = f"{part['op']} {part['model']}" if part["model"] else part["op"]
+    if part["op"] == "round":
+        name = "the loop around it"
+    times = "" if part["times"] == 1 else f"{part['times']:.4g} x "
+    width = f" ({part['width']} tokens)" if part["model"] else ""
+    return f"{times}{name}{width} {about(part['seconds'], seconds_words)}"
+
+
+def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
+    for acceptance in explanation["acceptance"]:
+        shares = [
+            f"{entry['depth']} in {about(entry['accepted_at_least'], percent)}"
+            for entry in acceptance["by_depth"]
+        ]
+        yield (
+            f'Of what "{acceptance["drafter"]}" drafts ({acceptance["words"]}), at least so many '
+            f"tokens are accepted in this share of the rounds: {', '.join(shares)}."
+        )
+
+
+def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
+    told = []
+    for candidate in explanation["runners_up"]:
+        refused = ", refused" if candidate["refusal"] else ""
+        told.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
+    if told:
+        at = "" if explanation.get("load") is None else ", or the requests it serves, at this load"
+        yield f"Next, as times the speed of plain decoding{at}: {'; '.join(told)}."
+
+
+def _refused(explanation: Mapping[str, Any]) -> Iterator[str]:
+    for entry in explanation["refused"]:
+        count = f", {entry['settings']} settings" if entry["settings"] > 1 else ""
+        example = f" (such as {entry['example']})" if entry["settings"] > 1 else ""
+        yield f"Refused: {entry['method']}, {entry['family']}{count}{example}: {entry['reason']}."
+
+
+def _named(candidate: Mapping[str, Any]) -> str:
+    return f"{candidate['method']}, {candidate['words']}"
+
+
+def _times(interval: Mapping[str, float]) -> str:
+    return f"{interval['mean']:.2f} times ({interval['low']:.2f} to {interval['high']:.2f})"

@@ -1,0 +1,1 @@
+"""Plans that were measured as they ran, and estimates corrected by them."""

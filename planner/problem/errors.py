@@ -1,0 +1,188 @@
+"""Messages about problem files: one sentence that names the file, the line, the key, the remedy."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from specplan.ir.errors import InfeasibleError, SpecplanError, UsageError
+from specplan.planner.problem.schema import Problem
+
+Location = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a problem was written, so that messages can point at it.
+
+    Attributes:
+        file: the file's name; empty for a problem made in Python.
+        lines: 1-based line of each dotted key.
+    """
+
+    file: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def where(self, key: str) -> str:
+        """`file:line: key`; a key that is not in the file takes the line of its parent."""
+        parts = key.split(".") if key else []
+        line = next(
+            (
+                self.lines[".".join(parts[:end])]
+                for end in range(len(parts), 0, -1)
+                if ".".join(parts[:end]) in self.lines
+            ),
+            None,
+        )
+        place = self.file if line is None else f"{self.file}:{line}"
+        return ": ".join(part for part in (place, key) if part)
+
+    def usage(self, key: str, what: str, remedy: str) -> UsageError:
+        """A bad value at `key`."""
+        return UsageError(what, where=self.where(key), remedy=remedy)
+
+    @contextlib.contextmanager
+    def key(self, key: str) -> Iterator[None]:
+        """Tell errors of ours, raised inside, with the key that led to them."""
+        try:
+            yield
+        except SpecplanError as error:
+            place = " -> ".join(part for part in (self.where(key), error.where) if part)
+            remedy = error.remedy or "Mend that file, or name another one."
+            raise type(error)(error.what, where=place, remedy=remedy) from error
+
+    def infeasible(self, key: str, what: str, remedy: str) -> InfeasibleError:
+        """A limit at `key` that nothing can satisfy."""
+        return InfeasibleError(what, where=self.where(key), remedy=remedy)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`Did you mean ...?` with the nearest known word, or the list of what is known."""
+    words = sorted(known)
+    match = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if match:
+        return f'Did you mean "{match[0]}"?'
+    if not words:
+        return "There is none to choose from; leave it out."
+    return f"Known: {', '.join(words)}."
+
+
+def dotted(location: Location) -> str:
+    """The dotted key of a place, `workload.batch_sizes.0`."""
+    return ".".join(str(part) for part in location)
+
+
+def from_validation_error(error: ValidationError, origin: Origin) -> UsageError:
+    """The first of pydantic's complaints as our own; the number of further ones is told."""
+    details = error.errors(include_url=False)
+    first = details[0]
+    location = tuple(first["loc"])
+    what, remedy = _message(first, location)
+    more = len(details) - 1
+    if more:
+        remedy += f" ({more} further problem{'s' if more > 1 else ''} in this file.)"
+    return origin.usage(dotted(location), what, remedy)
+
+
+def _message(detail: Mapping[str, Any], location: Location) -> tuple[str, str]:
+    """What is wrong and how to mend it, for one complaint of pydantic."""
+    kind = detail["type"]
+    value = detail.get("input")
+    context: Mapping[str, Any] = detail.get("ctx") or {}
+    info = _field(location)
+    if kind == "extra_forbidden":
+        owner = _model(location[:-1])
+        known = [] if owner is None else list(owner.model_fields)
+        return "unknown key", nearest(str(location[-1]), known)
+    if kind == "missing":
+        return "this key is required", _give(info)
+    if kind == "literal_error":
+        choices = _literals(info)
+        return f"{_shown(value)} is not a choice", nearest(str(value), choices)
+    return f"{_requirement(kind, context, detail['msg'])}, got {_shown(value)}", _give(info)
+
+
+_REQUIREMENTS = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be a text",
+    "path_type": "must be a path",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping of keys to values",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must not be empty",
+    "string_pattern_mismatch": "must match {pattern}",
+}
+
+
+def _requirement(kind: str, context: Mapping[str, Any], fallback: str) -> str:
+    template = _REQUIREMENTS.get(kind)
+    if template is None:
+        return fallback[:1].lower() + fallback[1:]
+    try:
+        return template.format(**context)
+    except KeyError:
+        return fallback[:1].lower() + fallback[1:]
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _give(info: FieldInfo | None) -> str:
+    if info is None or not info.description:
+        return "See the JSON Schema of problem files for what belongs here."
+    return f"What belongs here: {info.description}"
+
+
+def _literals(info: FieldInfo | None) -> list[str]:
+    if info is None:
+        return []
+    return [str(value) for value in typing.get_args(info.annotation)]
+
+
+def _step(annotation: Any, part: str | int) -> Any:
+    """The annotation one step down: into a union's models, a tuple's or mapping's values."""
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        found = (_step(choice, part) for choice in typing.get_args(annotation))
+        return next((choice for choice in found if choice is not None), None)
+    if origin in (tuple, dict):
+        return typing.get_args(annotation)[0 if origin is tuple else 1]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        info = annotation.model_fields.get(str(part))
+        return None if info is None else info.annotation
+    return None
+
+
+def _model(location: Location) -> type[BaseModel] | None:
+    """The model class that stands at a place of the problem."""
+    annotation: Any = Problem
+    for part in location:
+        annotation = _step(annotation, part)
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_model else None
+
+
+def _field(location: Location) -> FieldInfo | None:
+    """The field that describes a place: its own, or its nearest parent's."""
+    for end in range(len(location), 0, -1):
+        owner = _model(location[: end - 1])
+        if owner is not None and str(location[end - 1]) in owner.model_fields:
+            return owner.model_fields[str(location[end - 1])]
+    return None

@@ -1,0 +1,77 @@
+"""Reading a problem: a YAML file or a Python dict to a checked `Problem`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_text
+from specplan.planner.problem.checks import check_problem
+from specplan.planner.problem.errors import Origin, from_validation_error
+from specplan.planner.problem.schema import SCHEMA_VERSION, Problem, resolve_paths
+from specplan.planner.problem.yaml_text import read_yaml
+
+
+def load_problem(path: Path | str) -> Problem:
+    """Read, resolve and check a problem file.
+
+    Args:
+        path: a YAML file; paths inside it are relative to its folder.
+
+    Returns:
+        The problem, every path absolute.
+
+    Raises:
+        UsageError: when the file or anything that it names is broken; names the dotted key.
+        InfeasibleError: when a limit cannot be met by any plan.
+    """
+    path = Path(path)
+    value, lines = read_yaml(read_text(path, "problem file"), str(path))
+    return _build(value, path.resolve().parent, Origin(str(path), lines))
+
+
+def problem_from_dict(value: Mapping[str, Any], base: Path | str = ".") -> Problem:
+    """The same from a Python mapping; relative paths are taken from the folder `base`.
+
+    Raises:
+        UsageError: when a value, or anything that it names, is broken; names the dotted key.
+        InfeasibleError: when a limit cannot be met by any plan.
+    """
+    return _build(dict(value), Path(base).resolve(), Origin())
+
+
+def _build(value: Any, base: Path, origin: Origin) -> Problem:
+    problem = resolve_paths(problem_form(value, origin), base)
+    check_problem(problem, origin)
+    return problem
+
+
+def problem_form(value: Any, origin: Origin) -> Problem:
+    """A value as a problem by its form alone: its keys and their types, not what they name.
+
+    Raises:
+        UsageError: names the dotted key that is missing, unknown or of another type.
+    """
+    if not isinstance(value, dict):
+        kind = "is empty" if value is None else f"holds a {type(value).__name__}"
+        raise UsageError(
+            f"the problem file {kind}, not a mapping of keys to values",
+            where=origin.file,
+            remedy="Start from examples/quickstart/problem.yaml.",
+        )
+    version = value.get("schema_version")
+    if type(version) is int and version != SCHEMA_VERSION:
+        raise origin.usage(
+            "schema_version",
+            f"version {version} of the problem format is not supported",
+            f"Write schema_version: {SCHEMA_VERSION} and the keys of that version, or use the "
+            "specplan that the file was written for.",
+        )
+    try:
+        return Problem.model_validate(value)
+    except ValidationError as error:
+        raise from_validation_error(error, origin) from None

@@ -1,0 +1,160 @@
+"""Checks of the model folders: files, architectures, tokenizers, vocabularies, lengths, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specplan.cost_models.models.drafter_shapes import is_drafter_folder, read_drafter
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.planner.problem.errors import Origin
+from specplan.planner.problem.schema import Problem, TargetModel
+from specplan.planner.problem.tokenizers import first_difference, read_tokenizer
+from specplan.planner.problem.workload_files import read_trace
+
+SPECULATIVE_SLACK = 17
+"""Positions past the text that a round may touch: the deepest draft (16) and the bonus token."""
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A model folder with the key that names it."""
+
+    key: str
+    model: TargetModel
+
+
+def check_models(problem: Problem, origin: Origin, *, weights_needed: bool) -> None:
+    """Refuse model folders that cannot be planned for, or cannot work together.
+
+    Args:
+        problem: a problem whose paths are absolute.
+        origin: where it was written, for messages.
+        weights_needed: whether the models must be run, so that config.json alone will not do.
+
+    Raises:
+        UsageError: a broken folder, a draft model that does not match, a length out of reach.
+        MissingCapabilityError: an architecture that is not supported.
+        InfeasibleError: a memory limit below the target's weights.
+    """
+    target = _Folder("models.target", problem.models.target)
+    drafts = [
+        _Folder(f"models.drafts.{index}", draft)
+        for index, draft in enumerate(problem.models.drafts)
+    ]
+    for folder in (target, *drafts):
+        run = not is_drafter_folder(folder.model.path)
+        _check_files(folder, origin, weights_needed and run)
+    shape = _shape(target, origin)
+    _check_positions(target, shape, problem, origin)
+    _check_memory(shape, problem, origin)
+    for draft in drafts:
+        if is_drafter_folder(draft.model.path):
+            with origin.key(f"{draft.key}.path"):
+                read_drafter(draft.model.path, shape)
+            continue
+        draft_shape = _shape(draft, origin)
+        _check_tokenizers(target, draft, origin)
+        _check_vocabulary(shape, draft_shape, draft, origin)
+        _check_positions(draft, draft_shape, problem, origin)
+
+
+def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
+    path, key = folder.model.path, f"{folder.key}.path"
+    if not path.exists():
+        raise origin.usage(
+            key, f"there is no folder {path}", "Check the path; it is relative to the problem file."
+        )
+    if not path.is_dir():
+        raise origin.usage(
+            key, f"{path} is a file", "Give the folder that holds config.json and the weights."
+        )
+    if not (path / "config.json").is_file():
+        raise origin.usage(
+            key,
+            f"{path} has no config.json",
+            "Give a transformers checkpoint folder (config.json, model.safetensors, "
+            "tokenizer.json).",
+        )
+    if not weights_needed:
+        return
+    if not any(path.glob("*.safetensors")):
+        raise origin.usage(
+            key,
+            f"{path} has no weights (*.safetensors), and the models must be run to measure",
+            "Add the weights, or name a device and give ready acceptance profiles.",
+        )
+    if not (path / "tokenizer.json").is_file():
+        raise origin.usage(
+            key,
+            f"{path} has no tokenizer.json",
+            "Save the tokenizer in the tokenizers format beside the weights.",
+        )
+
+
+def _shape(folder: _Folder, origin: Origin) -> ModelShape:
+    dtype = None if folder.model.dtype == "auto" else folder.model.dtype
+    with origin.key(f"{folder.key}.path"):
+        return ModelShape.from_folder(folder.model.path, dtype=dtype)
+
+
+def _check_tokenizers(target: _Folder, draft: _Folder, origin: Origin) -> None:
+    ours, theirs = target.model.path / "tokenizer.json", draft.model.path / "tokenizer.json"
+    if not ours.is_file() and not theirs.is_file():
+        return
+    if ours.is_file() and theirs.is_file() and ours.read_bytes() == theirs.read_bytes():
+        return
+    with origin.key(f"{target.key}.path"):
+        of_target = read_tokenizer(ours)
+    with origin.key(f"{draft.key}.path"):
+        of_draft = read_tokenizer(theirs)
+    difference = first_difference(of_target, of_draft)
+    if difference:
+        raise origin.usage(
+            f"{draft.key}.path",
+            f"its tokenizer is not the target's: {difference}",
+            "A draft model must share the target's tokenizer; take another draft model.",
+        )
+
+
+def _check_vocabulary(
+    shape: ModelShape, draft: ModelShape, folder: _Folder, origin: Origin
+) -> None:
+    if draft.vocab_size != shape.vocab_size:
+        raise origin.usage(
+            f"{folder.key}.path",
+            f"its vocabulary has {draft.vocab_size} entries, the target's {shape.vocab_size}",
+            "Take a draft model with the target's vocabulary, or pad the smaller embedding.",
+        )
+
+
+def _check_positions(folder: _Folder, shape: ModelShape, problem: Problem, origin: Origin) -> None:
+    workload = problem.workload
+    if workload.trace is not None:
+        requests = read_trace(workload.trace)
+        longest = max(requests, key=lambda r: r.prompt_tokens + r.output_tokens)
+        prompt, output, key = longest.prompt_tokens, longest.output_tokens, "workload.trace"
+    else:
+        prompt, output = max(workload.lengths, default=0), workload.output_tokens or 0
+        key = "workload.output_tokens"
+        if prompt + SPECULATIVE_SLACK >= shape.max_positions:
+            key = "workload.prompt_" + ("lengths" if workload.prompt_lengths else "tokens")
+    needed = prompt + output + SPECULATIVE_SLACK
+    if needed > shape.max_positions:
+        raise origin.usage(
+            key,
+            f"a request needs {needed} positions ({prompt} prompt + {output} output + "
+            f"{SPECULATIVE_SLACK} for drafts), {folder.key} has {shape.max_positions}",
+            f"Keep prompt and output within {shape.max_positions - SPECULATIVE_SLACK} tokens, or "
+            "take a model with more positions.",
+        )
+
+
+def _check_memory(shape: ModelShape, problem: Problem, origin: Origin) -> None:
+    limit = problem.limits.memory
+    weights = shape.weight_bytes
+    if limit is not None and limit < weights:
+        raise origin.infeasible(
+            "limits.memory",
+            f"the target's weights alone take {weights:.4g} bytes, the limit is {limit:.4g}",
+            "Raise limits.memory, or take a smaller target or dtype.",
+        )

@@ -1,0 +1,295 @@
+"""The problem: what is to be decoded, on what, how often, and what counts as better.
+
+Field descriptions state units; they become the exported JSON Schema (`problem_json_schema`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
+from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
+from specplan.cost_models.devices.device import is_device_name
+from specplan.ir.capabilities import INTERPRETER, backend_name
+from specplan.ir.errors import UsageError
+
+SCHEMA_VERSION = 1
+
+NO_BACKEND = "none"
+"""The backend of problems that are planned for and not run here."""
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+NonNegative = Annotated[int, Field(strict=True, ge=0)]
+PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Backend = Annotated[str, AfterValidator(backend_name)]
+Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
+
+
+class Strict(BaseModel):
+    """A frozen record that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TargetModel(Strict):
+    """The model whose output distribution is kept."""
+
+    path: Path = Field(
+        description="Folder with config.json, model.safetensors and tokenizer.json; "
+        "relative to the problem file."
+    )
+    dtype: Dtype = Field(
+        default="auto", description='Number type of the weights; "auto" is the one stored.'
+    )
+
+
+class DraftModel(TargetModel):
+    """What may draft for the target.
+
+    A smaller model that shares the target's tokenizer, or a drafter that reads the target's hidden
+    states: an EAGLE-3 head or a DFlash block drafter, as a folder with its config.json.
+    """
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        description="Name of the draft model in plans and profiles: lower-case letters, "
+        "digits and underscores.",
+    )
+
+
+class Models(Strict):
+    """The models at hand."""
+
+    target: TargetModel = Field(description="The target model.")
+    drafts: tuple[DraftModel, ...] = Field(
+        default=(),
+        description="Draft models and drafters over hidden states that a plan may use; may be "
+        "empty.",
+    )
+
+    @property
+    def by_role(self) -> dict[str, TargetModel]:
+        """All of them by their role in plans: `target` and the names of the others."""
+        return {"target": self.target, **{draft.name: draft for draft in self.drafts}}
+
+
+class Workload(Strict):
+    """The requests to be served.
+
+    Give `output_tokens` with `prompt_tokens` or `prompt_lengths`, or `trace`.
+    """
+
+    batch_sizes: tuple[Count, ...] = Field(
+        min_length=1, description="Numbers of requests decoded together."
+    )
+    prompt_tokens: Count | None = Field(
+        default=None, description="Length of a prompt, in tokens; not together with trace."
+    )
+    prompt_lengths: tuple[Count, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Several lengths of prompts, in tokens, each priced apart at every batch "
+        "size; instead of prompt_tokens.",
+    )
+    output_tokens: Count | None = Field(
+        default=None, description="Length of an output, in tokens; not together with trace."
+    )
+    trace: Path | None = Field(
+        default=None,
+        description="JSON Lines file of requests, one object per line with prompt_tokens and "
+        "output_tokens; relative to the problem file.",
+    )
+    temperature: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=0.0, description="Sampling temperature; 0 is greedy decoding."
+    )
+    top_k: NonNegative = Field(
+        default=0, description="Sample among this many most probable tokens; 0 is off."
+    )
+    top_p: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] = Field(
+        default=1.0, description="Sample among the fewest tokens with this total probability."
+    )
+    request_rate: PositiveReal | None = Field(
+        default=None,
+        description='Requests that arrive per second; with the objective "goodput" only.',
+    )
+    task: str = Field(
+        default="", description="Only prompts of this task are used; empty uses all of them."
+    )
+    prompts: Path | None = Field(
+        default=None,
+        description="JSON Lines file of prompts to measure acceptance on, one object per line "
+        "with text and optionally id, task and split; relative to the problem file.",
+    )
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most probable token is always taken."""
+        return self.temperature == 0.0
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of prompts, in tokens; empty with a trace."""
+        return self.prompt_lengths or ((self.prompt_tokens,) if self.prompt_tokens else ())
+
+
+class Limits(Strict):
+    """What a plan must not exceed; a limit left out does not bind."""
+
+    memory: PositiveReal | None = Field(
+        default=None, description="Memory for weights, caches and workspace, in bytes."
+    )
+    tpot: PositiveReal | None = Field(
+        default=None, description="Mean time per output token of one request, in seconds."
+    )
+    ttft: PositiveReal | None = Field(
+        default=None, description="Time to the first token of a request, in seconds."
+    )
+    request_latency: PositiveReal | None = Field(
+        default=None, description="Time of one request, prompt and output, in seconds."
+    )
+
+
+class Problem(Strict):
+    """A decoding problem: models, device, workload, objective and limits."""
+
+    schema_version: Annotated[int, Field(strict=True)] = Field(
+        description=f"Version of this format; {SCHEMA_VERSION} is the current one."
+    )
+    models: Models = Field(description="The target model and the draft models at hand.")
+    sources: tuple[str, ...] = Field(
+        default=("prompt_lookup",),
+        description='What may draft beside models: "prompt_lookup", "mtp" (the target\'s own '
+        'modules), "suffix" and "trie" (past outputs), "ngram" and "automaton" (the request\'s own '
+        'text), "adjacency" (the target\'s own last choices), "datastore" (a corpus), "jacobi" and '
+        '"lookahead" (the target\'s parallel guesses), "token_graph" (runs of a draft model\'s own '
+        "hypotheses).",
+    )
+    datastore: Path | None = Field(
+        default=None,
+        description='Folder made by `specplan datastore build`, for the source "datastore"; '
+        "relative to the problem file.",
+    )
+    methods: tuple[str, ...] | None = Field(
+        default=None,
+        description="Methods to consider; left out, all of them. Autoregressive decoding is "
+        "always a candidate.",
+    )
+    device: str = Field(
+        default="measured",
+        description='"measured" (this machine, by `specplan profile device`), a name from '
+        "`specplan devices`, or the path of a measured device file.",
+    )
+    backend: Backend = Field(
+        default=INTERPRETER,
+        description='What compiles and runs the plan; only plans that it runs are chosen. "none": '
+        "the plan is not run here, and none is refused. The name of an engine, with or without "
+        "@VERSION: the plan is served by it, and only plans that it can express are chosen.",
+    )
+    backends: tuple[Backend, ...] = Field(
+        default=(),
+        description="Several backends or engines to choose among, each as `backend` has it; "
+        "instead of backend. A plan is searched for on each, and the best of all is taken; an "
+        "earlier one where a later one is no gain.",
+    )
+    workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
+    acceptance: dict[str, Path] = Field(
+        default_factory=dict,
+        description='Ready acceptance profiles by drafter: the name of a draft, "text" for '
+        'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
+        '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
+        ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
+        '"interleaved(draft, text)". Those of draft models and their beams, sources and parts of '
+        "the target may be measured on workload.prompts instead.",
+    )
+    objective: Literal["latency", "throughput", "goodput"] = Field(
+        default="latency",
+        description="latency: least seconds per output token of a request, geometric mean over "
+        "loads; throughput: most output tokens per second of the device, mean over loads; prefill "
+        "included. "
+        "goodput: most requests per second served within the limits at workload.request_rate, "
+        "then least seconds of a request, modelled by the law of a loaded server.",
+    )
+    limits: Limits = Field(default_factory=Limits, description="What a plan must not exceed.")
+    profiles: Path = Field(
+        default=Path(".specplan"),
+        description="Folder for measured tables, relative to the problem file.",
+    )
+    seed: NonNegative = Field(
+        default=0, description="Seed of everything drawn at random while measuring."
+    )
+
+    @field_validator("acceptance", mode="before")
+    @classmethod
+    def _name_drafters(cls, value: Any) -> Any:
+        """Drafters as they are printed; words that `drafter_of_old_name` reads in their form."""
+        if not isinstance(value, dict):
+            return value
+        return {_drafter_name(name): path for name, path in value.items()}
+
+    @property
+    def ready_profiles(self) -> dict[Drafter, Path]:
+        """The files of ready profiles by who drafts."""
+        return {read_drafter(name): path for name, path in self.acceptance.items()}
+
+    @property
+    def all_backends(self) -> tuple[str, ...]:
+        """What the plan may be for: `backends`, or `backend` alone."""
+        return self.backends or (self.backend,)
+
+
+def _drafter_name(name: Any) -> Any:
+    """How a drafter is printed; what names none is left as it is, for `check_problem`."""
+    if not isinstance(name, str):
+        return name
+    try:
+        old = drafter_of_old_name(name)
+        return str(read_drafter(name) if old is None else old)
+    except (ValueError, UsageError):
+        return name
+
+
+def device_is_path(device: str) -> bool:
+    """Whether a device is written as the path of a file rather than as a name."""
+    is_file = device.endswith((".json", ".yaml", ".yml")) or "/" in device
+    return is_file and not is_device_name(device)
+
+
+def resolve_paths(problem: Problem, base: Path) -> Problem:
+    """The same problem with every path absolute, relative ones taken from `base`."""
+
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    models = problem.models
+    target = models.target.model_copy(update={"path": absolute(models.target.path)})
+    drafts = tuple(d.model_copy(update={"path": absolute(d.path)}) for d in models.drafts)
+    workload = problem.workload.model_copy(
+        update={
+            "trace": absolute(problem.workload.trace),
+            "prompts": absolute(problem.workload.prompts),
+        }
+    )
+    device = problem.device
+    if device_is_path(device):
+        device = str(absolute(Path(device)))
+    return problem.model_copy(
+        update={
+            "models": Models(target=target, drafts=drafts),
+            "workload": workload,
+            "device": device,
+            "acceptance": {name: absolute(path) for name, path in problem.acceptance.items()},
+            "datastore": absolute(problem.datastore),
+            "profiles": absolute(problem.profiles),
+        }
+    )
+
+
+def problem_json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a problem file."""
+    schema = Problem.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "specplan problem"
+    return schema

@@ -1,0 +1,1 @@
+"""Candidates, their estimates, and the choice among them."""

@@ -1,0 +1,97 @@
+"""One choice among several backends: a plan is searched for on each, and the best is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from specplan.ir.capabilities import Capabilities
+from specplan.ir.errors import InfeasibleError, MissingCapabilityError, SpecplanError
+from specplan.planner.explain.as_data import interval_data
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.search.comparing import is_gain, speedup
+from specplan.planner.search.search import OnBackend, SearchResult
+
+
+def best_backend(found: Mapping[str, SearchResult | SpecplanError]) -> SearchResult:
+    """The best of several searches.
+
+    An earlier backend is left only for a gain beyond the errors that the two do not share
+    (`is_gain`); what one machine's times have in common is wrong for all alike.
+
+    Args:
+        found: by backend, in the problem's order: a search, or why there is none.
+
+    Returns:
+        The search whose plan was taken, with what was found on each.
+
+    Raises:
+        SpecplanError: no backend has a plan: the reason of the first, a limit before what is
+            missing.
+    """
+    able = [one for one in found.values() if isinstance(one, SearchResult)]
+    if not able:
+        errors = [one for one in found.values() if isinstance(one, SpecplanError)]
+        raise min(errors, key=lambda error: not isinstance(error, InfeasibleError))
+    best, *others = able
+    for one in others:
+        if is_gain(speedup(one.chosen, best.chosen, one.facts.objective)):
+            best = one
+    return replace(best, backends=tuple(_on(name, one) for name, one in found.items()))
+
+
+def unlike(known: Mapping[str, ProblemFacts]) -> dict[str, SpecplanError]:
+    """Backends whose prices do not stand beside those of others, with the reason.
+
+    Where compiled rounds of one were timed, interpreted ones do not stand for those of another.
+    """
+    from specplan.cost_models.devices.measured.compiled import CompiledDevice
+
+    timed = {name for name, facts in known.items() if isinstance(facts.device, CompiledDevice)}
+    return {
+        name: MissingCapabilityError(
+            "how long rounds take there was not measured on this device",
+            where=f"backend {name}",
+            remedy="Run `specplan profile device` with this problem, where the backend is here.",
+        )
+        for name, facts in known.items()
+        if timed and name not in timed and not _interprets(facts)
+    }
+
+
+def _interprets(facts: ProblemFacts) -> bool:
+    able = facts.capabilities
+    return isinstance(able, Capabilities) and not able.whole_rounds
+
+
+def _on(name: str, found: SearchResult | SpecplanError) -> OnBackend:
+    if isinstance(found, SearchResult):
+        return OnBackend(name, found.chosen)
+    return OnBackend(name, refusal=str(found).splitlines()[0])
+
+
+def backends_data(result: SearchResult) -> list[dict[str, Any]]:
+    """What was found on each of several backends; empty where there was one.
+
+    Returns:
+        By backend: `method` and `words` of the best plan there, None where there is none and
+        `refusal` says why; and `gain`, how many times as fast the chosen plan is as another one.
+    """
+    return [
+        {
+            "backend": one.backend,
+            "chosen": one.backend == result.facts.problem.backend,
+            "method": None if one.chosen is None else one.chosen.method,
+            "words": None if one.chosen is None else one.chosen.words,
+            "gain": _gain(result, one),
+            "refusal": one.refusal or None,
+        }
+        for one in result.backends
+    ]
+
+
+def _gain(result: SearchResult, one: OnBackend) -> dict[str, float] | None:
+    if one.chosen is None or one.chosen is result.chosen:
+        return None
+    return interval_data(speedup(result.chosen, one.chosen, result.facts.objective))

@@ -1,0 +1,142 @@
+"""Candidates of a search and what became of them: a price, or a refusal with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from specplan.cost_models.acceptance.drafters import Drafter
+from specplan.cost_models.estimate import Estimate
+from specplan.ir.plan import Plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.explain.as_data import interval_data, seconds_data
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of a method, or a family of them that was refused as a whole.
+
+    Attributes:
+        method: name of the method.
+        family: name of the family of settings.
+        options: the setting by name; empty for a refused family.
+        words: the setting in a few words.
+        drafter: whose acceptance profile priced it; None when nothing is drafted.
+        plan: its plan; None for a refused family.
+        estimate: its price, an array entry for each cell of the workload; None without one.
+        refusal: why it cannot be chosen; None when it can.
+        unsupported: why the backend cannot run it; None when it can.
+        by_cell: of a schedule, the candidate whose round runs in each cell of the workload.
+    """
+
+    method: str
+    family: str
+    options: Mapping[str, Any]
+    words: str
+    drafter: Drafter | None = None
+    plan: Plan | None = None
+    estimate: Estimate | None = None
+    refusal: str | None = None
+    unsupported: str | None = None
+    by_cell: tuple[Candidate, ...] = ()
+
+    @cached_property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """One for each cell of the workload, in their order; empty without a price."""
+        if self.estimate is None:
+            return ()
+        cells = self.estimate.cells()
+        if not self.by_cell:
+            return cells
+        parts = (part.estimates[index] for index, part in enumerate(self.by_cell))
+        return tuple(
+            replace(
+                whole,
+                breakdown=part.breakdown,
+                assumptions=part.assumptions,
+                stretches=part.stretches,
+            )
+            for whole, part in zip(cells, parts, strict=True)
+        )
+
+    @property
+    def parts(self) -> tuple[tuple[Candidate, tuple[int, ...]], ...]:
+        """The candidates of a schedule with the cells in which each runs; else itself in all."""
+        if not self.by_cell:
+            cells_priced = 0 if self.estimate is None else np.size(self.estimate.batch)
+            return ((self, tuple(range(cells_priced))),)
+        cells: dict[int, list[int]] = {}
+        for cell, part in enumerate(self.by_cell):
+            cells.setdefault(id(part), []).append(cell)
+        found = {id(part): part for part in self.by_cell}
+        return tuple((found[key], tuple(places)) for key, places in cells.items())
+
+    @property
+    def priced(self) -> bool:
+        """Whether it has a price; a limit may still refuse it."""
+        return self.estimate is not None
+
+    @property
+    def admissible(self) -> bool:
+        """Whether it may be chosen."""
+        return self.priced and self.refusal is None
+
+    @property
+    def simplicity(self) -> tuple[float, ...]:
+        """Sorts simpler plans first: rounds, models run, nodes judged, ops with a price.
+
+        Of rounds that end early at some loads, the ops of the longest.
+        """
+        return self.simplicity_at(None)
+
+    def simplicity_at(self, cell: int | None) -> tuple[float, ...]:
+        """The simplicity in one cell of the workload, for plans of one method; None for all."""
+        assert self.plan is not None and self.estimate is not None, "only prices are compared"
+        if self.by_cell:
+            rounds = [part.simplicity for part in self.by_cell]
+            return len(self.plan.rounds), *(
+                max(numbers) for numbers in list(zip(*rounds, strict=True))[1:]
+            )
+        parts = self.estimate.breakdown
+        judged = max((part.width for part in parts if part.op.startswith("accept")), default=0)
+        ran = np.asarray(sum(part.times for part in parts))
+        if cell is not None and ran.ndim:
+            ran = np.broadcast_to(ran, np.shape(self.estimate.batch))[cell]
+        return len(self.plan.rounds), len(self.plan.models), judged, float(np.max(ran))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON; the plan as text."""
+        return {
+            "method": self.method,
+            "family": self.family,
+            "options": dict(self.options),
+            "words": self.words,
+            "drafter": None if self.drafter is None else str(self.drafter),
+            "plan": None if self.plan is None else print_plan(self.plan),
+            "estimates": [estimate_as_dict(estimate) for estimate in self.estimates],
+            "refusal": self.refusal,
+            "unsupported": self.unsupported,
+        }
+
+
+def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
+    """An estimate ready for JSON: seconds, bytes and tokens, intervals as mean, low and high."""
+    result = asdict(estimate)
+    result["memory"] = {part.name: part.bytes for part in estimate.memory.parts}
+    result["memory_bytes"] = interval_data(estimate.memory.interval)
+    result["breakdown"] = [
+        {
+            "op": part.op,
+            "model": part.model,
+            "width": part.width,
+            "times": part.times,
+            "seconds": seconds_data(part.seconds),
+        }
+        for part in estimate.breakdown
+    ]
+    result["assumptions"] = list(estimate.assumptions)
+    return result

@@ -1,0 +1,183 @@
+"""Which candidate is better, and whether by more than the estimates can tell.
+
+The score of a candidate is what the objective makes of its estimates, lower is better: latency
+takes the geometric mean over the cells (batch sizes, prompt lengths) of a request's seconds per
+output token, prefill included, so that twice as fast counts alike in all of them; throughput takes
+the seconds per output token of the device at the mean rate; goodput the seconds of a request at
+the load, as `specplan.planner.serving.capacity` models them.
+
+Two candidates share most errors of a device: where both are wrong by the same factor, their ratio
+is right. What counts against a gain is therefore what both err by beside that (`shared_error` of
+the device), and the interval of the candidate's acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.cost import Quantity, maximum, minimum
+from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.intervals import HALF_WIDTH_90, Interval, Seconds
+from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.objectives import Load, Objective
+from specplan.planner.serving.capacity import Served, serve, times_of
+
+TIE = 0.01
+"""Scores within this fraction are a tie: far below the error of any estimate."""
+
+
+def score(candidate: Candidate, objective: Objective) -> float:
+    """Seconds per output token, or of a request at a load, by medians; lower is better."""
+    estimate = _price(candidate)
+    if isinstance(objective, Load):
+        return float(serve(objective, estimate, times_of(estimate)).score)
+    return _score(estimate, estimate.request_seconds.median, objective)
+
+
+def speedup(candidate: Candidate, plain: Candidate, objective: Objective) -> Interval:
+    """How many times as fast as `plain`, with what the estimates leave open between the two.
+
+    At a load that one of the two does not serve as a whole, how many times as many requests it
+    serves within the limits.
+    """
+    base = _price(plain)
+    own = _own(_price(candidate), base)
+    if isinstance(objective, Load):
+        of_plain = serve(objective, base, times_of(base))
+        worlds = (serve(objective, own, times_of(own, end)) for end in ("median", "high", "low"))
+        mean, slow, fast = (float(more_served(served, of_plain)) for served in worlds)
+    else:
+        plainly, seconds = score(plain, objective), own.request_seconds
+        ends = (seconds.median, seconds.high, seconds.low)
+        mean, slow, fast = (plainly / _score(own, end, objective) for end in ends)
+    return Interval(mean, min(mean, slow), max(mean, fast))
+
+
+def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64]:
+    """What the objective's mean is taken over, lower is better, [cells].
+
+    At a load it is what a round that is better in one cell lowers: the seconds of a request.
+    """
+    estimate = _price(candidate)
+    of = "latency" if isinstance(objective, Load) else objective
+    return _cells(estimate, estimate.request_seconds.median, of)
+
+
+def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
+    """Whether a speedup is above 1 by more than its standard error, on a scale of logarithms.
+
+    Five of six such gains are real where errors are normal. The bounds of an interval of 90 % lie
+    `HALF_WIDTH_90` standard errors from the mean.
+    """
+    found: NDArray[np.bool_] | bool = speed.low * speed.mean ** (HALF_WIDTH_90 - 1.0) > 1.0
+    return found
+
+
+def more_served(served: Served, base: Served) -> NDArray[np.float64]:
+    """How many times as fast where both serve the whole load, else as many requests, [...]."""
+    whole = np.logical_and(served.whole, base.whole)
+    return np.where(whole, base.score / served.score, served.rate / base.rate)
+
+
+def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
+    """In which cells it beats `plain` by more than the error of the two, [cells]."""
+    return np.asarray(is_gain(gains(_price(candidate), _price(plain))))
+
+
+def gains(estimate: Estimate, plain: Estimate) -> Interval:
+    """The speedup over `plain` cell by cell, with what the estimates leave open between the two."""
+    base = plain.request_seconds.median
+    own = _own(estimate, plain).request_seconds
+    mean = base / estimate.request_seconds.median
+    return Interval(mean, minimum(mean, base / own.high), maximum(mean, base / own.low))
+
+
+def choose(
+    candidates: Iterable[Candidate], plain: Candidate, objective: Objective
+) -> Candidate | None:
+    """The best admissible candidate; ties go to the simpler plan.
+
+    A candidate that drafts must beat plain decoding by more than the error of the two (`is_gain`),
+    unless plain decoding is itself refused by a limit.
+    """
+    field = [candidate for candidate in candidates if candidate.admissible]
+    if plain.admissible:
+        field = [c for c in field if c is plain or is_gain(speedup(c, plain, objective))]
+    if not field:
+        return None
+    return simplest_of_best([(score(candidate, objective), candidate) for candidate in field])
+
+
+def simplest_of_best(
+    field: Sequence[tuple[float, Candidate]], cell: int | None = None
+) -> Candidate:
+    """The simplest of those whose cost is within a tie of the least, then the one of least cost.
+
+    Args:
+        field: candidates with a price and their costs, at least one.
+        cell: of the workload that the costs are of; None for all of it.
+    """
+    least = min(cost for cost, _ in field)
+    tied = [(cost, c) for cost, c in field if cost <= least * (1.0 + TIE)]
+    return min(tied, key=lambda pair: (pair[1].simplicity_at(cell), pair[0], pair[1].words))[1]
+
+
+def best_by_score(candidates: Iterable[Candidate], objective: Objective) -> Candidate | None:
+    """The candidate of the lowest score among those with a price, ties to the simpler."""
+    priced = [candidate for candidate in candidates if candidate.priced]
+    return min(priced, key=lambda c: (score(c, objective), c.simplicity, c.words), default=None)
+
+
+def _price(candidate: Candidate) -> Estimate:
+    assert candidate.estimate is not None, "only prices are compared"
+    return candidate.estimate
+
+
+def _score(estimate: Estimate, request_seconds: Quantity, objective: str) -> float:
+    cells = _cells(estimate, request_seconds, objective)
+    return float(geometric_mean(cells) if objective == "latency" else 1.0 / (1.0 / cells).mean())
+
+
+def geometric_mean(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the last axis, of positive numbers."""
+    found: NDArray[np.float64] = np.exp(np.log(cells).mean(axis=-1))
+    return found
+
+
+def _cells(estimate: Estimate, request_seconds: Quantity, objective: str) -> NDArray[np.float64]:
+    """Seconds per output token: of a request, or of the device for throughput."""
+    per_token = np.asarray(request_seconds, dtype=np.float64) / estimate.output_tokens
+    return per_token if objective == "latency" else per_token / estimate.batch
+
+
+def _own(estimate: Estimate, plain: Estimate) -> Estimate:
+    """The estimate with intervals of what is open of its times beside those of `plain`."""
+    shared = estimate.shared_error
+    prefills = (times.prefill.error_beside(shared) for times in (estimate, plain))
+    prefill = _against(estimate.prefill, plain.prefill, np.hypot(*prefills))
+    of_round = own_round(estimate, plain)
+    return replace(
+        estimate,
+        request_seconds=prefill + of_round.times(estimate.rounds),
+        ttft=prefill + of_round * estimate.first_round,
+        seconds_per_token=of_round.times(estimate.tokens_per_round.inverse),
+    )
+
+
+def own_round(estimate: Estimate, plain: Estimate) -> Seconds:
+    """The time of a round with what is open of its ratio to that of `plain`.
+
+    The errors that they do not share, of both, add in quadrature.
+    """
+    error = np.hypot(estimate.own_error, plain.own_error)
+    return _against(estimate.seconds_per_round, plain.seconds_per_round, error)
+
+
+def _against(seconds: Seconds, plain: Seconds, error: Quantity) -> Seconds:
+    """A time within that relative error; a time is as long as itself."""
+    factor = 1.0 + (seconds.median != plain.median) * error
+    return Seconds(seconds.median, seconds.median / factor, seconds.median * factor)

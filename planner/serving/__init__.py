@@ -1,0 +1,1 @@
+"""A plan under load: the requests it serves within the limits."""

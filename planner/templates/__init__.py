@@ -1,0 +1,1 @@
+"""Parts of plans that several methods share."""

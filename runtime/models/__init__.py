@@ -1,0 +1,1 @@
+"""Causal language models with exact control of positions, cache slots and masks."""

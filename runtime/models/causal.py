@@ -1,0 +1,291 @@
+"""Causal language models with exact control of positions, cache slots and the attention mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.files import model_digest, read_json
+from specplan.runtime.models.attention import (
+    ATTENTION_NAME,
+    AttentionMask,
+    PrefixMask,
+    additive_mask,
+    grouped_attention,
+)
+from specplan.runtime.models.families import FAMILIES, LEARNED_POSITIONS, Family
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.supported import check_supported
+from specplan.runtime.requests import Request
+
+DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
+
+
+class CausalModel:
+    """A target or draft model.
+
+    Attributes:
+        name: name of the checkpoint's folder.
+        vocab_size: entries of the logits.
+        num_layers: decoder layers.
+        hidden_size: width of hidden states.
+        max_positions: positions that the model was made for.
+        dtype: of weights, cache and hidden states.
+        device: where the weights are.
+        digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
+        logits_dtype: float32, or float64 for a float64 model.
+
+    It is a `specplan.runtime.models.modules.Module` without features, slots and heads.
+    """
+
+    optional_features = by_slots = False
+    slots_enter = 0
+
+    def __init__(self, model: Any, *, name: str, digest: str) -> None:
+        # Never with gradients, so that no call has to turn them off.
+        model.requires_grad_(False).eval()
+        config = model.config
+        self.name = name
+        self.digest = digest
+        self.vocab_size: int = config.vocab_size
+        self.num_layers: int = config.num_hidden_layers
+        self.hidden_size: int = config.hidden_size
+        self.max_positions: int = config.max_position_embeddings
+        self.dtype: torch.dtype = model.dtype
+        self.device: torch.device = model.device
+        self.family: Family = FAMILIES[config.model_type](model)
+        self._head = model.get_output_embeddings()
+        self._groups = self.family.heads // self.family.kv_heads
+        self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
+        self._learned_positions = config.model_type in LEARNED_POSITIONS
+
+    def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
+        """An empty cache for `batch` rows of `capacity` usable slots, plus one trash slot.
+
+        With `queries` it keeps those of the latest text tokens; see `KVCache`.
+        """
+        return KVCache.empty(
+            batch=batch,
+            capacity=capacity,
+            num_layers=self.num_layers,
+            num_kv_heads=self.family.kv_heads,
+            head_dim=self.family.head_dim,
+            dtype=self.dtype,
+            device=self.device,
+            queries=queries,
+        )
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every tensor that the model computes with, by where it stands."""
+        found: dict[str, Tensor] = {}
+        _collect("family", self.family, found)
+        _collect("head", self._head, found)
+        return found
+
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        mask: Tensor,
+        cache: KVCache,
+        gather: Tensor | None = None,
+    ) -> Tensor:
+        """The whole stack: write the tokens' keys and values to `slots` and return logits.
+
+        Args:
+            tokens: see `hidden`.
+            positions: see `hidden`.
+            slots: see `hidden`.
+            mask: see `hidden`.
+            cache: see `hidden`.
+            gather: see `logits`.
+
+        Returns:
+            `[B, R, V]` in float32 (float64 for a float64 model).
+        """
+        hidden = self.hidden(tokens, positions, slots, mask, cache)
+        return self.logits(hidden, gather)
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        mask: Tensor | PrefixMask,
+        cache: KVCache,
+        layers: tuple[int, int] | None = None,
+        features: Tensor | None = None,
+        skips: Skips = NO_SKIPS,
+        latest: Tensor | None = None,
+    ) -> Tensor:
+        """Write the tokens' keys and values to `slots`; return the hidden states of the last layer.
+
+        Dead lanes write to `cache.trash`; their tokens must be valid ids, their positions may be
+        anything.
+
+        Args:
+            tokens: int64 `[B, T]`.
+            positions: int64 `[B, T]`.
+            slots: int64 `[B, T]`; distinct within a row, the trash slot excepted.
+            mask: bool `[B, T, U]`, which of the first U slots each token attends to, itself
+                included; U may be less than the slots of the cache, and the cost of attention is
+                that of U. Sliding windows are applied here, by position, not by the caller. Or what
+                a kernel needs to know of it, for models without sliding windows.
+            cache: as made by `new_cache`.
+            layers: half-open span of layers that run; all when None.
+            features: hidden states `[B, T, hidden]` that enter the first of these layers, which
+                may be changed in place; the tokens' embeddings when None.
+            skips: blocks that are left out; what they would have written is not written.
+            latest: int64 `[B]`, see `CacheWriter`.
+
+        Returns:
+            `[B, T, hidden]`, before the final norm.
+        """
+        last = self.max_positions - 1
+        positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
+        used = cache.capacity + 1 if isinstance(mask, PrefixMask) else mask.shape[2]
+        writer = cache.writer(positions, slots, used)
+        writer.latest = latest
+        made: dict[int | None, Tensor] = {}
+
+        def masks(window: int | None) -> AttentionMask:
+            if isinstance(mask, PrefixMask):
+                assert window is None, "kernels know no sliding window"
+                return mask
+            if window not in made:
+                allowed = mask if window is None else mask & _near(positions, cache, writer, window)
+                made[window] = additive_mask(allowed, self._groups, self.dtype)
+            return made[window]
+
+        run, span = self.family.run, layers or (0, self.num_layers)
+        if features is not None:
+            return run(features, positions, masks, writer, span, skips)
+        # not kept in a variable: the first layer's output replaces it
+        embed = self.family.embed
+        return run(embed(tokens, positions), positions, masks, writer, span, skips)
+
+    def logits(self, hidden: Tensor, gather: Tensor | None = None) -> Tensor:
+        """The final norm and the head on hidden states after any layer.
+
+        Args:
+            hidden: `[B, T, hidden]`.
+            gather: int64 `[B, R]`, which of the T tokens get logits; all when None.
+
+        Returns:
+            `[B, R, V]` in float32 (float64 for a float64 model).
+        """
+        if gather is not None:
+            hidden = hidden.gather(1, gather[:, :, None].expand(-1, -1, hidden.shape[2]))
+        return self._head(self.family.finish(hidden)).to(self.logits_dtype)  # type: ignore[no-any-return]
+
+    def enter(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        features: Tensor | None,
+        known: Tensor | None,
+        steps: Tensor | None,
+    ) -> None:
+        """See `Module.enter`: the tokens' embeddings."""
+        if features is not None:
+            raise self._lacks("way in for hidden states of other models")
+
+    def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
+        """See `Module.rows`: its logits."""
+        if name != "logits" or level:
+            raise self._lacks(f"head {level} that gives {name}")
+        return self.logits(hidden)
+
+    def enter_slots(self, states: Tensor, level: int) -> Tensor:
+        """See `Module.enter_slots`."""
+        raise self._lacks("slots")
+
+    def outside(self, word: str, requests: Sequence[Request]) -> Tensor:
+        """See `Module.outside`."""
+        raise self._lacks(word)
+
+    def _lacks(self, what: str) -> MissingCapabilityError:
+        return MissingCapabilityError(
+            f"{self.name} is a plain decoder and has no {what}",
+            remedy="Give a checkpoint that was trained for it.",
+        )
+
+
+def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:
+    """Pairs within a sliding window by position: query - key < window. Bool `[B, T, U]`."""
+    keys = cache.positions[:, None, : writer.used]
+    return (positions[:, :, None] - keys) < window
+
+
+def _collect(name: str, held: object, found: dict[str, Tensor]) -> None:
+    """Tensors of modules, of our own objects, and of lists of them."""
+    if isinstance(held, Tensor):
+        found[name] = held
+    elif isinstance(held, torch.nn.Module):
+        inner = (*held.named_parameters(), *held.named_buffers())
+        found.update({f"{name}.{part}": tensor for part, tensor in inner})
+    elif isinstance(held, list | tuple):
+        for place, item in enumerate(held):
+            _collect(f"{name}.{place}", item, found)
+    elif type(held).__module__.startswith("specplan."):
+        for part, item in vars(held).items():
+            _collect(f"{name}.{part}", item, found)
+
+
+def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:
+    """Load a checkpoint folder from local files only.
+
+    Args:
+        folder: config.json and safetensors, as written by `save_pretrained`.
+        dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint.
+        device: a torch device.
+
+    Raises:
+        UsageError: the folder or `dtype` is wrong.
+        MissingCapabilityError: the architecture is not supported; the message names it.
+    """
+    folder = Path(folder)
+    if dtype not in DTYPES:
+        raise UsageError(
+            f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
+        )
+    digest = model_digest(folder)
+    check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(folder),
+        dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+        attn_implementation=ATTENTION_NAME,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+    model.to(device)
+    assert_attention(model)
+    return CausalModel(model, name=folder.resolve().name, digest=digest)
+
+
+def assert_attention(model: Any) -> None:
+    """Check that `transformers` will call our attention and no other.
+
+    Raises:
+        MissingCapabilityError: the registered function was replaced or ignored.
+    """
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    chosen = model.config._attn_implementation
+    if chosen != ATTENTION_NAME or ALL_ATTENTION_FUNCTIONS[chosen] is not grouped_attention:
+        raise MissingCapabilityError(
+            f"transformers would use the attention {chosen!r} instead of {ATTENTION_NAME!r}",
+            remedy="Install a tested version: pip install 'specplan[run]'",
+        )

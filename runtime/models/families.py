@@ -1,0 +1,247 @@
+"""How each supported model family turns tokens and positions into hidden states.
+
+A family is a class with three methods, one for each part of the way: `embed`, `run` for some of
+the layers, and `finish`; adding one is writing that class and naming its `model_type` in
+`FAMILIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.runtime.models.attention import AttentionMask
+from specplan.runtime.models.kv_cache import CacheWriter
+from specplan.runtime.models.rotary_layers import RotaryLayer, norm_of, rms_norm
+
+LayerMasks = Callable[[int | None], AttentionMask]
+"""From a layer's window (None: whole context) to its mask."""
+
+
+class Family(Protocol):
+    """One model, between token ids and the language model head.
+
+    Attributes:
+        windows: per layer, the sliding window in positions, or None.
+        kv_heads: key/value heads per layer.
+        heads: query heads per layer.
+        head_dim: size of a head.
+    """
+
+    windows: tuple[int | None, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Hidden states `[B, T, hidden]` before the first layer; new memory."""
+        ...
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
+    ) -> Tensor:
+        """Hidden states after a half-open span of layers, without the blocks of `skips`.
+
+        What stock post-norm layers do after a block (OPT-350m) is done in any case; `hidden` may be
+        changed in place.
+        """
+        ...
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """What the head is applied to, from hidden states after any layer."""
+        ...
+
+
+class RotaryFamily:
+    """Llama, Mistral, Qwen2, Qwen3: rotary positions, RMSNorm, gated MLP."""
+
+    def __init__(self, model: Any) -> None:
+        inner = model.model
+        self.embedding = inner.embed_tokens
+        self.rotary = inner.rotary_emb
+        self.angles = _angles_of(self.rotary)
+        self.final_norm = norm_of(inner.norm)
+        self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
+        first = self.layers[0]
+        self.heads, self.kv_heads, self.head_dim = first.heads, first.kv_heads, first.head_dim
+        self.windows = _windows(model.config, len(self.layers))
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        return self.embedding(tokens)  # type: ignore[no-any-return]
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
+    ) -> Tensor:
+        """See `Family.run`."""
+        batch, count, width = hidden.shape
+        cos, sin = self.angles(hidden, positions)
+        cos, sin = cos[:, :, None], sin[:, :, None].clone()
+        sin[..., : self.head_dim // 2].neg_()
+        flat = hidden.view(batch * count, width)
+        for index in range(*layers):
+            flat = self.layers[index](flat, masks(self.windows[index]), cos, sin, writer, skips)
+        return flat.view(batch, count, width)
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`."""
+        return rms_norm(hidden, self.final_norm)
+
+
+class Gpt2Family:
+    """GPT-2: learned positions, stock layers."""
+
+    def __init__(self, model: Any) -> None:
+        self.inner = model.transformer
+        config = model.config
+        self.heads = self.kv_heads = config.num_attention_heads
+        self.head_dim = config.hidden_size // config.num_attention_heads
+        self.windows = (None,) * config.num_hidden_layers
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        return self.inner.wte(tokens) + self.inner.wpe(positions)  # type: ignore[no-any-return]
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
+    ) -> Tensor:
+        """See `Family.run`."""
+        mask = masks(None)
+        for index in range(*layers):
+            block = self.inner.h[index]
+            if index not in skips.attentions:
+                given = block.ln_1(hidden)
+                mixed, _ = block.attn(
+                    given, past_key_values=writer, attention_mask=mask, noting=writer
+                )
+                hidden = mixed + hidden
+            if index not in skips.mlps:
+                hidden = hidden + block.mlp(block.ln_2(hidden))
+        return hidden
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`."""
+        return self.inner.ln_f(hidden)  # type: ignore[no-any-return]
+
+
+class OptFamily:
+    """OPT: learned positions with an offset, stock layers, norm before or after."""
+
+    def __init__(self, model: Any) -> None:
+        self.inner = model.model.decoder
+        config = model.config
+        self.heads = self.kv_heads = config.num_attention_heads
+        self.head_dim = config.hidden_size // config.num_attention_heads
+        self.windows = (None,) * config.num_hidden_layers
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        inner = self.inner
+        hidden = inner.embed_tokens(tokens)
+        if inner.project_in is not None:
+            hidden = inner.project_in(hidden)
+        hidden = hidden + inner.embed_positions(None, 0, position_ids=positions)
+        return hidden  # type: ignore[no-any-return]
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
+    ) -> Tensor:
+        """See `Family.run`."""
+        mask = masks(None)
+        for index in range(*layers):
+            layer = self.inner.layers[index]
+            if index in skips.attentions or index in skips.mlps:
+                hidden = _part_of_opt(layer, hidden, mask, writer, index, skips)
+            else:
+                hidden = layer(hidden, attention_mask=mask, past_key_values=writer, noting=writer)
+        return hidden
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`."""
+        inner = self.inner
+        if inner.final_layer_norm is not None:
+            hidden = inner.final_layer_norm(hidden)
+        return hidden if inner.project_out is None else inner.project_out(hidden)
+
+
+def _part_of_opt(
+    layer: Any, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, index: int, skips: Skips
+) -> Tensor:
+    """A stock OPT layer without its attention, its MLP or both; norms after a block are kept."""
+    before: bool = layer.do_layer_norm_before
+    if index not in skips.attentions:
+        given = layer.self_attn_layer_norm(hidden) if before else hidden
+        mixed, _ = layer.self_attn(
+            given, past_key_values=writer, attention_mask=mask, noting=writer
+        )
+        hidden = hidden + mixed
+    hidden = hidden if before else layer.self_attn_layer_norm(hidden)
+    if index not in skips.mlps:
+        given = layer.final_layer_norm(hidden) if before else hidden
+        hidden = hidden + layer.fc2(layer.activation_fn(layer.fc1(given)))
+    return hidden if before else layer.final_layer_norm(hidden)
+
+
+def _angles_of(rotary: Any) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Cosines and sines of positions, as a stock module computes them.
+
+    Without its `torch.no_grad`: we never run with gradients, and tracing a change of mode in every
+    pass made exports several times longer.
+    """
+    forward = type(rotary).forward
+    if forward.__code__.co_name == "decorate_context":
+        forward = forward.__wrapped__
+    return partial(forward, rotary)
+
+
+def _windows(config: Any, num_layers: int) -> tuple[int | None, ...]:
+    """The sliding window of each layer, in positions.
+
+    Mistral applies its window to every layer; Qwen2 and Qwen3 where `layer_types` says so.
+    """
+    window = getattr(config, "sliding_window", None)
+    if config.model_type == "mistral":
+        return (window,) * num_layers
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * num_layers
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
+FAMILIES: dict[str, Callable[[Any], Family]] = {
+    "gpt2": Gpt2Family,
+    "llama": RotaryFamily,
+    "mistral": RotaryFamily,
+    "opt": OptFamily,
+    "qwen2": RotaryFamily,
+    "qwen3": RotaryFamily,
+}
+
+LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
+"""Families whose position table ends; positions beyond it would index out of range."""

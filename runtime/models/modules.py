@@ -1,0 +1,122 @@
+"""What backends ask of whatever runs in a forward: a causal language model, or a module.
+
+A module drafts, judges or says what requests mean: it may read hidden states of other models, look
+several tokens ahead, and give other rows than logits. `CausalModel` (`causal.py`) does none of
+that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.runtime.models.attention import AttentionMask
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.requests import Request
+
+
+@runtime_checkable
+class Module(Protocol):
+    """See the module's docstring.
+
+    Attributes:
+        num_layers: attention layers that write its cache; may be 0.
+        vocab_size: entries of its logits.
+        hidden_size: width of its hidden states.
+        max_positions: positions that it was made for.
+        dtype: of its hidden states and of its cache.
+        logits_dtype: of its logits.
+        device: where its weights are.
+        optional_features: tokens whose state above is missing enter all the same.
+        by_slots: it looks ahead by slots below a node, which run through its layers; else by heads
+            on the node's state.
+        slots_enter: the layer at which slots enter.
+    """
+
+    num_layers: int
+    vocab_size: int
+    hidden_size: int
+    max_positions: int
+    dtype: torch.dtype
+    logits_dtype: torch.dtype
+    device: torch.device
+    optional_features: bool
+    by_slots: bool
+    slots_enter: int
+
+    def weights(self) -> dict[str, Tensor]:
+        """See `specplan.runtime.models.causal.CausalModel.weights`."""
+        ...
+
+    def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
+        """See `specplan.runtime.models.causal.CausalModel.new_cache`."""
+        ...
+
+    def outside(self, word: str, requests: Sequence[Request]) -> Tensor:
+        """States that come with the requests, `[B, F]`: of a track whose layer is that word."""
+        ...
+
+    def enter(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        features: Tensor | None,
+        known: Tensor | None,
+        steps: Tensor | None,
+    ) -> Tensor | None:
+        """What enters the first layer, `[B, T, hidden]`, new memory.
+
+        Args:
+            tokens: int64 `[B, T]`.
+            positions: int64 `[B, T]`; those of columns that do not count may lie before the text.
+            features: states of the tokens so many nodes above as the forward says, `[B, T, F]`,
+                those of several layers joined; None where it reads none.
+            known: bool `[B, T]`, which of them there are; tokens without one enter as where
+                none are read.
+            steps: passes of this module that each state went through already, int64 `[B, T]`;
+                None where it reads none.
+
+        Returns:
+            None for the tokens' embeddings, which `hidden` makes by itself.
+        """
+        ...
+
+    def enter_slots(self, states: Tensor, level: int) -> Tensor:
+        """What enters for slots `level` below nodes whose states are these, both `[B, R, hidden]`.
+
+        The states are those that enter the layer `slots_enter`.
+        """
+        ...
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        mask: AttentionMask,
+        cache: KVCache,
+        layers: tuple[int, int] | None = None,
+        features: Tensor | None = None,
+        skips: Skips = NO_SKIPS,
+        latest: Tensor | None = None,
+    ) -> Tensor:
+        """See `CausalModel.hidden`; `features` is what `enter` gave."""
+        ...
+
+    def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
+        """Rows of one kind.
+
+        Args:
+            hidden: states after the last layer, `[B, R, hidden]`.
+            name: `logits` or `score`.
+            steps: as of `enter`, int64 `[B, R]`; None for none.
+            level: of the head that looks so many tokens further ahead.
+
+        Returns:
+            `[B, R, V]` over the target's vocabulary, or `[B, R, 1]` of a score.
+        """
+        ...

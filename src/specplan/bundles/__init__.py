@@ -1,0 +1,1 @@
+"""Bundles: written, opened, compiled and generated with."""

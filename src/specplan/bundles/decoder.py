@@ -1,0 +1,193 @@
+"""Generating with a bundle or with a plan of its own: models loaded, text in and text out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from specplan.backends.registry import INTERPRETER
+from specplan.bundles.writing import open_bundle
+from specplan.ir.errors import UsageError
+from specplan.runtime import require_torch
+
+if TYPE_CHECKING:
+    from specplan.backends.bundle import Bundle
+    from specplan.ir.plan import Plan
+    from specplan.runtime.executable import Executable
+    from specplan.runtime.generate import Generation
+    from specplan.runtime.requests import Request
+    from specplan.runtime.tokenizer import Tokenizer
+
+Prompt: TypeAlias = "str | Sequence[Mapping[str, str]]"
+"""A text to be continued, or chat messages (mappings with "role" and "content")."""
+
+OnText: TypeAlias = Callable[[int, str], None]
+"""Called as (index of the prompt, new text) while the text comes."""
+
+GREEDY: Mapping[str, float] = MappingProxyType({"temperature": 0.0, "top_k": 0, "top_p": 1.0})
+"""Sampling settings of what has no problem that says them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to generate; what is None is as in the bundle's problem, or greedy where there is none.
+
+    Attributes:
+        max_new_tokens: most tokens per prompt.
+        temperature: 0 is greedy.
+        top_k: sample among this many most probable tokens; 0 is off.
+        top_p: sample among the fewest tokens with this total probability; 1 is off.
+        seed: of the first prompt; each further prompt adds 1.
+        stop: strings before which the text ends.
+    """
+
+    max_new_tokens: int = 128
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+
+
+class TextDecoder:
+    """What runs a plan, with its tokenizer; prompts of one call are decoded as one batch.
+
+    Args:
+        executable: a compiled plan.
+        tokenizer: of its target.
+        sampling: temperature, top_k and top_p where settings leave them out.
+    """
+
+    def __init__(
+        self, executable: Executable, tokenizer: Tokenizer, sampling: Mapping[str, float]
+    ) -> None:
+        self.executable = executable
+        self.tokenizer = tokenizer
+        self.sampling = {name: sampling[name] for name in GREEDY}
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        settings: Settings = Settings(),
+        on_text: OnText | None = None,
+    ) -> Generation:
+        """Continue every prompt.
+
+        Args:
+            prompts: texts, or lists of chat messages.
+            settings: how to sample and when to stop.
+            on_text: called while text comes.
+
+        Raises:
+            UsageError: a setting is out of range, or a prompt is empty or too long.
+        """
+        from specplan.runtime.generate import generate
+
+        requests = [self._request(prompt, settings, index) for index, prompt in enumerate(prompts)]
+        hear = None if on_text is None else lambda row, _, text: on_text(row, text)
+        return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=hear)
+
+    def _request(self, prompt: Prompt, settings: Settings, index: int) -> Request:
+        from specplan.runtime.chat import chat_tokens
+        from specplan.runtime.requests import Request
+
+        if isinstance(prompt, str):
+            tokens = self.tokenizer.encode(prompt)
+        else:
+            tokens = chat_tokens(self.tokenizer, prompt)
+        sampling: dict[str, Any] = {
+            name: default if (value := getattr(settings, name)) is None else value
+            for name, default in self.sampling.items()
+        }
+        return Request(
+            prompt_tokens=tuple(tokens),
+            max_new_tokens=settings.max_new_tokens,
+            seed=settings.seed + index,
+            stop_tokens=self.tokenizer.stop_tokens,
+            stop_strings=settings.stop,
+            **sampling,
+        )
+
+
+class Decoder(TextDecoder):
+    """An opened bundle.
+
+    Args:
+        bundle: a bundle, or its folder.
+        device: a torch device; compiled rounds run on "cpu". On "cuda" rounds are captured in CUDA
+            graphs, with the bundle's GPU kernels where it has some.
+
+    Raises:
+        UsageError: the bundle or a checkpoint has changed since it was written, or its problem is
+            damaged; says which.
+        MissingCapabilityError: torch is not installed, or the backend cannot run here, or the
+            bundle's compiled rounds or GPU kernels are for other machines; nothing was loaded.
+    """
+
+    def __init__(self, bundle: Bundle | Path | str, device: str = "cpu") -> None:
+        require_torch()
+        from specplan.backends.machine import check_machine
+        from specplan.backends.opening import load_models, open_executable
+        from specplan.runtime.tokenizer import load_tokenizer
+
+        self.bundle = open_bundle(bundle)
+        check_machine(self.bundle, device)
+        self.bundle.check_models()
+        executable = open_executable(self.bundle, load_models(self.bundle, device))
+        tokenizer = load_tokenizer(self.bundle.model_folder("target"))
+        super().__init__(executable, tokenizer, self.bundle.problem["workload"])
+
+
+class PlanDecoder(TextDecoder):
+    """A plan without a bundle.
+
+    Args:
+        plan: it is verified here.
+        checkpoints: a folder for each model that the plan runs, by the names it gives them.
+        backend: name of what compiles the plan.
+
+    Raises:
+        UsageError: the plan breaks a rule, no backend has that name, or a checkpoint is missing,
+            superfluous or another than the plan says.
+        MissingCapabilityError: torch is not installed, or the backend cannot run the plan or cannot
+            run here; says which op or package.
+    """
+
+    def __init__(
+        self, plan: Plan, checkpoints: Mapping[str, Path | str], backend: str = INTERPRETER
+    ) -> None:
+        require_torch()
+        from specplan.backends.opening import compile_plan
+        from specplan.ir.rules.verify import check_plan
+        from specplan.runtime.tokenizer import load_tokenizer
+
+        folders = {name: Path(folder) for name, folder in checkpoints.items()}
+        _check_roles(check_plan(plan), folders)
+        executable = compile_plan(plan, folders, backend)
+        super().__init__(executable, load_tokenizer(folders["target"]), GREEDY)
+
+
+def _check_roles(plan: Plan, folders: Mapping[str, Path]) -> None:
+    """Refuse checkpoints that a plan has no use for, and a plan that lacks some.
+
+    Raises:
+        UsageError: names the models.
+    """
+    needed = dict.fromkeys(("target", *plan.models_run))
+    missing = [name for name in needed if name not in folders]
+    if missing:
+        raise UsageError(
+            f"no checkpoint is named for {', '.join(missing)}",
+            where=f"plan {plan.name}",
+            remedy=f"Give the folder: --model {missing[0]}=DIR.",
+        )
+    others = [name for name in folders if name not in needed]
+    if others:
+        raise UsageError(
+            f"the plan does not run a model called {', '.join(others)}",
+            where=f"plan {plan.name}",
+            remedy=f"It runs {', '.join(needed)}.",
+        )

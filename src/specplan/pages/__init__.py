@@ -1,0 +1,1 @@
+"""Pages of `docs/` that are generated from the tables they describe."""
