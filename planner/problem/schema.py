@@ -15,6 +15,7 @@ from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.devices.device import is_device_name
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
+from specplan.planner.problem.acceptance import Acceptance
 
 SCHEMA_VERSION = 1
 
@@ -195,9 +196,14 @@ class Problem(Strict):
         "earlier one where a later one is no gain.",
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
-    acceptance: dict[str, Path] = Field(
+    acceptance: dict[str, Acceptance] = Field(
         default_factory=dict,
-        description='Ready acceptance profiles by drafter: the name of a draft, "text" for '
+        description="Acceptance by drafter. The chance that a draft token is accepted given those "
+        "before it, such as {draft: 0.75}; such chances by position, [0.8, 0.76, 0.7]; "
+        '{marginal: [0.8, 0.6, 0.4]}, the "Per-position acceptance rate" of vLLM; '
+        "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; or the path "
+        "of a profile or of a log that `specplan import acceptance` reads. What is no file is "
+        'marked as assumed. Drafters: the name of a draft, "text" for '
         'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
         '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
         ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
@@ -230,9 +236,9 @@ class Problem(Strict):
         return {_drafter_name(name): path for name, path in value.items()}
 
     @property
-    def ready_profiles(self) -> dict[Drafter, Path]:
-        """The files of ready profiles by who drafts."""
-        return {read_drafter(name): path for name, path in self.acceptance.items()}
+    def stated_acceptance(self) -> dict[Drafter, Acceptance]:
+        """What the problem states of acceptance, by who drafts."""
+        return {read_drafter(name): stated for name, stated in self.acceptance.items()}
 
     @property
     def all_backends(self) -> tuple[str, ...]:
@@ -280,7 +286,10 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
             "models": Models(target=target, drafts=drafts),
             "workload": workload,
             "device": device,
-            "acceptance": {name: absolute(path) for name, path in problem.acceptance.items()},
+            "acceptance": {
+                name: absolute(stated) if isinstance(stated, Path) else stated
+                for name, stated in problem.acceptance.items()
+            },
             "datastore": absolute(problem.datastore),
             "profiles": absolute(problem.profiles),
         }

@@ -47,7 +47,9 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
         model["path"] = relative(model["path"])
     for key in ("trace", "prompts"):
         data["workload"][key] = relative(data["workload"][key])
-    data["acceptance"] = {name: relative(path) for name, path in data["acceptance"].items()}
+    for name, stated in problem.acceptance.items():
+        if isinstance(stated, Path):
+            data["acceptance"][name] = relative(stated)
     for key in ("profiles", "datastore"):
         data[key] = relative(data[key])
     if device_is_path(problem.device):
