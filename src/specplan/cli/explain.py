@@ -11,7 +11,7 @@ import typer
 from specplan.cli.laws import print_law
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import UndecidedError, UsageError
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
@@ -65,8 +65,16 @@ def explain(
         )
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
+    from specplan.planner.explain.words import explain_words
 
     plan, report = planned(path)
+    if report["explanation"].get("what_if"):
+        if json:
+            print_json(report["explanation"])
+        else:
+            text = "\n".join(explain_words(report["explanation"]))
+            print(text.replace("PROBLEM", str(path)))
+        raise typer.Exit(UndecidedError.exit_code)
     if mermaid or dot:
         from specplan.ir.text.picture import to_dot, to_mermaid
 

@@ -34,8 +34,11 @@ def report(
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
     from specplan.report import write_report
+    from specplan.result import check_decided
 
     plan, data = planned(source)
+    undecided = dict.fromkeys(row["drafter"] for row in data["explanation"].get("what_if", ()))
+    check_decided(tuple(undecided), "a report", str(source))
     measured = None if bench is None else _measured(bench)
     with reading_report(source):
         write_report(out, plan, data, source=str(source), bench=measured)
