@@ -15,6 +15,7 @@ from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.devices.device import is_device_name
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
+from specplan.planner.problem.paths import expanded, model_folder
 
 SCHEMA_VERSION = 1
 
@@ -38,8 +39,9 @@ class TargetModel(Strict):
     """The model whose output distribution is kept."""
 
     path: Path = Field(
-        description="Folder with config.json, model.safetensors and tokenizer.json; "
-        "relative to the problem file."
+        description="Folder with config.json, model.safetensors and tokenizer.json, relative to "
+        "the problem file; ~ and $HOME are replaced. Or the Hugging Face id of a model in the "
+        "local cache."
     )
     dtype: Dtype = Field(
         default="auto", description='Number type of the weights; "auto" is the one stored.'
@@ -261,11 +263,11 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
     """The same problem with every path absolute, relative ones taken from `base`."""
 
     def absolute(path: Path | None) -> Path | None:
-        return None if path is None else (base / path.expanduser()).resolve()
+        return None if path is None else (base / expanded(path)).resolve()
 
     models = problem.models
-    target = models.target.model_copy(update={"path": absolute(models.target.path)})
-    drafts = tuple(d.model_copy(update={"path": absolute(d.path)}) for d in models.drafts)
+    target = models.target.model_copy(update={"path": model_folder(models.target.path, base)})
+    drafts = tuple(d.model_copy(update={"path": model_folder(d.path, base)}) for d in models.drafts)
     workload = problem.workload.model_copy(
         update={
             "trace": absolute(problem.workload.trace),

@@ -1,0 +1,56 @@
+"""Paths as users write them: `~`, `$HOME`, and Hugging Face ids in the local cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_MODEL_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def expanded(path: Path | str) -> Path:
+    """A path with `~` and environment variables replaced."""
+    return Path(os.path.expandvars(path)).expanduser()
+
+
+def is_model_id(path: Path | str) -> bool:
+    """Whether this may be the id of a model, `owner/name`, as well as a relative path."""
+    return _MODEL_ID.fullmatch(str(path)) is not None
+
+
+def model_folder(path: Path, base: Path) -> Path:
+    """The folder of a model: a path from `base`, or else the snapshot of an id in the cache."""
+    folder = (base / expanded(path)).resolve()
+    if folder.exists() or not is_model_id(path):
+        return folder
+    return cached_snapshot(str(path)) or folder
+
+
+def cached_snapshot(model_id: str) -> Path | None:
+    """The newest snapshot of a model in the local Hugging Face cache; nothing is downloaded.
+
+    None where the cache does not have its config.json, or `huggingface_hub` is not installed.
+    """
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return None
+    try:
+        config = try_to_load_from_cache(model_id, "config.json")
+    except ValueError:  # not an id that the hub would take
+        return None
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def cached_models() -> tuple[str, ...]:
+    """Ids of the models in the local Hugging Face cache; empty without `huggingface_hub`."""
+    try:
+        from huggingface_hub import CacheNotFound, scan_cache_dir
+    except ImportError:
+        return ()
+    try:
+        repositories = scan_cache_dir().repos
+    except CacheNotFound:
+        return ()
+    return tuple(sorted(one.repo_id for one in repositories if one.repo_type == "model"))
