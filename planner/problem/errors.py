@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from specplan.ir.errors import InfeasibleError, SpecplanError, UsageError
 from specplan.planner.problem.schema import Problem
+from specplan.planner.problem.units import QuantityError
 
 Location = tuple[str | int, ...]
 
@@ -110,6 +111,8 @@ def _message(detail: Mapping[str, Any], location: Location) -> tuple[str, str]:
     if kind == "literal_error":
         choices = _literals(info)
         return f"{_shown(value)} is not a choice", nearest(str(value), choices)
+    if isinstance(context.get("error"), QuantityError):
+        return context["error"].what, context["error"].remedy
     return f"{_requirement(kind, context, detail['msg'])}, got {_shown(value)}", _give(info)
 
 

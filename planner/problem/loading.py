@@ -53,9 +53,8 @@ def problem_from_flags(
     """
     flags = {KEY_OF[word]: flag_of(word) for word, value in short.items() if value is not None}
     flags |= {setting.partition("=")[0]: "--set" for setting in settings}
-    if path is None:
-        document, lines = None, {}
-    else:
+    document, lines = None, dict[str, int]()
+    if path is not None:
         document, lines = read_yaml(read_text(path, "problem file"), str(path))
         _check_mapping(document, Origin(str(path)))
     value = with_settings(merged(document, short), settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from pathlib import Path
@@ -41,6 +42,11 @@ def cached_snapshot(model_id: str) -> Path | None:
     except ValueError:  # not an id that the hub would take
         return None
     return Path(config).parent if isinstance(config, str) else None
+
+
+def cache_readable() -> bool:
+    """Whether `huggingface_hub` is installed, which knows where its cache is."""
+    return importlib.util.find_spec("huggingface_hub") is not None
 
 
 def cached_models() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from specplan.cost_models.devices.device import is_device_name
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.paths import expanded, model_folder
+from specplan.planner.problem.units import Duration, SecondsPerToken, SecondsToFirstToken, Size
 
 SCHEMA_VERSION = 1
 
@@ -140,17 +141,22 @@ class Workload(Strict):
 class Limits(Strict):
     """What a plan must not exceed; a limit left out does not bind."""
 
-    memory: PositiveReal | None = Field(
-        default=None, description="Memory for weights, caches and workspace, in bytes."
+    memory: Size | None = Field(
+        default=None,
+        description="Memory for weights, caches and workspace: in bytes, or with a unit (80GB, "
+        "80GiB).",
     )
-    tpot: PositiveReal | None = Field(
-        default=None, description="Mean time per output token of one request, in seconds."
+    tpot: SecondsPerToken | None = Field(
+        default=None,
+        description="Mean time per output token of one request: in seconds, or with a unit (20ms).",
     )
-    ttft: PositiveReal | None = Field(
-        default=None, description="Time to the first token of a request, in seconds."
+    ttft: SecondsToFirstToken | None = Field(
+        default=None,
+        description="Time to the first token of a request: in seconds, or with a unit (500ms).",
     )
-    request_latency: PositiveReal | None = Field(
-        default=None, description="Time of one request, prompt and output, in seconds."
+    request_latency: Duration | None = Field(
+        default=None,
+        description="Time of one request, prompt and output: in seconds, or with a unit (30s).",
     )
 
 

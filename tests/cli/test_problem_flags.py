@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from specplan.planner.problem.errors import Origin
+from specplan.planner.problem.loading import load_problem, problem_form
+from specplan.planner.problem.yaml_text import read_yaml
 from tests.cli.test_program import specplan_here
 
 RECORD = Path(__file__).resolve().parents[2] / "examples/ci/plans/chat-8b-h100"
@@ -95,3 +98,33 @@ def test_the_next_command_repeats_the_flags(record: Path) -> None:
 def test_broken_flags_are_named(record: Path, arguments: str, message: str) -> None:
     done = specplan_here(*arguments.split())
     assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+def test_init_writes_a_file_that_says_what_the_flags_say(record: Path) -> None:
+    assert answer("init", "new.yaml", *FLAGS) == {"problem": "new.yaml"}
+    assert answer("optimize", "new.yaml") == answer("optimize", "same.yaml")
+
+
+def test_init_fills_in_examples_and_replaces_nothing(record: Path) -> None:
+    done = specplan_here("init", "new.yaml", "--target", "target", "--ttft", "500ms")
+    assert done.stdout == "Problem: new.yaml\nEdit it, then: specplan optimize new.yaml\n"
+    text = (record / "new.yaml").read_text()
+    assert text == specplan_here(
+        "init", "-", "--target", "target", "--ttft", "500ms"
+    ).stdout.replace("specplan optimize -", "specplan optimize new.yaml")
+    problem = load_problem(record / "new.yaml")
+    assert problem.limits.ttft == 0.5 and problem.workload.batch_sizes == (1, 16, 64)
+    again = specplan_here("init", "new.yaml")
+    assert again.returncode == 2 and "--force" in again.stderr
+    assert specplan_here("init", "new.yaml", "--force").returncode == 0
+    assert (record / "new.yaml").read_text() != text
+
+
+def test_what_init_leaves_as_comments_can_be_uncommented(record: Path) -> None:
+    text = specplan_here("init", "-", "--target", "target").stdout
+    lines = text.replace("  # drafts:", "  drafts:").replace("  #   - {", "    - {")
+    lines = lines.replace("# limits:", "limits:").replace("#   tpot:", "  tpot:")
+    value, _ = read_yaml(lines, "new.yaml")
+    form = problem_form(value, Origin())
+    assert [draft.name for draft in form.models.drafts] == ["eagle", "small"]
+    assert form.limits.tpot == 0.02

@@ -19,6 +19,7 @@ INTERNAL = 70
 INTERRUPTED = 130
 
 _COMMANDS = {
+    "init": "init.init",
     "optimize": "optimize.optimize",
     "tune": "tune.tune",
     "compile": "compiling.compile_",
