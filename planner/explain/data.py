@@ -32,7 +32,8 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import best_by_score, speedup
-from specplan.planner.search.search import PLAIN, SearchResult
+from specplan.planner.search.search import SearchResult
+from specplan.planner.search.settings import PLAIN
 
 
 def summarise(result: SearchResult) -> dict[str, Any]:

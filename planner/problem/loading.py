@@ -12,7 +12,8 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 from specplan.planner.problem.checks import check_problem
 from specplan.planner.problem.errors import Origin, flag_of, from_validation_error
-from specplan.planner.problem.schema import SCHEMA_VERSION, Problem, resolve_paths
+from specplan.planner.problem.paths import resolve_paths
+from specplan.planner.problem.schema import SCHEMA_VERSION, Problem
 from specplan.planner.problem.short_form import KEY_OF, merged, with_settings
 from specplan.planner.problem.yaml_text import read_yaml
 

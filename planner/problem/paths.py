@@ -7,6 +7,9 @@ import os
 import re
 from pathlib import Path
 
+from specplan.cost_models.devices.device import is_device_name
+from specplan.planner.problem.schema import Models, Problem
+
 _MODEL_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -60,3 +63,42 @@ def cached_models() -> tuple[str, ...]:
     except CacheNotFound:
         return ()
     return tuple(sorted(one.repo_id for one in repositories if one.repo_type == "model"))
+
+
+def device_is_path(device: str) -> bool:
+    """Whether a device is written as the path of a file rather than as a name."""
+    is_file = device.endswith((".json", ".yaml", ".yml")) or "/" in device
+    return is_file and not is_device_name(device)
+
+
+def resolve_paths(problem: Problem, base: Path) -> Problem:
+    """The same problem with every path absolute, relative ones taken from `base`."""
+
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / expanded(path)).resolve()
+
+    models = problem.models
+    target = models.target.model_copy(update={"path": model_folder(models.target.path, base)})
+    drafts = tuple(d.model_copy(update={"path": model_folder(d.path, base)}) for d in models.drafts)
+    workload = problem.workload.model_copy(
+        update={
+            "trace": absolute(problem.workload.trace),
+            "prompts": absolute(problem.workload.prompts),
+        }
+    )
+    device = problem.device
+    if device_is_path(device):
+        device = str(absolute(Path(device)))
+    return problem.model_copy(
+        update={
+            "models": Models(target=target, drafts=drafts),
+            "workload": workload,
+            "device": device,
+            "acceptance": {
+                name: absolute(stated) if isinstance(stated, Path) else stated
+                for name, stated in problem.acceptance.items()
+            },
+            "datastore": absolute(problem.datastore),
+            "profiles": absolute(problem.profiles),
+        }
+    )

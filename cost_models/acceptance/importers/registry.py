@@ -10,7 +10,7 @@ from pathlib import Path
 
 from specplan.cost_models.acceptance import importers as folder
 from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.foreign_file import Source
 from specplan.ir.errors import UsageError
 from specplan.ir.files import sha256_bytes
@@ -66,6 +66,23 @@ def read_profile(
             "words": words,
         },
     )
+
+
+def read_evidence(path: Path | str, key: AcceptanceKey) -> AcceptanceProfile:
+    """The profile in a file, or what a log of another program gives.
+
+    Args:
+        path: an acceptance profile, or a file that one of the importers recognises.
+        key: what the profile of a log is about.
+
+    Raises:
+        UsageError: the file is missing or broken, or is neither.
+    """
+    source = Source(path)
+    ours = any(isinstance(one, dict) and "schema_version" in one for one in source.documents)
+    if ours or not any(one.recognises(source) for one in discover_importers().values()):
+        return AcceptanceProfile.load(path)
+    return read_profile(path, ImportRequest(key))
 
 
 def _named(format: str) -> Importer:

@@ -187,7 +187,10 @@ _FLAGS: dict[str, Any] = {
     "prompt": _flag(str | None, "--prompt", "N,...", "Tokens of a prompt; one length or several."),
     "output": _flag(int | None, "--output", "N", "Tokens of an output."),
     "acceptance": _flag(
-        list[str] | None, "--acceptance", "NAME=FILE", "The acceptance of a drafter; repeatable."
+        list[str] | None,
+        "--acceptance",
+        "NAME=VALUE",
+        "How much of a draft is accepted: eagle=0.75, or a profile or log; may be repeated.",
     ),
     "objective": _flag(str | None, "--objective", "NAME", "latency, throughput or goodput."),
     "tpot": _flag(str | None, "--tpot", "TIME", "Limit of the time per output token, as 20ms."),
@@ -206,8 +209,10 @@ def _source(path: Path | None, **given: Any) -> ProblemSource:
     target, settings = given.pop("target", None), given.pop("settings", None)
     short: dict[str, Any] = {
         "target": None if target is None else _here(target),
-        "drafts": _named(given.pop("draft", None), "--draft", "eagle=models/eagle3"),
-        "acceptance": _named(given.pop("acceptance", None), "--acceptance", "eagle=eagle.json"),
+        "drafts": _named(given.pop("draft", None), "--draft", "eagle=models/eagle3", _here),
+        "acceptance": _named(
+            given.pop("acceptance", None), "--acceptance", "eagle=0.75", _stated_acceptance
+        ),
         "device": given.pop("device", None),
         "backend": _one_or_several(given.pop("backend", None)),
         "batch": _numbers(given.pop("batch", None), "--batch"),
@@ -218,8 +223,10 @@ def _source(path: Path | None, **given: Any) -> ProblemSource:
     return ProblemSource(path, known, tuple(settings or ()))
 
 
-def _named(texts: list[str] | None, flag: str, example: str) -> dict[str, Any] | None:
-    """`NAME=PATH` of a flag that is repeated, by name."""
+def _named(
+    texts: list[str] | None, flag: str, example: str, read: Callable[[str], Any]
+) -> dict[str, Any] | None:
+    """`NAME=VALUE` of a flag that is repeated, by name; values as `read` reads them."""
     if not texts:
         return None
     named: dict[str, Any] = {}
@@ -231,8 +238,16 @@ def _named(texts: list[str] | None, flag: str, example: str) -> dict[str, Any] |
                 where=f"{flag} {text}",
                 remedy=f"Write {flag} NAME=VALUE once for each, such as {flag} {example}",
             )
-        named[name] = _here(value)
+        named[name] = read(value)
     return named
+
+
+def _stated_acceptance(text: str) -> Any:
+    """A number, rates or a mean length as YAML has them; any other text is a path."""
+    from specplan.planner.problem.yaml_text import read_yaml
+
+    value, _ = read_yaml(text, "--acceptance")
+    return _here(text) if isinstance(value, str) else value
 
 
 def _here(text: str) -> str:
