@@ -51,7 +51,8 @@ def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
         rows: as `WhatIfRow.as_dict` gives them, with further `keys`.
         keys: what was swept besides, in columns of their own at the left.
     """
-    prompts = len({row["prompt_tokens"] for row in rows}) > 1
+    swept = any("prompt" in key for key in keys)
+    prompts = not swept and len({row["prompt_tokens"] for row in rows}) > 1
     names = [*keys, "drafter", "batch", *(["prompt_tokens"] if prompts else [])]
     acceptances = list(dict.fromkeys(row["acceptance"] for row in rows))
     lines: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
@@ -72,12 +73,12 @@ def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
         )
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     left = [not all(row[column].isdigit() for row in cells[1:]) for column in range(len(names))]
-    for row in cells:
+    for line in cells:
         yield (
             "  "
             + "  ".join(
                 text.ljust(width) if column < len(names) and left[column] else text.rjust(width)
-                for column, (text, width) in enumerate(zip(row, widths, strict=True))
+                for column, (text, width) in enumerate(zip(line, widths, strict=True))
             ).rstrip()
         )
 

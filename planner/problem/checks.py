@@ -21,7 +21,8 @@ from specplan.planner.problem.backend_checks import check_backends
 from specplan.planner.problem.errors import Origin, nearest
 from specplan.planner.problem.folder_checks import check_folders
 from specplan.planner.problem.model_checks import check_models
-from specplan.planner.problem.schema import Problem, device_is_path
+from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload_files import read_prompts, read_trace
 
 MINIMUM_PROMPTS = 4

@@ -74,7 +74,7 @@ def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
 
     Five of six such gains are real where errors are normal.
     """
-    return gain_margin(speed) > 0.0
+    return np.asarray(gain_margin(speed) > 0.0)
 
 
 def gain_margin(speed: Interval) -> Quantity:

@@ -122,7 +122,7 @@ class _Scan:
         for acceptance in dict.fromkeys((*acceptances, *_GRID)):
             profile = self._profile(drafter, acceptance)
             candidates = [] if profile is None else self._candidates(drafter, profile)
-            if not candidates:
+            if profile is None or not candidates:
                 continue
             if acceptance is not None:
                 curve[acceptance] = self._margin(candidates)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.loading import load_problem, problem_from_dict
-from specplan.planner.problem.schema import NO_BACKEND, Problem, device_is_path
+from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.schema import NO_BACKEND, Problem
 
 if TYPE_CHECKING:
     from specplan.ir.capabilities import Judge

@@ -19,6 +19,7 @@ INTERNAL = 70
 INTERRUPTED = 130
 
 _COMMANDS = {
+    "init": "init.init",
     "optimize": "optimize.optimize",
     "tune": "tune.tune",
     "compile": "compiling.compile_",
@@ -28,6 +29,7 @@ _COMMANDS = {
     "bench": "bench.bench",
     "check": "check.check",
     "explain": "explain.explain",
+    "whatif": "whatif.whatif",
     "report": "report.report",
     "emit": "emit.emit",
     "profile": "profile.profile",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specplan.cli.options import JsonOption, ProblemArgument
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
 from specplan.ir.errors import UndecidedError
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from specplan.result import Result
 
 
+@takes_problem()
 def optimize(
-    problem: ProblemArgument,
+    problem: ProblemSource,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write a bundle to this folder."),
@@ -39,7 +40,8 @@ def optimize(
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
-        result = api.optimize(problem, out=out, copy_weights=copy_weights, progress=progress)
+        given = problem.problem()
+        result = api.optimize(given, out=out, copy_weights=copy_weights, progress=progress)
     lowered = _lowered(result) if print_ir_after_all else {}
     if json:
         print_json(result.as_dict() | lowered)
