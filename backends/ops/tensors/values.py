@@ -109,7 +109,7 @@ class Tree:
     def all_probs(self) -> Tensor | None:
         """All laws `[B, Q, V]`; None where no node was drawn."""
         if len(self.probs) > 1:  # joined once, and the blocks are free
-            object.__setattr__(self, "laws", (torch.cat(self.probs, 1),))
+            object.__setattr__(self, "probs", (torch.cat(self.probs, 1),))
         return self.probs[0] if self.probs else None
 
     @property
