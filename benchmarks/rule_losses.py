@@ -37,7 +37,7 @@ PROMPTS, PLACES, FIRST = 8, 8, 24
 TEMPERATURE, TOP_K = 1.0, 50
 SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=TEMPERATURE, top_k=TOP_K)])
 
-ALONE = [rule.name for rule in LOSSY if rule.needs_rows and not rule.reads_laws]
+ALONE = [rule.name for rule in LOSSY if rule.needs_logits and not rule.reads_probs]
 """Rules that judge each token alone, by the target's row."""
 
 Outcome = tuple[Tensor, Tensor]

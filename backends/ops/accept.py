@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.pick import at_and_below
-from specplan.backends.ops.reshaping import first_columns
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree, nodes_of
+from specplan.backends.ops.tensors.trees import first_columns
+from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree, nodes_of
 from specplan.ir.ops import Accept
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.types.value_types import TreeType, Type
@@ -32,7 +32,7 @@ def fastest(rule: str) -> Callable[..., Judged]:
 def accept(
     op: Accept,
     tree: Tree,
-    target: Rows | None,
+    target: Logits | None,
     by: Tensor | None,
     at: Tree | Nodes | None,
     *,
@@ -73,8 +73,8 @@ def accept(
         tokens=part.tokens,
         parents=part.parents[:, 1:] - 1 if shape is None else shape,
         live=live,
-        laws=tree.all_laws,
-        law_index=None if not tree.laws else part.law_row,
+        laws=tree.all_probs,
+        law_index=None if not tree.probs else part.probs_row,
         distinct=tree.distinct,
         levels=min(part.levels, live.shape[1]),
         widest=None if shape is not None else min(1 if tree.chain else tree.widest, tree.size),
@@ -100,7 +100,7 @@ class _Part:
         parents: places in `nodes`, int64 `[B, 1 + M]`.
         tokens: of the judged nodes, int64 `[B, M]`.
         live: which of them there are.
-        law_row: of the judged nodes.
+        probs_row: of the judged nodes.
         levels: no node is deeper.
         whole: these are all nodes of the tree, column by column.
     """
@@ -109,14 +109,14 @@ class _Part:
     parents: Tensor
     tokens: Tensor
     live: Tensor
-    law_row: Tensor
+    probs_row: Tensor
     levels: int
     whole: bool = False
 
 
 def _whole(tree: Tree) -> _Part:
     return _Part(
-        tree.everything, tree.parents, tree.tokens[:, 1:], tree.live[:, 1:], tree.law_row[:, 1:],
+        tree.everything, tree.parents, tree.tokens[:, 1:], tree.live[:, 1:], tree.probs_row[:, 1:],
         tree.levels, whole=True,
     )  # fmt: skip
 
@@ -148,7 +148,7 @@ def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
         parents=parents,
         tokens=tree.tokens.gather(1, order),
         live=live & at.live,
-        law_row=tree.law_row.gather(1, order),
+        probs_row=tree.probs_row.gather(1, order),
         levels=width if tree.chain else tree.levels,
     )
 

@@ -35,7 +35,7 @@ from tests.runtime.exact_checks import (
 )
 
 HALF = Fraction(1, 2)
-DECLARED = {rule.name: rule for rule in LOSSY if rule.needs_rows}
+DECLARED = {rule.name: rule for rule in LOSSY if rule.needs_logits}
 WAYS: dict[str, tuple[Ways, dict[str, Any]]] = {
     name: (JUDGING[name].WAYS, getattr(JUDGING[name], "PARAMETERS", {})) for name in DECLARED
 }
