@@ -14,7 +14,7 @@ from torch import Tensor
 from specplan.backends.ops.reshaping import extended, summed
 from specplan.backends.ops.values import Nodes, Rows, Tree
 from specplan.runtime.races import exponentials
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, probabilities
 
 
 def beam(
@@ -40,7 +40,7 @@ def beam(
         keep: of all of them at most.
         settings: of the requests.
     """
-    laws, device = law(rows, settings), rows.device
+    laws, device = probabilities(rows, settings), rows.device
     last = by.shape[1] - 1  # parents behind it have no children
     starts = [min(sum(counts[:place]), last) for place in range(len(counts))]
     noise = _perturbed(tree, at, laws, by[:, torch.tensor(starts, device=device)])

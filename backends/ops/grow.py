@@ -14,7 +14,7 @@ from specplan.backends.ops.values import Nodes, Rows, Tree, nodes_of
 from specplan.ir.ops import Grow
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.races import exponentials, race
-from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law
+from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, probabilities
 
 
 def grow(
@@ -104,7 +104,7 @@ def _tokens(
             return ranked.flatten(1), None
         return torch.cat([ranked[:, i, :count] for i, count in enumerate(counts)], 1), None
     assert by is not None, "the verifier lets no draw without uniforms through"
-    laws = law(rows, settings)
+    laws = probabilities(rows, settings)
     if op.how == "draw" and set(counts) == {1}:
         return draw(laws, by[:, : len(counts)]), laws
     if op.how == "shared":
