@@ -89,22 +89,22 @@ def _last_probs(
 def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept` as in the paper, one token at a time."""
     paths, bonuses = [], []
-    live, tokens, drafted = tree.live_mask(), tree.tokens.tolist(), tree.node_probs(target)
+    live, tokens, proposals = tree.live_mask(), tree.tokens.tolist(), tree.node_probs(target)
     for row, drafted in enumerate(tokens):
         size = int(live[row].long().cumprod(0).sum())
         here, kept, at_kept = torch.ones_like(target[row, 0, 0]), 0, torch.ones(())
         for node in range(size):
             token = drafted[node]
-            here = _next(here, target[row, node, token], drafted[row, node, token])
+            here = _next(here, target[row, node, token], proposals[row, node, token])
             coin = here
             if node + 1 < size:
-                left = (here * target[row, node + 1] - drafted[row, node + 1]).clamp(min=0.0).sum()
+                left = (here * target[row, node + 1] - proposals[row, node + 1]).clamp(min=0.0).sum()
                 coin = left / (left + 1.0 - here) if left + 1.0 - here > 0 else here / here
             if uniforms[row, node] < coin:
                 kept, at_kept = node + 1, here
         probs = target[row, kept]
         if kept < size:
-            residual = (at_kept * probs - drafted[row, kept]).clamp(min=0.0)
+            residual = (at_kept * probs - proposals[row, kept]).clamp(min=0.0)
             probs = residual if residual.sum() > 0 else probs
         paths.append(list(range(kept)))
         bonuses.append(int(draw(probs, uniforms[row, -1])))
