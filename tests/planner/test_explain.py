@@ -47,7 +47,7 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
 
 
 def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
-    facts = example_facts(tmp_path, given=rates([0.6, 0.15, 0.05], trials=30))
+    facts = example_facts(tmp_path, given=rates([0.6, 0.15, 0.05], trials=25))
     workload = facts.problem.workload.model_copy(update={"prompts": tmp_path / "prompts.jsonl"})
     for here in (True, False):
         device = "measured" if here else facts.problem.device
