@@ -57,6 +57,16 @@ def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
         assert ("specplan tune" in "\n".join(explain_words(data))) == here
 
 
+def test_a_dtype_that_no_config_states_is_an_assumption(tmp_path: Path) -> None:
+    facts = example_facts(tmp_path)
+    stated = explain(search(facts))["assumptions"]
+    assert not any("states no dtype" in words for words in stated)
+    guessed = replace(facts, target=replace(facts.target, states_dtype=False))
+    assumed = explain(search(guessed))["assumptions"]
+    dtype = facts.target.dtype
+    assert f'"target" is {dtype}: its config.json states no dtype' in assumed
+
+
 def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     families = [(entry["method"], entry["family"]) for entry in data["runners_up"]]
