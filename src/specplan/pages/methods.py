@@ -175,9 +175,11 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "lossless": method.lossless,
         "sources": list(method.sources),
         "needs_draft_model": method.needs_draft_model,
-        "priced": method.priced,
-        "emitted": method.emitted,
+        "priced": True,
+        "emitted": True,
         "runnable": method.runnable,
+        "papers": list(method.papers),
+        "differs": method.differs,
         "by_name": method.by_name,
         "engines": list(engines.get((method.engine_drafter, method.shape), ())),
     }
