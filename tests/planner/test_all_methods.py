@@ -211,4 +211,6 @@ def test_methods_as_data(method: Method[Any]) -> None:
     told = method_as_dict(method, {(method.engine_drafter, method.shape): ["one"]})
     assert told["engines"] == ["one"]
     assert json.loads(json.dumps(told)) == told
+    assert len(told["papers"]) == told["paper"].count("arXiv")
+    assert not told["differs"] or told["differs"].endswith(".")
     assert {word for word in ("priced", "emitted", "runnable") if told[word]} == set(method.status)
