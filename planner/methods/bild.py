@@ -18,7 +18,7 @@ from typing import Annotated
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Option, Options
-from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
+from specplan.planner.templates.plan_text import draft_and_verify, draft_passes, uniforms
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 FALLBACKS = (0.4, 0.6, 0.8)
@@ -45,7 +45,6 @@ class Bild(ProfiledByRunning[BildOptions]):
     summary = "a small model writes while it is sure, the target rolls back"
     paper = "Kim et al. 2023, arXiv 2302.07863"
     lossless = False
-    by_name = True
     family = "fallback and rollback"
 
     def settings(self, models: Sequence[str]) -> Iterator[BildOptions]:
@@ -56,8 +55,7 @@ class Bild(ProfiledByRunning[BildOptions]):
         """Draft while the next token is sure enough, verify, take back what is too unlikely."""
         draft, bar = options.draft, options.fallback
         first, later = draft_passes(draft)
-        draw = "" if facts.greedy else "%u = uniform 1 stream=draft"
-        how = "" if facts.greedy else "how=draw by=%u"
+        draw, how = uniforms(facts, 1)
         drafted = f"""%t0 = root
 %q0 = {first.over("%t0")}
 %m0 = measure %q0 top1

@@ -17,6 +17,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
+from specplan.planner.templates.per_drafter import family_by
 from specplan.planner.templates.plan_text import cache_of, draft_and_verify
 
 
@@ -75,10 +76,8 @@ class BlockDrafter(Method[BlockDrafterOptions]):
 
 
 def _family(facts: ProblemFacts, name: str, block: int) -> Family[BlockDrafterOptions] | Refusal:
-    family = f"block by {name}"
-    if Model(name) not in facts.profiles:
-        return Refusal(family, facts.missing_profile(Model(name)))
-    return Family.of(family, (BlockDrafterOptions(name, n, block) for n in range(1, block + 1)))
+    settings = (BlockDrafterOptions(name, length, block) for length in range(1, block + 1))
+    return family_by(facts, f"block by {name}", Model(name), lambda _: settings)
 
 
 METHOD = BlockDrafter()

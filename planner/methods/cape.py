@@ -19,6 +19,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.static_trees import layers_text
 
 
 @dataclass(frozen=True)
@@ -43,22 +44,16 @@ class Cape(ProfiledByRunning[CapeOptions]):
         "number of nodes where the paper has a table of confidence bands."
     )
     shape = "dynamic tree"
-    by_name = True
     family = "chain with candidates"
     shapes = ((2, 3, 4), (3, 4, 6), (4, 4, 8), (5, 7, 12), (7, 7, 16))
 
     def plan(self, facts: ProblemFacts, options: CapeOptions) -> Plan:
         """Draft, rank at every place, prune to the likeliest, verify, accept."""
-        first, later = draft_passes(options.draft)
-        drafted = f"""%t0 = root
-%q0 = {first.over("%t0")}
-%t1 = grow %t0 at=%t0 logits=%q0 children={options.width}
-%pool = repeat {options.length - 1} (%t = %t1) {{
-    %f = pick %t of=newest nodes=[0]
-    %q = {later.over("%f")}
-    %n = grow %t at=%f logits=%q children={options.width}
-    yield %n
-}}
+        passes, width = draft_passes(options.draft), options.width
+        pool = layers_text(
+            options.length, passes, first=width, later=width, pick="nodes=[0]", result="%pool"
+        )
+        drafted = f"""{pool}
 %best = pick %pool of=all best={options.nodes}
 %c = prune %pool to=%best"""
         return draft_and_verify(facts, self, drafted, options.nodes, models=(options.draft,))

@@ -9,39 +9,34 @@ The source knows the text as it was when the round began, not the round's own dr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.cost_models.acceptance.drafters import Drafter, Interleaved
 from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
+from specplan.planner.method import Option
 from specplan.planner.templates.chains import drafted_chain
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
-from specplan.planner.templates.several_drafters import (
-    drafted_in_turns,
-    evidence_of_turns,
-    interleaved_drafters,
-)
+from specplan.planner.templates.several_drafters import InTurns, TurnsOptions, drafted_in_turns
 from specplan.planner.templates.source_drafts import STATE
 
 NGRAMS = DRAFT_SOURCES["ngram"]
 MATCH = print_atom(NGRAMS.match)
+TOKENS = (1, 2, 3, 4, 6)
 TAILS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class CascadeOptions(Options):
+class CascadeOptions(TurnsOptions):
     """Who drafts how much."""
 
     reads = "{passes}{each} by {draft}, then up to {tail} by n-grams"
 
-    draft: DraftName
     passes: Annotated[int, Option("passes of the draft model")]
     proposed: Annotated[
         int, Option("tokens of the n-grams that each judges at most, 0 where it drafts alone")
@@ -50,24 +45,17 @@ class CascadeOptions(Options):
 
     @property
     def segments(self) -> tuple[DraftSegment, ...]:
-        """Who drafts which stretch."""
-        judged = (
-            DraftSegment("judged", self.proposed) if self.proposed else DraftSegment("model", 1)
-        )
-        return (*(judged,) * self.passes, DraftSegment("source", self.tail))
-
-    @property
-    def nodes(self) -> int:
-        """Drafted tokens at most."""
-        return sum(one.most for one in self.segments)
+        """The draft model alone or as a judge of n-grams, then the n-grams."""
+        by, tokens = ("judged", self.proposed) if self.proposed else ("model", 1)
+        return (*(DraftSegment(by, tokens),) * self.passes, DraftSegment("source", self.tail))
 
     @property
     def each(self) -> str:
-        """What a pass gives, where it is not one token."""
+        """The tokens of a pass, where these are not one."""
         return f" times up to {self.proposed + 1}" if self.proposed else ""
 
 
-class Cascade(Method[CascadeOptions]):
+class Cascade(InTurns[CascadeOptions]):
     """Pays where a longer chain is worth it, but not a pass of the draft model per token."""
 
     summary = "a draft model drafts first tokens, n-grams of the text those after"
@@ -79,68 +67,35 @@ class Cascade(Method[CascadeOptions]):
     acceptance = "the draft model's token, and length of the n-grams' draft, at every position"
     memory = "65,536 runs of tokens of each request, 900 bytes each"
     sources = (NGRAMS.word,)
+    partner = NGRAMS.word
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[CascadeOptions] | Refusal]:
-        """Per draft model, the horizontal cascade, and the vertical one with it."""
-        reason = self.missing_source(facts)
-        if not facts.drafts:
-            reason = "models.drafts names no draft model"
-        if reason is not None:
-            return [Refusal("any", reason)]
-        return [family for draft in facts.drafts for family in _families(facts, draft)]
-
-    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
-        """Every draft model in turns with the n-grams."""
-        return interleaved_drafters(facts, NGRAMS.word)
+    def settings(self, draft: str) -> Mapping[str, Iterable[CascadeOptions]]:
+        """The horizontal cascade, and the vertical one with it."""
+        horizontal, vertical = product(TOKENS, (0,), TAILS), product(TOKENS[:3], (2, 4), TAILS)
+        return {
+            f"horizontal by {draft}": (CascadeOptions(draft, *size) for size in horizontal),
+            f"vertical and horizontal by {draft}": (CascadeOptions(draft, *x) for x in vertical),
+        }
 
     def plan(self, facts: ProblemFacts, options: CascadeOptions) -> Plan:
         """Count, draft with the model, continue with the n-grams, verify, accept."""
-        draft, drawn, pending = options.draft, not facts.greedy, options.tail + 2
-        learn = f"update @{STATE} %t0 last={NGRAMS.last}"
+        draft, passes, drawn = options.draft, options.passes, not facts.greedy
+        pending, learn = options.tail + 2, f"update @{STATE} %t0 last={NGRAMS.last}"
         if options.proposed:
             first = drafted_in_turns(
-                draft,
-                f"@{STATE} match={MATCH}",
-                options.passes,
-                options.proposed,
-                drawn=drawn,
-                result="%first",
-                learn=learn,
-                pending=pending,
-            )
+                draft, f"@{STATE} match={MATCH}", passes, options.proposed,
+                drawn=drawn, result="%first", learn=learn, pending=pending,
+            )  # fmt: skip
         else:
             forward, _ = draft_passes(draft, pending)
-            first = drafted_chain(options.passes, forward, drawn=drawn, result="%first")
-            first = f"{first}\n{learn}"
+            first = drafted_chain(passes, forward, drawn=drawn, result="%first") + f"\n{learn}"
         drafted = f"""{first}
 %end = pick %first of=leaves
 %c = lookup @{STATE} %first at=%end match={MATCH} length={options.tail}"""
+        states = (NGRAMS.declaration(STATE),)
         return draft_and_verify(
-            facts,
-            self,
-            drafted,
-            options.nodes,
-            models=(draft,),
-            rule="token",
-            states=(NGRAMS.declaration(STATE),),
+            facts, self, drafted, options.nodes, models=(draft,), rule="token", states=states
         )
-
-    def drafter(self, facts: ProblemFacts, options: CascadeOptions) -> Drafter | None:
-        """The draft model in turns with the n-grams."""
-        return Interleaved(options.draft, NGRAMS.word)
-
-
-def _families(facts: ProblemFacts, draft: str) -> Iterator[Family[CascadeOptions] | Refusal]:
-    turns = evidence_of_turns(facts, draft, NGRAMS.word)
-    for name, passes, proposed in (
-        (f"horizontal by {draft}", (1, 2, 3, 4, 6), (0,)),
-        (f"vertical and horizontal by {draft}", (1, 2, 3), (2, 4)),
-    ):
-        if isinstance(turns, str):
-            yield Refusal(name, turns)
-            continue
-        every = (CascadeOptions(draft, *one) for one in product(passes, proposed, TAILS))
-        yield Family.of(name, (one for one in every if turns.problem_of(one.segments) is None))
 
 
 METHOD = Cascade()

@@ -14,16 +14,17 @@ chains judged token by token and for a longer one, as each is a plan of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, Method, Refusal, own_rounds
+from specplan.planner.method import Family, Refusal, own_rounds
 from specplan.planner.templates.chains import chain_plan
+from specplan.planner.templates.per_drafter import PerDraftModel, family_by
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.static_trees import TreeOptions, tree_text
 from specplan.planner.trees import TreeSearch, chain
@@ -53,7 +54,7 @@ class BlockChainOptions(DraftModelOptions):
         return f"{super().words}, judged as a block"
 
 
-class DraftModel(Method[DraftModelOptions]):
+class DraftModel(PerDraftModel[DraftModelOptions]):
     """Speculative decoding with a separate draft model that shares the target's tokenizer."""
 
     summary = "a smaller model drafts a chain or a static tree of tokens"
@@ -67,15 +68,25 @@ class DraftModel(Method[DraftModelOptions]):
     )
     engine_drafter = "model"
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[DraftModelOptions] | Refusal]:
-        """Per draft model: chains of up to 16 tokens, and trees by nodes and depth."""
-        if not facts.drafts:
-            return [Refusal("any", "models.drafts names no draft model")]
-        return [
-            family
-            for draft in facts.drafts
-            for family in (_chains(facts, draft), *_blocks(facts, draft), _trees(facts, draft))
-        ]
+    def families(
+        self, facts: ProblemFacts, draft: str
+    ) -> Iterator[Family[DraftModelOptions] | Refusal]:
+        """Chains of up to 16 tokens, chains judged as a block, and trees by nodes and depth."""
+        drafter, of = Model(draft), partial(DraftModelOptions.of, draft)
+        lengths = partial(worthwhile_chains, facts, drafter, CHAIN_LENGTHS)
+        yield family_by(
+            facts, f"chain by {draft}", drafter, lambda _: (of(chain(n)) for n in lengths())
+        )
+        if not facts.greedy:  # where all rules are one
+            yield _blocks(facts, draft)
+        yield family_by(
+            facts,
+            f"static tree by {draft}",
+            drafter,
+            lambda _: map(of, worthwhile_trees(facts, drafter)),
+            _BestTree(facts, draft),
+            no_second_choice="no second choice of the draft model is ever accepted",
+        )
 
     def plan(self, facts: ProblemFacts, options: DraftModelOptions) -> Plan:
         """The draft model grows the shape, the target judges it."""
@@ -100,22 +111,12 @@ class DraftModel(Method[DraftModelOptions]):
                     yield BlockChainOptions.of(draft, chain(length))
 
 
-def _chains(facts: ProblemFacts, draft: str) -> Family[DraftModelOptions] | Refusal:
-    name = f"chain by {draft}"
-    if Model(draft) not in facts.profiles:
-        return Refusal(name, facts.missing_profile(Model(draft)))
-    lengths = worthwhile_chains(facts, Model(draft), CHAIN_LENGTHS)
-    return Family.of(name, (DraftModelOptions.of(draft, chain(length)) for length in lengths))
-
-
-def _blocks(facts: ProblemFacts, draft: str) -> Iterator[Family[DraftModelOptions] | Refusal]:
-    """The chains whose rounds have been run; none at temperature 0, where all rules are one."""
-    if facts.greedy:
-        return
+def _blocks(facts: ProblemFacts, draft: str) -> Family[DraftModelOptions] | Refusal:
+    """The chains judged as a block whose rounds have been run."""
     name = f"chain by {draft}, judged as a block"
     every = (BlockChainOptions.of(draft, chain(length)) for length in CHAIN_LENGTHS[1:])
     own = [one for one in every if own_rounds(facts, METHOD, one) in facts.profiles]
-    yield Family[DraftModelOptions].of(name, own) if own else Refusal(name, _NOT_RUN)
+    return Family[DraftModelOptions].of(name, own) if own else Refusal(name, _NOT_RUN)
 
 
 _NOT_RUN = (
@@ -133,20 +134,6 @@ def _block_lengths(facts: ProblemFacts, draft: str) -> tuple[int, ...]:
         return 2, CHAIN_LENGTHS[-1]  # a device is measured from the shortest to the longest
     near = worthwhile_chains(facts, Model(draft), CHAIN_LENGTHS)
     return tuple(dict.fromkeys(max(2, n) for n in (near[len(near) // 2], near[-1])))
-
-
-def _trees(facts: ProblemFacts, draft: str) -> Family[DraftModelOptions] | Refusal:
-    name, drafter = f"static tree by {draft}", Model(draft)
-    if drafter not in facts.profiles:
-        return Refusal(name, facts.missing_profile(drafter))
-    if facts.profiles[drafter].key.how == "draw":
-        reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
-        return Refusal(name, reason)
-    trees = worthwhile_trees(facts, drafter)
-    if not trees:
-        return Refusal(name, "no second choice of the draft model is ever accepted")
-    settings = (DraftModelOptions.of(draft, tree) for tree in trees)
-    return Family.of(name, settings, _BestTree(facts, draft))
 
 
 @dataclass(frozen=True, eq=False)

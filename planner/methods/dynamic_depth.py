@@ -48,7 +48,6 @@ class DynamicDepth(ProfiledByRunning[DynamicDepthOptions]):
     paper = "Brown et al. 2024, arXiv 2409.00142"
     differs = "A draft model drafts, not an EAGLE head, and the beam is checked after every layer."
     shape = "dynamic tree"
-    by_name = True
     family = "trees as deep as the beam is probable"
     shapes = tuple((*size, mass) for size in ((8, 3), (16, 4)) for mass in (0.2, 0.4, 0.6))
 

@@ -19,9 +19,11 @@ from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
+from specplan.planner.method import DraftName, Family, Option, Options, Refusal
+from specplan.planner.templates.per_drafter import PerDraftModel
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.source_drafts import FOLLOWING, worthwhile_sizes
+from specplan.planner.templates.static_trees import layers_text
 
 BEAMS = (2, 4)
 DEPTHS = tuple(range(2, 7))
@@ -42,7 +44,7 @@ class DynamicTreeOptions(Options):
     nodes: Annotated[int, Option("verified nodes, the most probable ones", NODES, whole=True)]
 
 
-class DynamicTree(Method[DynamicTreeOptions]):
+class DynamicTree(PerDraftModel[DynamicTreeOptions]):
     """Trees whose shape is decided by the draft model's own probabilities."""
 
     summary = "a draft model grows a tree by a beam, its most probable nodes are verified"
@@ -52,11 +54,11 @@ class DynamicTree(Method[DynamicTreeOptions]):
     engine_drafter = "model"
     shape = "dynamic tree"
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[DynamicTreeOptions] | Refusal]:
-        """Per draft model, trees by beam, depth and verified nodes."""
-        if not facts.drafts:
-            return [Refusal("any", "models.drafts names no draft model")]
-        return [_family(facts, draft) for draft in facts.drafts]
+    def families(
+        self, facts: ProblemFacts, draft: str
+    ) -> Sequence[Family[DynamicTreeOptions] | Refusal]:
+        """Trees by beam, depth and verified nodes."""
+        return [_family(facts, draft)]
 
     def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """Every draft model with every beam."""
@@ -69,21 +71,13 @@ class DynamicTree(Method[DynamicTreeOptions]):
 
     def plan(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Plan:
         """The draft model grows the pool and the best of it is judged."""
-        beam, nodes, (first, later) = options.beam, options.nodes, draft_passes(options.draft)
+        beam, nodes = options.beam, options.nodes
         pool, prune = "%c", ""
         if nodes < pool_size(beam, options.depth):
-            pool, prune = "%pool", f"%b = pick %pool of=all best={nodes}\n%c = prune %pool to=%b"
-        drafted = f"""%t0 = root
-%q0 = {first.over("%t0")}
-%t1 = grow %t0 at=%t0 logits=%q0 children={beam}
-{pool} = repeat {options.depth - 1} (%t = %t1) {{
-    %f = pick %t of=newest best={beam}
-    %q = {later.over("%f")}
-    %n = grow %t at=%f logits=%q children={beam}
-    yield %n
-}}
-{prune}"""
-        return draft_and_verify(facts, self, drafted, nodes, models=(options.draft,))
+            pool, prune = "%pool", f"\n%b = pick %pool of=all best={nodes}\n%c = prune %pool to=%b"
+        passes, pick = draft_passes(options.draft), f"best={beam}"
+        tree = layers_text(options.depth, passes, first=beam, later=beam, pick=pick, result=pool)
+        return draft_and_verify(facts, self, tree + prune, nodes, models=(options.draft,))
 
     def drafter(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Drafter | None:
         """The draft model with this beam."""

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal
+from specplan.planner.templates.per_drafter import family_by
 from specplan.planner.templates.plan_text import Pass, cache_of, draft_and_verify
-from specplan.planner.templates.static_trees import TreeOptions, chain_text, tree_text
+from specplan.planner.templates.static_trees import TreeOptions, layers_text, tree_text
 from specplan.planner.trees import chain
 from specplan.planner.trees.candidates import worthwhile_trees
 
@@ -57,7 +59,7 @@ class Eagle3(Method[Eagle3Options]):
             Pass(head, f"cache={cache} features={own} shift=1 keep={own} write=scratch"),
         )
         chains = tree.is_chain
-        drafted = chain_text(len(tree), passes) if chains else tree_text(tree, passes, drawn=False)
+        drafted = layers_text(len(tree), passes) if chains else tree_text(tree, passes, drawn=False)
         layers = print_atom(facts.drafters[head].feature_layers)
         return draft_and_verify(
             facts,
@@ -76,15 +78,17 @@ class Eagle3(Method[Eagle3Options]):
 
 
 def _families(facts: ProblemFacts, head: str) -> Iterator[Family[Eagle3Options] | Refusal]:
-    chains, trees = f"chain by {head}", f"static tree by {head}"
-    if Model(head) not in facts.profiles:
-        reason = facts.missing_profile(Model(head))
-        yield from (Refusal(chains, reason), Refusal(trees, reason))
-        return
-    yield Family.of(chains, (Eagle3Options.of(head, chain(length)) for length in CHAIN_LENGTHS))
-    settings = [Eagle3Options.of(head, tree) for tree in worthwhile_trees(facts, Model(head))]
-    reason = "its acceptance profile knows no second choice that is ever accepted"
-    yield Family.of(trees, settings) if settings else Refusal(trees, reason)
+    drafter, of = Model(head), partial(Eagle3Options.of, head)
+    yield family_by(
+        facts, f"chain by {head}", drafter, lambda _: map(of, map(chain, CHAIN_LENGTHS))
+    )
+    yield family_by(
+        facts,
+        f"static tree by {head}",
+        drafter,
+        lambda _: map(of, worthwhile_trees(facts, drafter)),
+        no_second_choice="its acceptance profile knows no second choice that is ever accepted",
+    )
 
 
 METHOD = Eagle3()

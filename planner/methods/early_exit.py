@@ -19,6 +19,7 @@ from specplan.planner.drafters.parts import exit_layers
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Option, Options, Refusal
 from specplan.planner.templates.chains import drafted_chain
+from specplan.planner.templates.per_drafter import family_by
 from specplan.planner.templates.plan_text import Pass, draft_and_verify
 
 LENGTHS = tuple(range(1, 9))
@@ -45,10 +46,10 @@ class EarlyExit(Method[EarlyExitOptions]):
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[EarlyExitOptions] | Refusal]:
         """Per exit layer, chains of 1 to 8 tokens."""
-        exits = exit_layers(facts.target)
-        if not exits:
-            return [Refusal("any", "the target has one layer, and nothing to leave out")]
-        return [_family(facts, layer) for layer in exits]
+        reason = "the target has one layer, and nothing to leave out"
+        return [_family(facts, layer) for layer in exit_layers(facts.target)] or [
+            Refusal("any", reason)
+        ]
 
     def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """The target up to each exit layer."""
@@ -67,10 +68,9 @@ class EarlyExit(Method[EarlyExitOptions]):
 
 
 def _family(facts: ProblemFacts, layer: int) -> Family[EarlyExitOptions] | Refusal:
-    name, drafter = f"chain after layer {layer}", FirstLayers("target", layer)
-    if drafter not in facts.profiles:
-        return Refusal(name, facts.missing_profile(drafter))
-    return Family.of(name, (EarlyExitOptions(layer, length) for length in LENGTHS))
+    settings = (EarlyExitOptions(layer, length) for length in LENGTHS)
+    name = f"chain after layer {layer}"
+    return family_by(facts, name, FirstLayers("target", layer), lambda _: settings)
 
 
 METHOD = EarlyExit()

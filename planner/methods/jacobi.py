@@ -63,6 +63,7 @@ class Jacobi(ProfiledByRunning[JacobiOptions]):
     )
     memory = "the guesses, 17 bytes per token of the block and request"
     sources = ("jacobi",)
+    by_name = False
     family = "blocks of guesses"
     shapes = (
         *((block,) for block in BLOCKS),

@@ -53,6 +53,7 @@ class Lookahead(ProfiledByRunning[LookaheadOptions]):
     memory = "65,536 runs of each request, 600 bytes each, and a window of 17 bytes per token"
     shape = "dynamic tree"
     sources = ("lookahead",)
+    by_name = False
     family = "window and pool"
     shapes = ((2, 3, 3), (3, 3, 4), (5, 3, 6), (5, 4, 8), (8, 4, 12), (10, 5, 16), (15, 5, 24))
 

@@ -45,7 +45,6 @@ class Minions(ProfiledByRunning[MinionsOptions]):
         "overlap with verification, and more than the heaviest path is verified."
     )
     shape = "dynamic tree"
-    by_name = True
     sources = ("prompt_lookup",)
     family = "votes of all drafters"
     shapes = ((2, 3), (3, 4), (4, 6), (6, 9))

@@ -17,7 +17,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Option, Options, Refusal
 from specplan.planner.templates.plan_text import Pass, cache_of, draft_and_verify
-from specplan.planner.templates.static_trees import chain_text, tree_text
+from specplan.planner.templates.static_trees import layers_text, tree_text
 from specplan.planner.trees import chain
 
 
@@ -70,7 +70,7 @@ class Mtp(Method[MtpOptions]):
             )
         alone = len(modules) == 1
         drafted = (
-            chain_text(length, passes) if alone else tree_text(chain(length), passes, drawn=False)
+            layers_text(length, passes) if alone else tree_text(chain(length), passes, drawn=False)
         )
         tracks = (f"{states[module]} = track {module} layer=last" for module in modules)
         return draft_and_verify(

@@ -44,7 +44,6 @@ class MultiCandidate(ProfiledByRunning[MultiCandidateOptions]):
     paper = "Yang et al. 2024, arXiv 2401.06706"
     differs = "Draws are with replacement only; `recursive_sampling` draws without."
     shape = "static tree"
-    by_name = True
     family = "independent draws"
 
     def plan(self, facts: ProblemFacts, options: MultiCandidateOptions) -> Plan:

@@ -62,7 +62,6 @@ class OptTree(ProfiledByRunning[OptTreeOptions]):
         "earlier than in the released code."
     )
     shape = "dynamic tree"
-    by_name = True
     family = "trees of as many layers as pay"
     shapes = tuple((*shape, threshold) for shape in SHAPES for threshold in THRESHOLDS)
 

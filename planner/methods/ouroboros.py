@@ -51,7 +51,6 @@ class Ouroboros(ProfiledByRunning[OuroborosOptions]):
     )
     memory = "16,384 phrases of each request, 600 bytes each"
     shape = "static tree"
-    by_name = True
     family = "chain and phrases"
     shapes = ((2, 1, 2), (2, 2, 3), (3, 3, 3), (4, 3, 4))
 

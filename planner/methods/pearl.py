@@ -20,7 +20,7 @@ from typing import Annotated
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
-from specplan.planner.templates.plan_text import cache_of, single_round_plan
+from specplan.planner.templates.plan_text import cache_of, single_round_plan, uniforms
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 LENGTHS = (2, 3, 4, 6, 8)
@@ -54,19 +54,16 @@ class Pearl(ProfiledByRunning[PearlOptions]):
         "a window of drafts; at a temperature above 0 with their laws, 4 bytes per token, request "
         "and entry of the vocabulary"
     )
-    by_name = True
     family = "windows"
 
     def plan(self, facts: ProblemFacts, options: PearlOptions) -> Plan:
         """Verify the window and draft on from its end; judge both, keep the rest."""
         draft, drafted, rest = options.draft, options.length, options.length - 1
-        cache, accept, how, more, laws = cache_of(draft), "", "", "", ""
-        first, later = "", ""
-        if not facts.greedy:
-            first, later = "%u0 = uniform 1 stream=draft", "%u = uniform 1 stream=draft offset=1"
-            how, more, laws = "how=draw by=%u0", "how=draw by=%u", ", how=draw"
-            accept = f"%v = uniform {2 * drafted} stream=accept"  # drafted tokens, and a bonus
-        rule = "" if facts.greedy else "rule=token by=%v"
+        cache, laws = cache_of(draft), "" if facts.greedy else ", how=draw"
+        first, how = uniforms(facts, 1, "%u0")
+        later, more = uniforms(facts, 1, offset=1)
+        count = 2 * drafted  # drafted tokens, and a bonus
+        accept, rule = uniforms(facts, count, "%v", stream="accept", use="rule=token")
         body = f"""%w = load @window
 %l = segment lane=verify {{
   %o = forward target %w cache=@kv pending=1

@@ -8,18 +8,20 @@ temperature 0 children are the best ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import prod
 from types import MappingProxyType
 from typing import Annotated
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
+from specplan.planner.method import DraftName, Family, Option, Options, Refusal
+from specplan.planner.templates.per_drafter import PerDraftModel, family_by
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.static_trees import tree_text, undominated
 from specplan.planner.trees import StaticTree
@@ -49,7 +51,7 @@ class RecursiveSamplingOptions(Options):
         return nodes_of(self.branching)
 
 
-class RecursiveSampling(Method[RecursiveSamplingOptions]):
+class RecursiveSampling(PerDraftModel[RecursiveSamplingOptions]):
     """Few passes of the draft model, and several chances at every level."""
 
     summary = "a draft model grows a tree of constant branching, drawn apart"
@@ -61,13 +63,30 @@ class RecursiveSampling(Method[RecursiveSamplingOptions]):
     by_name = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[RecursiveSamplingOptions] | Refusal]:
-        """Per draft model, branching factors that do not grow from level to level."""
-        if not facts.drafts:
-            return [Refusal("any", "models.drafts names no draft model")]
-        if self.is_unasked(facts):
+        """Those of every draft model, where the problem names the method."""
+        if facts.drafts and self.is_unasked(facts):
             reason = f'its trees are among all static trees: name "{self.name}" in methods for them'
             return [Refusal("constant branching", reason)]
-        return [_family(facts, draft) for draft in facts.drafts]
+        return super().choices(facts)
+
+    def families(
+        self, facts: ProblemFacts, draft: str
+    ) -> Sequence[Family[RecursiveSamplingOptions] | Refusal]:
+        """Branching factors that do not grow from level to level."""
+        widest = facts.drafts[draft].vocab_size
+
+        def settings(profile: AcceptanceProfile) -> Iterator[RecursiveSamplingOptions]:
+            trees = ((one, expansion_tree(one)) for one in branchings())
+            tokens = profile.tokens_per_round
+            priced = (
+                (one, (len(one), len(tree)), tokens(tree.parents, tree.ranks).mean)
+                for one, tree in trees
+            )
+            worthwhile = (one for one in undominated(priced) if one[0] <= widest)
+            return map(partial(RecursiveSamplingOptions, draft), worthwhile)
+
+        name, reason = f"constant branching by {draft}", "no second choice is ever accepted"
+        return [family_by(facts, name, Model(draft), settings, no_second_choice=reason)]
 
     def plan(self, facts: ProblemFacts, options: RecursiveSamplingOptions) -> Plan:
         """The draft model grows the tree, level by level, and the target judges it."""
@@ -95,30 +114,6 @@ def branchings() -> tuple[tuple[int, ...], ...]:
         if factors[0] > 1 and nodes_of(factors) <= MOST_NODES
     )
     return tuple(sorted(every, key=lambda factors: (nodes_of(factors), len(factors))))
-
-
-def _family(facts: ProblemFacts, draft: str) -> Family[RecursiveSamplingOptions] | Refusal:
-    name = f"constant branching by {draft}"
-    profile = facts.profiles.get(Model(draft))
-    if profile is None:
-        return Refusal(name, facts.missing_profile(Model(draft)))
-    if profile.key.how == "draw":
-        reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
-        return Refusal(name, reason)
-    trees = ((factors, expansion_tree(factors)) for factors in branchings())
-    priced = (
-        (
-            factors,
-            (len(factors), len(tree)),
-            profile.tokens_per_round(tree.parents, tree.ranks).mean,
-        )
-        for factors, tree in trees
-    )
-    widest = facts.drafts[draft].vocab_size
-    return Family.of(
-        name,
-        (RecursiveSamplingOptions(draft, x) for x in undominated(priced) if x[0] <= widest),
-    )
 
 
 METHOD = RecursiveSampling()

@@ -43,7 +43,6 @@ class RelaxedAcceptance(ProfiledByRunning[RelaxedOptions]):
         "thinking phase."
     )
     lossless = False
-    by_name = True
     family = "chains"
 
     def plan(self, facts: ProblemFacts, options: RelaxedOptions) -> Plan:

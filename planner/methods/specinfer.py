@@ -52,7 +52,6 @@ class SpecInfer(ProfiledByRunning[SpecInferOptions]):
         "order and not in a random one."
     )
     shape = "dynamic tree"
-    by_name = True
     sources = ("prompt_lookup",)
     family = "merged chains"
 

@@ -16,6 +16,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.static_trees import layers_text
 
 CHAINS = (2, 4, 8)
 LENGTHS = (1, 2, 3, 4, 6)
@@ -43,31 +44,14 @@ class SpecTr(ProfiledByRunning[SpecTrOptions]):
     summary = "chains drawn independently from a draft model, judged by K-SEQ"
     paper = "Sun et al. 2023, arXiv 2310.15141"
     shape = "static tree"
-    by_name = True
     family = "independent chains"
 
     def plan(self, facts: ProblemFacts, options: SpecTrOptions) -> Plan:
         """Draw the chains, verify them all, accept by K-SEQ."""
-        (first, later), chains, length = draft_passes(options.draft), options.chains, options.length
-        draw, how, more, tree = "", "", "", "%c"
-        if not facts.greedy:
-            draw, how = f"%u0 = uniform {chains} stream=draft", "how=draw by=%u0"
-            more = f"%u = uniform {chains} stream=draft offset={chains}"
-        drafted = f"""%t0 = root
-%q0 = {first.over("%t0")}
-{draw}
-{"%c" if length == 1 else "%t1"} = grow %t0 at=%t0 logits=%q0 children={chains} {how}"""
-        if length > 1:
-            drafted += f"""
-%c = repeat {length - 1} (%t = %t1) {{
-    %f = pick %t of=newest
-    %q = {later.over("%f")}
-    {more}
-    %n = grow %t at=%f logits=%q {"how=draw by=%u" if more else ""}
-    yield %n
-}}"""
-            if more:
-                drafted, tree = f"{drafted}\n%k = graft %c same=merge", "%k"
+        passes, length, drawn = draft_passes(options.draft), options.length, not facts.greedy
+        drafted, tree = layers_text(length, passes, first=options.chains, drawn=drawn), "%c"
+        if drawn and length > 1:
+            drafted, tree = f"{drafted}\n%k = graft %c same=merge", "%k"
         models = (options.draft,)
         return draft_and_verify(
             facts, self, drafted, options.nodes, models=models, tree=tree, rule="k_seq"

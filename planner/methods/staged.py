@@ -9,43 +9,38 @@ depends on the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated
 
-from specplan.cost_models.acceptance.drafters import TEXT, Drafter, Interleaved
+from specplan.cost_models.acceptance.drafters import TEXT
 from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.drafters.profiles import LOOKUP_MATCH
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
+from specplan.planner.method import Option
 from specplan.planner.templates.plan_text import draft_and_verify
-from specplan.planner.templates.several_drafters import (
-    drafted_in_turns,
-    evidence_of_turns,
-    interleaved_drafters,
-)
+from specplan.planner.templates.several_drafters import InTurns, TurnsOptions, drafted_in_turns
 
 STAGES = (1, 2, 3, 4)
 LENGTHS = (1, 2, 3, 5, 8)
 
 
 @dataclass(frozen=True)
-class StagedOptions(Options):
+class StagedOptions(TurnsOptions):
     """Which model drafts, and what drafts for it."""
 
     reads = "{stages} {passes} of {draft}, each over up to {length} of the text"
 
-    draft: DraftName
     stages: Annotated[int, Option("passes of the draft model")]
     length: Annotated[int, Option("tokens that the text proposes to each of them at most")]
 
     @property
-    def nodes(self) -> int:
-        """Drafted tokens at most: each pass adds one to those that it judges."""
-        return self.stages * (self.length + 1)
+    def segments(self) -> tuple[DraftSegment, ...]:
+        """The draft model judges what the text proposes, pass after pass."""
+        return (DraftSegment("judged", self.length),) * self.stages
 
     @property
     def passes(self) -> str:
@@ -53,7 +48,7 @@ class StagedOptions(Options):
         return "passes" if self.stages > 1 else "pass"
 
 
-class Staged(Method[StagedOptions]):
+class Staged(InTurns[StagedOptions]):
     """Pays where drafting takes long and outputs repeat their prompt or themselves."""
 
     summary = "a draft model drafts in few passes: the text speculates for it"
@@ -64,41 +59,21 @@ class Staged(Method[StagedOptions]):
     )
     acceptance = "the draft model's token, and length of the copy, at every position"
     sources = ("prompt_lookup",)
+    partner = TEXT.name
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[StagedOptions] | Refusal]:
-        """Per draft model, by passes and tokens judged in each."""
-        reason = self.missing_source(facts)
-        if not facts.drafts:
-            reason = "models.drafts names no draft model"
-        if reason is not None:
-            return [Refusal("any", reason)]
-        return [_family(facts, draft) for draft in facts.drafts]
-
-    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
-        """Every draft model in turns with the text."""
-        return interleaved_drafters(facts, TEXT.name)
+    def settings(self, draft: str) -> Mapping[str, Iterable[StagedOptions]]:
+        """By passes and tokens judged in each."""
+        sizes = product(STAGES, LENGTHS)
+        return {f"stages by {draft}": (StagedOptions(draft, *size) for size in sizes)}
 
     def plan(self, facts: ProblemFacts, options: StagedOptions) -> Plan:
         """The draft model judges what the text proposes; the target judges what is left."""
         match = facts.profiles[self.drafter(facts, options)].match or LOOKUP_MATCH
-        lookup, drawn = f"@text match={print_atom(match)}", not facts.greedy
+        lookup, models = f"@text match={print_atom(match)}", (options.draft,)
         drafted = drafted_in_turns(
-            options.draft, lookup, options.stages, options.length, drawn=drawn
+            options.draft, lookup, options.stages, options.length, drawn=not facts.greedy
         )
-        models = (options.draft,)
         return draft_and_verify(facts, self, drafted, options.nodes, models=models, rule="token")
-
-    def drafter(self, facts: ProblemFacts, options: StagedOptions) -> Drafter:
-        """The draft model in turns with the text."""
-        return Interleaved(options.draft, TEXT.name)
-
-
-def _family(facts: ProblemFacts, draft: str) -> Family[StagedOptions] | Refusal:
-    name, turns = f"stages by {draft}", evidence_of_turns(facts, draft, TEXT.name)
-    if isinstance(turns, str):
-        return Refusal(name, turns)
-    lengths = [n for n in LENGTHS if turns.problem_of((DraftSegment("judged", n),)) is None]
-    return Family.of(name, (StagedOptions(draft, *one) for one in product(STAGES, lengths)))
 
 
 METHOD = Staged()

@@ -16,7 +16,7 @@ from typing import Annotated
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
-from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
+from specplan.planner.templates.plan_text import draft_and_verify, draft_passes, uniforms
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 
@@ -37,17 +37,13 @@ class StochasticBeam(ProfiledByRunning[StochasticBeamOptions]):
     summary = "a draft model draws the paths of a beam together, none twice"
     paper = "Jeon et al. 2024, arXiv 2402.14160"
     shape = "dynamic tree"
-    by_name = True
     family = "stochastic beams"
     shapes = ((2, 2), (2, 4), (3, 3), (4, 3), (4, 5), (6, 4))
 
     def plan(self, facts: ProblemFacts, options: StochasticBeamOptions) -> Plan:
         """Draw level by level the best of perturbed paths, verify, accept."""
         width, depth, (forward, _) = options.width, options.depth, draft_passes(options.draft)
-        draw, how = "", ""
-        if not facts.greedy:
-            draw = f"%u = uniform {width * width} stream=draft"
-            how = "how=draw_distinct by=%u"
+        draw, how = uniforms(facts, width * width, use="how=draw_distinct")
         drafted = f"""%t0 = root
 %c = repeat {depth} (%t = %t0) {{
     %f = pick %t of=newest

@@ -21,6 +21,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
+from specplan.planner.templates.static_trees import layers_text
 
 CAPACITY = 4096
 
@@ -54,21 +55,14 @@ class TokenGraph(ProfiledByRunning[GraphOptions]):
     memory = "4,096 runs of each request, 590 bytes each"
     shape = "static tree"
     sources = ("token_graph",)
+    by_name = False
     family = "linked hypotheses"
     shapes = ((1, 3, 2), (2, 3, 2), (2, 4, 3), (3, 4, 3))
 
     def plan(self, facts: ProblemFacts, options: GraphOptions) -> Plan:
         """Draft all chains side by side, learn them, link their ends, verify, accept."""
-        first, later = draft_passes(options.draft, options.link + 2)
-        drafted = f"""%t0 = root
-%q0 = {first.over("%t0")}
-%t1 = grow %t0 at=%t0 logits=%q0 children={options.hypotheses}
-%d = repeat {options.length - 1} (%t = %t1) {{
-  %f = pick %t of=newest
-  %q = {later.over("%f")}
-  %n = grow %t at=%f logits=%q
-  yield %n
-}}
+        passes = draft_passes(options.draft, options.link + 2)
+        drafted = f"""{layers_text(options.length, passes, first=options.hypotheses, result="%d")}
 update @graph %d last={options.length + 1}
 %ends = pick %d of=leaves
 %c = lookup @graph %d at=%ends match=[1, 1] length={options.link}"""

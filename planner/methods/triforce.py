@@ -24,7 +24,7 @@ from specplan.planner.drafters.parts import retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.chains import cache_policy
-from specplan.planner.templates.plan_text import cache_of, draft_and_verify
+from specplan.planner.templates.plan_text import cache_of, draft_and_verify, uniforms
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 DRAFT_BUDGET = 256
@@ -71,7 +71,6 @@ class TriForce(ProfiledByRunning[TriForceOptions]):
         "keys and values of the view's budget and of one pass, and a query per layer; the draft "
         f"model's cache keeps {DRAFT_BUDGET} tokens"
     )
-    by_name = True
     family = "drafters for drafters"
     shapes = tuple((*trips, budget) for trips in ((1, 3), (3, 2)) for budget in (128, 512))
 
@@ -87,11 +86,8 @@ class TriForce(ProfiledByRunning[TriForceOptions]):
     def plan(self, facts: ProblemFacts, options: TriForceOptions) -> Plan:
         """Draft and judge a few times on small caches, then verify on the whole one."""
         draft, cache = options.draft, cache_of(options.draft)
-        draw, how, numbers, rule = "", "", "", ""
-        if not facts.greedy:
-            draw, how = "%u = uniform 1 stream=draft", "how=draw by=%u"
-            numbers = f"%w = uniform {options.length + 1} stream=view"
-            rule = "rule=token by=%w"
+        draw, how = uniforms(facts, 1)
+        numbers, rule = uniforms(facts, options.length + 1, "%w", stream="view", use="rule=token")
         drafted = f"""%t0 = root
 %c = repeat {options.trips} (%t = %t0) {{
     %tip = pick %t of=leaves

@@ -168,7 +168,6 @@ class StoppedChains(ProfiledByRunning[OptionsT]):
     """
 
     part_shapes: ClassVar[Sequence[tuple[Any, ...]]]
-    by_name = True
 
     def settings_of(self, drafter: StoppedDrafter) -> Iterator[OptionsT]:
         """All settings with one drafter, simpler ones first."""

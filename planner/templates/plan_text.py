@@ -142,6 +142,31 @@ def cache_of(model: str) -> str:
     return f"@{model}_kv"
 
 
+def uniforms(
+    facts: ProblemFacts,
+    count: int,
+    name: str = "%u",
+    *,
+    stream: str = "draft",
+    offset: int = 0,
+    use: str = "how=draw",
+) -> tuple[str, str]:
+    """The op that draws uniforms, and the attributes of the op that uses them.
+
+    Args:
+        facts: the problem; at temperature 0 nothing is drawn, and both are empty.
+        count: numbers per request.
+        name: of the value.
+        stream: of the request's uniforms.
+        offset: numbers of the stream that others use in this round.
+        use: attributes besides `by=`.
+    """
+    if facts.greedy:
+        return "", ""
+    after = f" offset={offset}" if offset else ""
+    return f"{name} = uniform {count} stream={stream}{after}", f"{use} by={name}"
+
+
 def number_list(numbers: Sequence[int]) -> str:
     """`2` for one number or several equal ones, else `[2, 1]`: the form of `children=`."""
     if len(set(numbers)) == 1:

@@ -26,6 +26,7 @@ class ProfiledByRunning(Method[OptionsT]):
             of the values that the options declare.
     """
 
+    by_name = True
     acceptance = "its own rounds, run on the prompts with every setting"
     family: ClassVar[str]
     shapes: ClassVar[Sequence[tuple[Any, ...]]] = ()

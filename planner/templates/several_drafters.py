@@ -8,25 +8,72 @@ the text itself does; a declared source has not learned the draft's own tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
-from specplan.cost_models.acceptance.drafters import TEXT, Interleaved
-from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
+from specplan.cost_models.acceptance.drafters import TEXT, Drafter, Interleaved
+from specplan.cost_models.acceptance.evidence.interleaved import DraftSegment, InterleavedTrace
 from specplan.ir.values import print_atom
 from specplan.planner.drafters.parts import models_alone
 from specplan.planner.drafters.profiles import LOOKUP_MATCH
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import DraftName, Family, Options, Refusal
+from specplan.planner.templates.per_drafter import PerDraftModel
 from specplan.planner.templates.plan_text import cache_of
 
 
-def interleaved_drafters(facts: ProblemFacts, source: str) -> tuple[Interleaved, ...]:
-    """Every draft model that runs alone, in turns with a source."""
-    return tuple(Interleaved(role, source) for role in models_alone(facts.shapes))
+@dataclass(frozen=True)
+class TurnsOptions(Options):
+    """A draft model that drafts in turns with a source."""
+
+    draft: DraftName
+
+    @property
+    @abstractmethod
+    def segments(self) -> tuple[DraftSegment, ...]:
+        """Which of the two drafts which stretch of the chain."""
+
+    @property
+    def nodes(self) -> int:
+        """Drafted tokens at most."""
+        return sum(one.most for one in self.segments)
 
 
-def evidence_of_turns(facts: ProblemFacts, draft: str, source: str) -> InterleavedTrace | str:
-    """What is known of a draft model and a source in turns, or why nothing is."""
-    return facts.evidence(Interleaved(draft, source), InterleavedTrace, "turns")
+TurnsT = TypeVar("TurnsT", bound=TurnsOptions)
+
+
+class InTurns(PerDraftModel[TurnsT]):
+    """A method in which a draft model and a source draft in turns.
+
+    Attributes:
+        partner: the source, as acceptance profiles call it.
+    """
+
+    partner: ClassVar[str]
+
+    @abstractmethod
+    def settings(self, draft: str) -> Mapping[str, Iterable[TurnsT]]:
+        """All settings of a draft model, by family."""
+
+    def families(self, facts: ProblemFacts, draft: str) -> Iterator[Family[TurnsT] | Refusal]:
+        """The settings that the profile of the turns prices."""
+        turns = facts.evidence(Interleaved(draft, self.partner), InterleavedTrace, "turns")
+        for name, settings in self.settings(draft).items():
+            if isinstance(turns, str):
+                yield Refusal(name, turns)
+            else:
+                priced = [one for one in settings if turns.problem_of(one.segments) is None]
+                yield Family.of(name, priced)
+
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
+        """Every draft model that runs alone, in turns with the source."""
+        return tuple(Interleaved(role, self.partner) for role in models_alone(facts.shapes))
+
+    def drafter(self, facts: ProblemFacts, options: TurnsT) -> Interleaved:
+        """The draft model in turns with the source."""
+        return Interleaved(options.draft, self.partner)
 
 
 def drafted_in_turns(

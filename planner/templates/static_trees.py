@@ -126,22 +126,42 @@ def levels_text(
     return "\n".join(lines)
 
 
-def chain_text(length: int, passes: Sequence[Pass]) -> str:
-    """A chain `%c` of the best ranks: the first level by a pass of its own, others in a loop.
+def layers_text(
+    depth: int,
+    passes: Sequence[Pass],
+    *,
+    first: int = 1,
+    later: int = 1,
+    pick: str = "",
+    drawn: bool = False,
+    result: str = "%c",
+) -> str:
+    """A tree whose first level has a pass of its own, and whose other levels grow in a loop.
 
     Args:
-        length: drafted tokens.
+        depth: levels.
         passes: the first one, and that of all deeper levels.
+        first: children of the root.
+        later: children of each node of the newest level that gets any.
+        pick: which nodes these are, `best=4`; empty for all.
+        drawn: children are drawn independently, else they are the best ranks; then `later` is 1.
+        result: name of the tree.
     """
-    first = "%c" if length == 1 else "%t1"
-    text = f"%t0 = root\n%q0 = {passes[0].over('%t0')}\n{first} = grow %t0 at=%t0 logits=%q0"
-    if length == 1:
+    draws = f"uniform {first} stream=draft"
+    draw, how = (f"%u0 = {draws}", "how=draw by=%u0") if drawn else ("", "")
+    text = f"""%t0 = root
+%q0 = {passes[0].over("%t0")}
+{draw}
+{"%t1" if depth > 1 else result} = grow %t0 at=%t0 logits=%q0 children={first} {how}"""
+    if depth == 1:
         return text
+    draw, how = (f"%u = {draws} offset={first}", "how=draw by=%u") if drawn else ("", "")
     return f"""{text}
-%c = repeat {length - 1} (%t = %t1) {{
-    %f = pick %t of=newest
+{result} = repeat {depth - 1} (%t = %t1) {{
+    %f = pick %t of=newest {pick}
     %q = {passes[1].over("%f")}
-    %n = grow %t at=%f logits=%q
+    {draw}
+    %n = grow %t at=%f logits=%q children={later} {how}
     yield %n
 }}"""
 
