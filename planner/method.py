@@ -53,6 +53,7 @@ class Method(ABC, Generic[OptionsT]):
         sources: sources that it drafts from (words of the problem's `sources`).
         source_drafter: what its source brings, as acceptance profiles call it: the one drafter
             whose profile prices all its plans.
+        shares: whether its drafts depend on other requests, so that sampled outputs do too.
         lossless: whether the output follows the target's own distribution; plans promise it.
         by_name: whether it is offered only where the problem's `methods` names it: its settings
             are measured by running them, or other methods have them too.
@@ -70,6 +71,7 @@ class Method(ABC, Generic[OptionsT]):
     shape: ClassVar[str] = "chain"
     sources: ClassVar[tuple[str, ...]] = ()
     source_drafter: ClassVar[Model | Source | None] = None
+    shares: ClassVar[bool] = False
     lossless: ClassVar[bool] = True
     by_name: ClassVar[bool] = False
     runnable: ClassVar[bool] = True

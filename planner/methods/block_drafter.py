@@ -18,7 +18,7 @@ from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
 from specplan.planner.templates.per_drafter import family_by
-from specplan.planner.templates.plan_text import cache_of, draft_and_verify
+from specplan.planner.templates.plan_text import FEATURES, cache_of, draft_and_verify
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,16 @@ class BlockDrafter(Method[BlockDrafterOptions]):
         """One pass looks as many tokens ahead as the block has, and a chain grows of its logits."""
         draft, block, cache = options.draft, options.block, cache_of(options.draft)
         layers = print_atom(facts.drafters[draft].feature_layers)
+        read = f"features={FEATURES} shift=1 levels={block}"
         drafted = f"""%t0 = root
-%x = forward {draft} %t0 cache={cache} pending={block + 1} features=@states shift=1 levels={block}
+%x = forward {draft} %t0 cache={cache} pending={block + 1} {read}
 %c = repeat {options.length} (%t = %t0) {{
   %f = pick %t of=newest
   %n = grow %t at=%f logits=%x
   yield %n
 }}"""
-        return draft_and_verify(
-            facts,
-            self,
-            drafted,
-            options.length,
-            models=(draft,),
-            verify="keep=@states",
-            commits=("@states", cache),
-            states=(f"@states = track target layer={layers}",),
-        )
+        models, length = (draft,), options.length
+        return draft_and_verify(facts, self, drafted, length, models=models, features=layers)
 
     def drafter(self, facts: ProblemFacts, options: BlockDrafterOptions) -> Drafter | None:
         """The drafter."""

@@ -46,8 +46,8 @@ class CascadeOptions(TurnsOptions):
     @property
     def segments(self) -> tuple[DraftSegment, ...]:
         """The draft model alone or as a judge of n-grams, then the n-grams."""
-        by, tokens = ("judged", self.proposed) if self.proposed else ("model", 1)
-        return (*(DraftSegment(by, tokens),) * self.passes, DraftSegment("source", self.tail))
+        model = DraftSegment("judged", self.proposed) if self.proposed else DraftSegment("model", 1)
+        return (*(model,) * self.passes, DraftSegment("source", self.tail))
 
     @property
     def each(self) -> str:

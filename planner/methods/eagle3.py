@@ -19,7 +19,13 @@ from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal
 from specplan.planner.templates.per_drafter import family_by
-from specplan.planner.templates.plan_text import Pass, cache_of, draft_and_verify
+from specplan.planner.templates.plan_text import (
+    FEATURES,
+    Pass,
+    cache_of,
+    draft_and_verify,
+    states_of,
+)
 from specplan.planner.templates.static_trees import TreeOptions, layers_text, tree_text
 from specplan.planner.trees import chain
 from specplan.planner.trees.candidates import worthwhile_trees
@@ -52,24 +58,17 @@ class Eagle3(Method[Eagle3Options]):
     def plan(self, facts: ProblemFacts, options: Eagle3Options) -> Plan:
         """The head grows the shape level by level, the target judges it."""
         tree, head = options.tree, options.draft
-        cache, own = cache_of(head), f"@{head}_states"
+        cache, own = cache_of(head), states_of(head)
         pending = f"pending={tree.depth + 1}"
         passes = (
-            Pass(head, f"cache={cache} {pending} features=@states shift=1 keep={own}"),
+            Pass(head, f"cache={cache} {pending} features={FEATURES} shift=1 keep={own}"),
             Pass(head, f"cache={cache} features={own} shift=1 keep={own} write=scratch"),
         )
         chains = tree.is_chain
         drafted = layers_text(len(tree), passes) if chains else tree_text(tree, passes, drawn=False)
         layers = print_atom(facts.drafters[head].feature_layers)
         return draft_and_verify(
-            facts,
-            self,
-            drafted,
-            len(tree),
-            models=(head,),
-            verify="keep=@states",
-            commits=("@states", cache, own),
-            states=(f"@states = track target layer={layers}", f"{own} = track {head} layer=last"),
+            facts, self, drafted, len(tree), models=(head,), features=layers, recurrent=True
         )
 
     def drafter(self, facts: ProblemFacts, options: Eagle3Options) -> Drafter | None:

@@ -16,7 +16,13 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Option, Options, Refusal
-from specplan.planner.templates.plan_text import Pass, cache_of, draft_and_verify
+from specplan.planner.templates.plan_text import (
+    FEATURES,
+    Pass,
+    cache_of,
+    draft_and_verify,
+    states_of,
+)
 from specplan.planner.templates.static_trees import layers_text, tree_text
 from specplan.planner.trees import chain
 
@@ -55,33 +61,19 @@ class Mtp(Method[MtpOptions]):
         """Level i is drafted by module i, from the hidden states of the level before."""
         length = options.length
         modules = list(facts.modules)[:length]
-        states = {module: f"@{module}_states" for module in modules}
-        read = ["@states", *(states[modules[i % len(modules)]] for i in range(length))]
         passes = []
         for level in range(max(length, 2)):
-            module, first = modules[level % len(modules)], level < len(modules)
-            pending, scratch = (f"pending={length + 1}", "") if first else ("", "write=scratch")
-            passes.append(
-                Pass(
-                    module,
-                    f"cache={cache_of(module)} {pending} features={read[level]} shift=1 "
-                    f"keep={states[module]} {scratch}",
-                )
-            )
-        alone = len(modules) == 1
-        drafted = (
-            layers_text(length, passes) if alone else tree_text(chain(length), passes, drawn=False)
-        )
-        tracks = (f"{states[module]} = track {module} layer=last" for module in modules)
+            module, before = modules[level % len(modules)], modules[(level - 1) % len(modules)]
+            read = states_of(before) if level else FEATURES
+            cached = f"pending={length + 1}" if level < len(modules) else "write=scratch"
+            attributes = f"features={read} shift=1 keep={states_of(module)} {cached}"
+            passes.append(Pass(module, f"cache={cache_of(module)} {attributes}"))
+        if len(modules) == 1:
+            drafted = layers_text(length, passes)
+        else:
+            drafted = tree_text(chain(length), passes, drawn=False)
         return draft_and_verify(
-            facts,
-            self,
-            drafted,
-            length,
-            models=modules,
-            verify="keep=@states",
-            commits=("@states", *(x for one in modules for x in (cache_of(one), states[one]))),
-            states=("@states = track target layer=last", *tracks),
+            facts, self, drafted, length, models=modules, features="last", recurrent=True
         )
 
 

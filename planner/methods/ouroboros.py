@@ -62,17 +62,11 @@ class Ouroboros(ProfiledByRunning[OuroborosOptions]):
 update @phrases %t0 last={order}
 %end = pick %d of=leaves
 %c = lookup @phrases %d at=%end match=[1, 1] children={options.phrases} length={options.tokens}"""
+        learn = f"%said = relabel %d logits=%l\nupdate @phrases %said last={length + 1}"
+        pool = f"phrases(order={order}, width={2 * options.phrases}, capacity={CAPACITY})"
+        models, states = (options.draft,), (f"@phrases = source {pool}",)
         return draft_and_verify(
-            facts,
-            self,
-            drafted,
-            options.nodes,
-            models=(options.draft,),
-            after=f"%said = relabel %d logits=%l\nupdate @phrases %said last={length + 1}",
-            states=(
-                f"@phrases = source phrases(order={order}, width={2 * options.phrases}, "
-                f"capacity={CAPACITY})",
-            ),
+            facts, self, drafted, options.nodes, models=models, after=learn, states=states
         )
 
 

@@ -73,15 +73,8 @@ class TokenRecycling(SourceMethod[RecyclingOptions]):
             drafted = f"%t0 = root\n%c = lookup @{STATE} %t0 at=%t0 length={len(tree)}"
         else:
             drafted = levels_text(tree, _look_up)
-        return draft_and_verify(
-            facts,
-            self,
-            drafted,
-            len(tree),
-            after=f"update @{STATE} %c logits=%l",
-            states=(self.source.declaration(STATE),),
-            reproducible=facts.greedy,
-        )
+        learn, states = f"update @{STATE} %c logits=%l", (self.source.declaration(STATE),)
+        return draft_and_verify(facts, self, drafted, len(tree), after=learn, states=states)
 
 
 def _look_up(_: int, grown: str, above: str, nodes: str, level: GrowLevel) -> Iterator[str]:

@@ -115,41 +115,40 @@ def chain_plan(
         rule: acceptance rule above temperature 0.
         stop: the rule that ends the chain.
     """
+    drawn, verify, policies = not facts.greedy, "", {}
     after, states = ("", ()) if stop is None else (stop.after, stop.states)
-    drawn = not facts.greedy
-    if isinstance(drafter, FirstLayers):
-        assert stop is not None, "chains of one length by first layers share layers otherwise"
-        track, stack = f"@after_{drafter.layers}", f"[{drafter.layers}:{facts.target.num_layers}]"
-        return draft_and_verify(
-            facts,
-            method,
-            _by_layers(f"layers=[0:{drafter.layers}] keep={track}", length, stop, drawn=drawn),
-            length,
-            rule=rule,
-            verify=f"layers={stack} features={track}",
-            commits=(track,),
-            after=after,
-            states=(*states, f"{track} = track target layer={drafter.layers}"),
-        )
-    role, policies = _role(drafter), {}
+    role = drafter.name if isinstance(drafter, Model) else drafter.model
+    forward, _ = draft_passes(role)
     if isinstance(drafter, SkipBlocks):
         assert role == "target", "other models run whole"
         skip = print_atom(drafter.skips.words)
         forward = Pass(role, f"cache=@kv pending=1 skip={skip} write=scratch")
-    elif isinstance(drafter, SmallCache) and role == "target":
-        forward = Pass(role, "cache=@part pending=1 write=scratch")
-        after = f"refresh @part\n{after}"
+    if isinstance(drafter, SmallCache) and role == "target":
+        forward, after = (
+            Pass(role, "cache=@part pending=1 write=scratch"),
+            f"refresh @part\n{after}",
+        )
         states = (f"@part = cache target view=@kv {cache_policy(drafter)}", *states)
+    elif isinstance(drafter, SmallCache):
+        policies = {role: cache_policy(drafter)}
+    if isinstance(drafter, FirstLayers):
+        assert stop is not None, "chains of one length share layers instead"
+        track, end = f"@after_{drafter.layers}", facts.target.num_layers
+        verify = f"layers=[{drafter.layers}:{end}] features={track}"
+        states = (*states, f"{track} = track target layer={drafter.layers}")
+        after = f"commit {track} %e\n{after}"
+        lower = f"layers=[0:{drafter.layers}] keep={track}"
+        drafted = _by_layers(lower, length, stop, drawn=drawn)
     else:
-        forward, _ = draft_passes(role)
-        policies = {role: cache_policy(drafter)} if isinstance(drafter, SmallCache) else {}
+        drafted = drafted_chain(length, forward, drawn=drawn, stop=stop)
     return draft_and_verify(
         facts,
         method,
-        drafted_chain(length, forward, drawn=drawn, stop=stop),
+        drafted,
         length,
         models=() if role == "target" else (role,),
         rule=rule,
+        verify=verify,
         after=after,
         states=states,
         policies=policies,
@@ -193,10 +192,6 @@ class StoppedChains(ProfiledByRunning[OptionsT]):
                 isinstance(drafter, SkipBlocks) and drafter.model == "target"
             ):
                 yield from self.settings_of(drafter)
-
-
-def _role(drafter: ChainDrafter) -> str:
-    return drafter.name if isinstance(drafter, Model) else drafter.model
 
 
 def _by_layers(attributes: str, length: int, stop: StopRule, *, drawn: bool) -> str:

@@ -16,6 +16,9 @@ from specplan.passes.share_prefix import share_prefix
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Method
 
+FEATURES = "@states"
+"""Hidden states of the target that drafters read."""
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -51,11 +54,11 @@ def draft_and_verify(
     beside: str = "",
     rule: str = "recursive",
     verify: str = "",
-    commits: Iterable[str] | None = None,
+    features: str = "",
+    recurrent: bool = False,
     after: str = "",
     states: Iterable[str] = (),
     policies: Mapping[str, str] = MappingProxyType({}),
-    reproducible: bool = True,
 ) -> Plan:
     """A plan of one round: draft a tree, verify it, accept, emit, commit.
 
@@ -69,23 +72,27 @@ def draft_and_verify(
         beside: name of a second tree that the verifying pass runs as well; its logits are `%m`.
         rule: acceptance rule; at temperature 0 all lossless rules are the greedy one.
         verify: further attributes of the verifying pass.
-        commits: caches and tracks that are committed after the target's cache; by default the
-            caches of `models`.
+        features: layers of the target whose hidden states the models read, as `@states`.
+        recurrent: the models also read their own hidden states, `@<model>_states`.
         after: ops at the end of the round; `%a` is what was accepted, `%e` what was emitted, and
             `%l` the target's logits.
         states: declarations besides those of the caches, `@name = ...` each.
         policies: further attributes of the caches of some models, by role.
-        reproducible: whether the same request and seed always give the same output.
     """
-    models = tuple(models)
+    models, commits = tuple(models), []
     greedy = facts.greedy and method.lossless
+    if features:
+        verify = f"keep={FEATURES} {verify}"
+        states = (f"{FEATURES} = track target layer={features}", *states)
+        commits.append(FEATURES)
+    for model in models:
+        commits.append(cache_of(model))
+        if recurrent:
+            commits.append(states_of(model))
+            states = (*states, f"{states_of(model)} = track {model} layer=last")
     judged = judge(tree, nodes, rule=None if greedy else rule, verify=verify, beside=beside)
-    committed = map(cache_of, models) if commits is None else commits
-    parts = (drafted, judged, *(f"commit {state} %e" for state in committed), after)
-    body = "\n".join(part for part in parts if part)
-    return single_round_plan(
-        facts, method, models, body, states=states, policies=policies, reproducible=reproducible
-    )
+    body = "\n".join((drafted, judged, *(f"commit {state} %e" for state in commits), after))
+    return single_round_plan(facts, method, models, body, states=states, policies=policies)
 
 
 def single_round_plan(
@@ -96,18 +103,16 @@ def single_round_plan(
     *,
     states: Iterable[str] = (),
     policies: Mapping[str, str] = MappingProxyType({}),
-    reproducible: bool = True,
 ) -> Plan:
     """A plan of one round, `decode`, of any ops.
 
     Args:
         facts: the problem, for what the plan assumes.
-        method: whose plan it is; says its name and whether it keeps the target's distribution.
+        method: whose plan it is; says its name and what the plan promises.
         models: roles besides the target.
         body: the ops of the round, indented by any common amount.
         states: declarations besides those of the caches, `@name = ...` each.
         policies: further attributes of the caches of some models, by role.
-        reproducible: whether the same request and seed always give the same output.
 
     Returns:
         The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model; layers
@@ -122,7 +127,7 @@ def single_round_plan(
         *(f'model {role} digest="{x.digest}" dtype={x.dtype}' for role, x in shapes.items()),
         f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
         f"context=1..{facts.longest_text}"
-        + ("" if reproducible else " reproducible=false")
+        + (" reproducible=false" if method.shares and not facts.greedy else "")
         + ("" if method.lossless else " law=free"),
         *(f"state {text}" for text in ("@kv = cache target", *caches, *states)),
         "round decode {",
@@ -140,6 +145,11 @@ def plain_plan(facts: ProblemFacts, method: Method[Any]) -> Plan:
 def cache_of(model: str) -> str:
     """The cache of a model besides the target, `@<model>_kv`."""
     return f"@{model}_kv"
+
+
+def states_of(model: str) -> str:
+    """The hidden states of a model besides the target, `@<model>_states`."""
+    return f"@{model}_states"
 
 
 def uniforms(

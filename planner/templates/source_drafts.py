@@ -36,6 +36,7 @@ class SourceMethod(Method[OptionsT]):
         super().__init_subclass__(**arguments)
         if "source" in vars(cls):
             cls.sources, cls.source_drafter = (cls.source.word,), Source(cls.source.word)
+            cls.shares = cls.source.shares
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,9 @@ def source_plan(
     source = method.source
     path = facts.problem.datastore if source.scope == "read_only" else None
     learn = f"update @{state} %t0 last={source.last}\n" if source.last else ""
-    match = print_atom(source.match)
-    return draft_and_verify(
-        facts,
-        method,
-        f"%t0 = root\n{learn}%c = lookup @{state} %t0 at=%t0 match={match} {attributes}",
-        nodes,
-        states=(source.declaration(state, path),),
-        reproducible=facts.greedy or not source.shares,
-    )
+    lookup = f"lookup @{state} %t0 at=%t0 match={print_atom(source.match)} {attributes}"
+    drafted, states = f"%t0 = root\n{learn}%c = {lookup}", (source.declaration(state, path),)
+    return draft_and_verify(facts, method, drafted, nodes, states=states)
 
 
 def worthwhile_sizes(
