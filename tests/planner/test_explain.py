@@ -291,7 +291,7 @@ def test_the_report_holds_every_estimate_with_its_interval(tmp_path: Path) -> No
                 assert part["seconds"]["low"] <= part["seconds"]["mean"] <= part["seconds"]["high"]
 
 
-def test_law_and_break_even_are_told(tmp_path: Path) -> None:
+def test_formula_and_break_even_are_printed(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     assert {point["unknown"] for part in data["break_even"] for point in part["points"]} == {
         "acceptance", "draft_seconds", "batch", "prompt_tokens",
