@@ -121,13 +121,13 @@ def _narrower(need: Need) -> Iterator[tuple[str, float, float]]:
         return float(replace(need, shapes=shapes).memory.total)
 
     yield (
-        "caches in fp8",
+        "caches in fp8 (kv_format: fp8)",
         total({name: replace(shape, kv_format=fp8) for name, shape in need.shapes.items()}),
         _FP8_CACHE,
     )
     for words, name, cost in (
-        ("weights in 8 bits", "int8", _EIGHT_BITS),
-        ("weights in 4 bits", "int4-g128", _FOUR_BITS),
+        ("weights in 8 bits (weight_format: int8)", "int8", _EIGHT_BITS),
+        ("weights in 4 bits (weight_format: int4)", "int4-g128", _FOUR_BITS),
     ):
         form = number_format(name)
         yield (

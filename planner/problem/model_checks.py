@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder, read_drafter
-from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem, TargetModel
 from specplan.planner.problem.tokenizers import first_difference, read_tokenizer
@@ -50,7 +50,7 @@ def check_models(problem: Problem, origin: Origin, *, weights_needed: bool) -> N
     for draft in drafts:
         if is_drafter_folder(draft.model.path):
             with origin.key(f"{draft.key}.path"):
-                read_drafter(draft.model.path, shape)
+                read_drafter(draft.model.path, shape, **draft.model.formats)
             continue
         draft_shape = _shape(draft, origin)
         _check_tokenizers(target, draft, origin)
@@ -64,9 +64,20 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
         raise origin.usage(
             key, f"there is no folder {path}", "Check the path; it is relative to the problem file."
         )
+    if folder.model.plans_only and weights_needed:
+        raise origin.usage(
+            key,
+            "a GGUF file, weight_format and kv_format are for planning only, and the models must "
+            "be run to measure",
+            "Name a device and give ready acceptance profiles, or a checkpoint folder as stored.",
+        )
+    if path.is_file() and is_gguf(path):
+        return
     if not path.is_dir():
         raise origin.usage(
-            key, f"{path} is a file", "Give the folder that holds config.json and the weights."
+            key,
+            f"{path} is a file",
+            "Give the folder that holds config.json and the weights, or a GGUF file.",
         )
     if not (path / "config.json").is_file():
         raise origin.usage(
@@ -92,13 +103,14 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
 
 
 def _shape(folder: _Folder, origin: Origin) -> ModelShape:
-    dtype = None if folder.model.dtype == "auto" else folder.model.dtype
     with origin.key(f"{folder.key}.path"):
-        return ModelShape.from_folder(folder.model.path, dtype=dtype)
+        return ModelShape.from_path(folder.model.path, **folder.model.formats)
 
 
 def _check_tokenizers(target: _Folder, draft: _Folder, origin: Origin) -> None:
     ours, theirs = target.model.path / "tokenizer.json", draft.model.path / "tokenizer.json"
+    if is_gguf(target.model.path) or is_gguf(draft.model.path):
+        return  # a GGUF file has a form of its own for them; vocabularies are compared by size
     if not ours.is_file() and not theirs.is_file():
         return
     if ours.is_file() and theirs.is_file() and ours.read_bytes() == theirs.read_bytes():
