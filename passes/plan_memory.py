@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from specplan.cost_models.memory.buffers import Buffer, highest_moment, round_buffers
+from specplan.cost_models.memory.buffers import Buffer, round_buffers, round_peak
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.round_types import round_types
@@ -58,7 +58,7 @@ class Arena:
     @property
     def alive_at_once(self) -> int:
         """Bytes that no arena can do with fewer of: all that some moment needs."""
-        return int(highest_moment(one.buffer for one in self.placed).total)
+        return int(round_peak(one.buffer for one in self.placed).total)
 
     def table(self) -> list[str]:
         """One line in all and one per buffer: offset, bytes, and the steps it is needed in."""

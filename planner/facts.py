@@ -216,7 +216,7 @@ def gather_facts(
             sampling settings, or the measured device is not given.
     """
     stored = problem.models.target
-    target = ModelShape.from_folder(stored.path, stored.dtype, "target")
+    target = ModelShape.from_path(stored.path, name="target", **stored.formats)
     drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":
@@ -251,8 +251,8 @@ def _drafts(
     for draft in problem.models.drafts:
         if is_drafter_folder(draft.path):
             drafters[draft.name] = read_drafter(
-                draft.path, target, name=draft.name, dtype=draft.dtype
+                draft.path, target, name=draft.name, **draft.formats
             )
         else:
-            models[draft.name] = ModelShape.from_folder(draft.path, draft.dtype, draft.name)
+            models[draft.name] = ModelShape.from_path(draft.path, name=draft.name, **draft.formats)
     return models, drafters

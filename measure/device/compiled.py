@@ -14,7 +14,7 @@ from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Pas
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
 from specplan.measure.device import visits
@@ -142,16 +142,16 @@ def _parts(
 ) -> tuple[tuple[Passes, ...], float]:
     """What the interpreter's table says of a round: its passes by model, and everything else."""
     batch, context = cell
-    clock = Clock(MeasuredDevice(table), facts.shapes, batch, context + visits.EMITTED / 2)
+    pricer = RoundPricer(MeasuredDevice(table), facts.shapes, batch, context + visits.EMITTED / 2)
     seconds: defaultdict[str, float] = defaultdict(float)
     layers: defaultdict[str, float] = defaultdict(float)
-    others = clock.glue().median
+    others = pricer.glue().median
     for step in round_demands(probe.plan, probe.plan.rounds[0]).steps:
         if isinstance(step, OpDemand):
-            others += clock.op(step).median
+            others += pricer.op(step).median
         else:
-            seconds[step.model] += clock.forward(step, LAG).median
-            layers[step.model] += clock.shape(step.model).num_layers
+            seconds[step.model] += pricer.forward(step, LAG).median
+            layers[step.model] += pricer.shape(step.model).num_layers
     passes = (
         Passes(facts.shapes[role].digest, facts.shapes[role].dtype, spent, layers[role])
         for role, spent in seconds.items()

@@ -14,7 +14,7 @@ from specplan.backends.eager.lanes import lanes_of, room_for
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.ir.plan import Plan
 from specplan.measure.device.visits import requests_of
 from specplan.measure.workbench import Workbench
@@ -62,10 +62,10 @@ def _shorter_lanes(
     facts: ProblemFacts, plan: Plan, table: MeasuredTable, cell: tuple[int, int]
 ) -> float:
     """Seconds of all lanes of a round but the longest."""
-    clock = Clock(MeasuredDevice(table), facts.shapes, *cell)
+    pricer = RoundPricer(MeasuredDevice(table), facts.shapes, *cell)
     lanes: defaultdict[str, float] = defaultdict(float)
     for step in round_demands(plan, plan.rounds[0]).steps:
         if step.lane is not None:
-            time = clock.op(step) if isinstance(step, OpDemand) else clock.forward(step, 0.0)
+            time = pricer.op(step) if isinstance(step, OpDemand) else pricer.forward(step, 0.0)
             lanes[step.lane] += time.median
     return sum(lanes.values()) - max(lanes.values())

@@ -16,6 +16,7 @@ import yaml
 from specplan.checks.plans import ANSWER, PROBLEM, difference, write_answer
 from specplan.checks.worker import Answer, answer_of, described
 from specplan.cost_models.acceptance.drafters import file_name
+from specplan.cost_models.models.model_shape import is_gguf
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination, read_text, staged, write_atomic
 from specplan.planner.facts import ProblemFacts, gather_facts
@@ -68,6 +69,12 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
     drafts = zip(problem.models.drafts, data["models"].get("drafts", ()), strict=True)
     named += [(draft.name, draft, entry) for draft, entry in drafts]
     for name, model, entry in named:
+        if is_gguf(model.path):
+            raise UsageError(
+                "a GGUF file is not recorded",
+                where=str(model.path),
+                remedy="Name a folder with the model's config.json, and a weight_format.",
+            )
         (folder / name).mkdir()
         shutil.copyfile(model.path / "config.json", folder / name / "config.json")
         entry["path"] = name

@@ -20,13 +20,13 @@ from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.formulas.closed_forms import expected_tokens
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_round
 from specplan.cost_models.rounds.segments import (
-    Stretch,
+    OutputSegment,
     read_drafted,
-    read_stretches,
-    stretch_rounds,
+    read_segments,
+    segment_rounds,
 )
 from specplan.ir.plan import Guard, Plan, Schedule
 from specplan.ir.text.parser import parse_plan
@@ -65,9 +65,9 @@ def priced(
 
 
 def rounds_of(plan: Plan, profile: AcceptanceProfile, output: int, batch: int = 1) -> list[float]:
-    drafted = read_drafted(plan, read_stretches(plan, batch, 100, output), profile.evidence)
+    drafted = read_drafted(plan, read_segments(plan, batch, 100, output), profile.evidence)
     assert not isinstance(drafted, Unpriced)
-    return [count.mean for count in stretch_rounds(drafted, batch)]
+    return [count.mean for count in segment_rounds(drafted, batch)]
 
 
 def lengths(*rows: Sequence[int]) -> AcceptanceProfile:
@@ -76,12 +76,12 @@ def lengths(*rows: Sequence[int]) -> AcceptanceProfile:
 
 def test_an_output_is_cut_where_the_round_changes() -> None:
     by_place = read("layers_by_position")
-    assert read_stretches(by_place, 1, 100, 200) == (
-        Stretch("all", 0, 32), Stretch("most", 32, 128), Stretch("few", 128, 200),
+    assert read_segments(by_place, 1, 100, 200) == (
+        OutputSegment("all", 0, 32), OutputSegment("most", 32, 128), OutputSegment("few", 128, 200),
     )  # fmt: skip
-    assert read_stretches(by_place, 1, 100, 32) == (Stretch("all", 0, 32),)
-    assert read_stretches(greedy_chain(2), 1, 100, 9) == (Stretch("decode", 0, 9),)
-    turns = read_stretches(guarded(("emitted % 8 < 3", "r0")), 1, 100, 20)
+    assert read_segments(by_place, 1, 100, 32) == (OutputSegment("all", 0, 32),)
+    assert read_segments(greedy_chain(2), 1, 100, 9) == (OutputSegment("decode", 0, 9),)
+    turns = read_segments(guarded(("emitted % 8 < 3", "r0")), 1, 100, 20)
     assert [(s.round, s.start, s.stop) for s in turns] == [
         ("r0", 0, 3), ("r1", 3, 8), ("r0", 8, 11), ("r1", 11, 16), ("r0", 16, 19), ("r1", 19, 20),
     ]  # fmt: skip
@@ -89,13 +89,16 @@ def test_an_output_is_cut_where_the_round_changes() -> None:
 
 def test_guards_also_read_the_load() -> None:
     plan = guarded(("batch <= 2 and emitted < 8", "r0"), ("context > 400 and emitted < 4", "r0"))
-    cut = {8: (Stretch("r0", 0, 8), Stretch("r1", 8, 20)), 20: (Stretch("r1", 0, 20),)}
-    assert read_stretches(plan, 2, 100, 20) == cut[8]
-    assert read_stretches(plan, 3, 100, 20) == cut[20]
-    assert read_stretches(plan, 3, 401.0, 20)[0] == Stretch("r0", 0, 4)
-    assert read_stretches(plan, np.array([1, 2]), np.array([9.0, 99.5]), 20) == cut[8]
+    cut = {
+        8: (OutputSegment("r0", 0, 8), OutputSegment("r1", 8, 20)),
+        20: (OutputSegment("r1", 0, 20),),
+    }
+    assert read_segments(plan, 2, 100, 20) == cut[8]
+    assert read_segments(plan, 3, 100, 20) == cut[20]
+    assert read_segments(plan, 3, 401.0, 20)[0] == OutputSegment("r0", 0, 4)
+    assert read_segments(plan, np.array([1, 2]), np.array([9.0, 99.5]), 20) == cut[8]
     with pytest.raises(ValueError, match=r"different rounds are priced apart: \['r0', 'r1'\]"):
-        read_stretches(plan, np.array([2, 3]), 100, 20)
+        read_segments(plan, np.array([2, 3]), 100, 20)
 
 
 @pytest.mark.parametrize("then", [0, 2])
@@ -117,8 +120,8 @@ def test_the_price_is_the_sum_over_stretches(then: int, batch: int) -> None:
     for (_, drafting), middle in zip(
         _drafted(plan, profile, output), (bound / 2, (bound + output) / 2), strict=True
     ):
-        clock = Clock(DEVICE, SHAPES, batch, 100 + middle)
-        price = price_round(drafting.demands, clock, drafting.lag(batch))
+        pricer = RoundPricer(DEVICE, SHAPES, batch, 100 + middle)
+        price = price_round(drafting.demands, pricer, drafting.lag(batch))
         assert isinstance(price, RoundPrice)
         prices.append(price.seconds.median)
     seconds = [price * count for price, count in zip(prices, rounds, strict=True)]
@@ -131,7 +134,7 @@ def test_the_price_is_the_sum_over_stretches(then: int, batch: int) -> None:
     assert found.seconds_per_token.median == pytest.approx(decode / emitted)
     assert found.ttft.median == pytest.approx(found.prefill.median + prices[0])
     assert found.request_seconds.median == pytest.approx(found.prefill.median + decode)
-    assert [s.share for s in found.stretches] == pytest.approx([x / decode for x in seconds])
+    assert [s.share for s in found.segments] == pytest.approx([x / decode for x in seconds])
     parts = sum(part.seconds.median for part in found.breakdown)
     assert parts == pytest.approx(found.seconds_per_round.median)
     drafts = sum(part.times for part in found.breakdown if part.model == "draft")
@@ -141,7 +144,7 @@ def test_the_price_is_the_sum_over_stretches(then: int, batch: int) -> None:
 
 
 def _drafted(plan: Plan, profile: AcceptanceProfile, output: int):  # type: ignore[no-untyped-def]
-    found = read_drafted(plan, read_stretches(plan, 1, 100, output), profile.evidence)
+    found = read_drafted(plan, read_segments(plan, 1, 100, output), profile.evidence)
     assert not isinstance(found, Unpriced)
     return found
 
@@ -202,14 +205,14 @@ def test_without_a_change_it_is_the_price_of_the_one_round() -> None:
         of_decode = ("seconds_per_round", "tokens_per_round", "rounds", "decode_seconds")
         for name in NUMBERS if bound else of_decode:
             assert getattr(found, name) == getattr(expected, name), name
-        assert len(found.stretches) == 1 and "runs throughout" in " ".join(found.assumptions)
+        assert len(found.segments) == 1 and "runs throughout" in " ".join(found.assumptions)
 
 
 def test_the_round_that_drafts_nothing_needs_no_acceptance() -> None:
     found = Pricer(DEVICE, SHAPES, 1, 100, 200).estimate(read("layers_by_position"), None)
     assert isinstance(found, Estimate)
     assert found.tokens_per_round.mean == 1.0 and found.rounds.mean == 200
-    assert len(found.stretches) == 3
+    assert len(found.segments) == 3
     missing = Pricer(DEVICE, SHAPES, 1, 100, 64).estimate(first(16), None)
     assert isinstance(missing, Unpriced) and "no acceptance profile" in missing.reason
 
@@ -224,14 +227,14 @@ def test_prices_of_cells_are_those_of_each_load(then: int) -> None:
     for cell, b, p in zip(found.cells(), batch.tolist(), prompt.tolist(), strict=True):
         alone = Pricer(DEVICE, SHAPES, b, p, 64).estimate(plan, profile)
         assert isinstance(alone, Estimate)
-        for name in (*NUMBERS[:12], "stretches"):
+        for name in (*NUMBERS[:12], "segments"):
             assert _flat(getattr(cell, name)) == pytest.approx(_flat(getattr(alone, name))), name
 
 
 def _flat(value: object) -> list[float]:
     if isinstance(value, tuple):
         return [number for part in value for number in _flat(part)]
-    if isinstance(value, Stretch):
+    if isinstance(value, OutputSegment):
         return [value.start, value.stop, *np.ravel(value.share)]
     names = getattr(value, "__slots__", ())
     return [float(getattr(value, name)) for name in names] if names else [float(value)]  # type: ignore
@@ -256,7 +259,7 @@ def test_it_lies_between_its_rounds(
                         ("seconds_per_token", "median")):  # fmt: skip
         low, high = sorted(getattr(getattr(end, name), field) for end in ends)
         value = getattr(getattr(found, name), field)
-        # contexts of the stretches are shorter or longer than the mean of the request
+        # contexts of the segments are shorter or longer than the mean of the request
         assert low * (1 - 5e-3) <= value <= high * (1 + 5e-3), name
     for interval in (found.rounds, found.tokens_per_round):
         assert interval.low <= interval.mean <= interval.high
