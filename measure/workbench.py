@@ -18,6 +18,7 @@ from specplan.runtime import require_torch
 if TYPE_CHECKING:
     from specplan.runtime.executable import Executable
     from specplan.runtime.models.causal import CausalModel
+    from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
 PromptT = TypeVar("PromptT")
@@ -96,6 +97,25 @@ class Workbench:
         models = {name: self.models[name] for name in plan.models_run}
         executable: Executable = self.backend.compile(plan, models)
         return executable
+
+    def request(self, tokens: Sequence[int], seed: int, **options: Any) -> Request:
+        """A request at the workload's sampling settings, for `output_tokens` unless told otherwise.
+
+        Args:
+            tokens: the prompt.
+            seed: of its sampling.
+            options: further settings of `Request`.
+        """
+        from specplan.runtime.requests import Request
+
+        workload = self.problem.workload
+        settings = {
+            "max_new_tokens": self.output_tokens,
+            "temperature": workload.temperature,
+            "top_k": workload.top_k,
+            "top_p": workload.top_p,
+        }
+        return Request(prompt_tokens=tuple(tokens), seed=seed, **(settings | options))
 
     def prompts(self, split: str) -> list[TokenPrompt]:
         """The workload's prompts of its task and of a split, as tokens; see `chosen_prompts`.

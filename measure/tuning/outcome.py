@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.measure.tuning.contest import Contest
+from specplan.measure.tuning.race import Race
 from specplan.measure.tuning.study import Trial
 from specplan.planner import MeasuredPlan, MeasuredPlans
 
@@ -47,13 +47,13 @@ class Line:
 
 
 def measured_plans(
-    contest: Contest, trials: Sequence[Trial], provenance: Mapping[str, Any]
+    contest: Race, trials: Sequence[Trial], provenance: Mapping[str, Any]
 ) -> MeasuredPlans:
     """Seconds and tokens of every plan that ran, as sure as they are known."""
     return MeasuredPlans(tuple(_measured(contest, trials)), provenance)
 
 
-def _measured(contest: Contest, trials: Sequence[Trial]) -> Iterator[MeasuredPlan]:
+def _measured(contest: Race, trials: Sequence[Trial]) -> Iterator[MeasuredPlan]:
     for load in contest.contenders.loads:
         keys, standing = contest.standing(load, trials)
         for index, key in enumerate(keys):
@@ -76,7 +76,7 @@ def _measured(contest: Contest, trials: Sequence[Trial]) -> Iterator[MeasuredPla
                 )
 
 
-def lines(contest: Contest, trials: Sequence[Trial]) -> list[Line]:
+def lines(contest: Race, trials: Sequence[Trial]) -> list[Line]:
     """Every plan that ran, load by load, the fastest first."""
     found = []
     for load in contest.contenders.loads:

@@ -98,7 +98,8 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
             here = _next(here, target[row, node, token], proposals[row, node, token])
             coin = here
             if node + 1 < size:
-                left = (here * target[row, node + 1] - proposals[row, node + 1]).clamp(min=0.0).sum()
+                residual = here * target[row, node + 1] - proposals[row, node + 1]
+                left = residual.clamp(min=0.0).sum()
                 coin = left / (left + 1.0 - here) if left + 1.0 - here > 0 else here / here
             if uniforms[row, node] < coin:
                 kept, at_kept = node + 1, here

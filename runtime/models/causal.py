@@ -19,9 +19,8 @@ from specplan.runtime.models.attention import (
     additive_mask,
     grouped_attention,
 )
-from specplan.runtime.models.families import FAMILIES, LEARNED_POSITIONS, Family
+from specplan.runtime.models.families import FAMILIES, LEARNED_POSITIONS, Family, check_supported
 from specplan.runtime.models.kv_cache import KVCache
-from specplan.runtime.models.supported import check_supported
 from specplan.runtime.requests import Request
 
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.runtime.sources.source import NO_TOKEN, ROOT, Flags, Found, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, ROOT, Flags, SourceDrafts, Tokens, Wanted
 
 Weights = NDArray[np.float64]
 _SCALE = np.int64(1 << 20)
@@ -40,7 +40,7 @@ def continuation_trees(
     count: int,
     wanted: Wanted,
     weights: Weights | None = None,
-) -> Found:
+) -> SourceDrafts:
     """One tree for each of R texts, of the continuations that its occurrences had.
 
     A node stands for all continuations that begin with its path, and weighs as much as they do
@@ -54,20 +54,20 @@ def continuation_trees(
         wanted: how much of them.
         weights: `[N]`, about 1 each; None for 1.
     """
-    found = Found.nothing(count, wanted)
+    drafts = SourceDrafts.nothing(count, wanted)
     if not len(texts):
-        return found
+        return drafts
     nodes = _ranked(continuations, texts, count, weights)
     if wanted.nodes is None:
-        _put_apart(nodes, wanted, found)
-        return found
+        _put_separate(nodes, wanted, drafts)
+        return drafts
     kept = np.flatnonzero(nodes.ranks < wanted.size)
     ranks = nodes.ranks.take(kept)
     slots = nodes.texts.take(kept) * wanted.size + ranks
-    found.tokens.ravel()[slots] = nodes.tokens.take(kept)
-    found.parents.ravel()[slots] = nodes.parents.take(kept)
-    found.live.ravel()[slots] = True
-    return found
+    drafts.tokens.ravel()[slots] = nodes.tokens.take(kept)
+    drafts.parents.ravel()[slots] = nodes.parents.take(kept)
+    drafts.live.ravel()[slots] = True
+    return drafts
 
 
 def _ranked(continuations: Tokens, texts: Tokens, count: int, weights: Weights | None) -> Nodes:
@@ -103,8 +103,8 @@ def _order(continuations: Tokens, texts: Tokens, count: int) -> Tokens:
     together = (63 - count.bit_length()) // bits
     packed = (tokens @ _units(bits, together, tokens.shape[1])).T
     packed[0] += texts << bits * together
-    found: Tokens = np.lexsort(packed[::-1])
-    return found
+    order: Tokens = np.lexsort(packed[::-1])
+    return order
 
 
 @lru_cache(maxsize=64)
@@ -143,11 +143,11 @@ def _masses(firsts: Tokens, sizes: Tokens, weights: Weights) -> Tokens:
         weights: `[N]`, of rows.
     """
     total = np.concatenate([[0.0], np.cumsum(weights)])
-    found: Tokens = np.rint((total[firsts + sizes] - total[firsts]) * _SCALE).astype(np.int64)
-    return found
+    masses: Tokens = np.rint((total[firsts + sizes] - total[firsts]) * _SCALE).astype(np.int64)
+    return masses
 
 
-def _put_apart(nodes: Nodes, wanted: Wanted, found: Found) -> None:
+def _put_separate(nodes: Nodes, wanted: Wanted, drafts: SourceDrafts) -> None:
     """Continuations side by side: from each of the first tokens on, the first child and so on."""
     texts, width = len(nodes.counts), int(nodes.counts.max())
     if not width:
@@ -166,8 +166,8 @@ def _put_apart(nodes: Nodes, wanted: Wanted, found: Found) -> None:
     node[text[kept], child[kept]] = slots[roots[kept]]
     shape = (texts, wanted.children, wanted.length)
     for step in range(wanted.length):
-        found.tokens.reshape(shape)[:, :, step] = tokens[node]
-        found.live.reshape(shape)[:, :, step] = node >= 0
+        drafts.tokens.reshape(shape)[:, :, step] = tokens[node]
+        drafts.live.reshape(shape)[:, :, step] = node >= 0
         node = below[node]
 
 

@@ -23,7 +23,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 from specplan.ir.plan import SourceState
 from specplan.runtime.sources.continuations import continuation_trees, cut_at_ends
-from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, Source, SourceDrafts, Tokens, Wanted
 
 SCHEMA_VERSION = 1
 ABOUT = "datastore.json"
@@ -133,7 +133,7 @@ class Datastore(Source):
         """Of the process's own in 64 lookups at once; the files are mapped."""
         return _LOOKUPS + _SHARD_LOOKUPS * len(self._ends)
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The continuations of the places whose context is most like each text's end."""
         reach = min(wanted.longest, self.order)
         queries = self._queries(texts, lengths, reach)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from specplan.runtime.sources.continuations import continuation_trees
-from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, Source, SourceDrafts, Tokens, Wanted
 
 _ENTRY_BYTES = 400
 """Of CPython: a dictionary's place and an inner dictionary with one place, for each first token."""
@@ -45,7 +45,7 @@ class Phrases(Source):
         phrase = _PHRASE_BYTES + _TOKEN_BYTES * (self.order - 1)
         return float(self.capacity * (_ENTRY_BYTES + phrase))
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The newest runs after the last token of each text; among equals the newer ones first."""
         length = wanted.length
         most = self.kept if wanted.nodes is None else min(self.kept, wanted.children)

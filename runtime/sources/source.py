@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceDrafts:
     """What was found for each of R texts: a tree with room for N nodes.
 
     Attributes:
@@ -65,7 +65,7 @@ class Found:
     live: Flags
 
     @classmethod
-    def nothing(cls, texts: int, wanted: Wanted) -> Found:
+    def nothing(cls, texts: int, wanted: Wanted) -> SourceDrafts:
         """Empty trees."""
         shape = (texts, wanted.size)
         parents = np.full(shape, ROOT, dtype=np.int64)
@@ -75,7 +75,7 @@ class Found:
         return cls(np.zeros(shape, dtype=np.int64), parents, np.zeros(shape, dtype=np.bool_))
 
     @classmethod
-    def stacked(cls, parts: list[Found]) -> Found:
+    def stacked(cls, parts: list[SourceDrafts]) -> SourceDrafts:
         """The trees of all parts, one after another."""
         if len(parts) == 1:
             return parts[0]
@@ -134,7 +134,7 @@ class Source(ABC):
         """Memory that it takes at most, whatever it is taught, bytes."""
 
     @abstractmethod
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """What may follow each text.
 
         Args:

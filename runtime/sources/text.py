@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.runtime.sources.continuations import continuation_trees
-from specplan.runtime.sources.source import ROOT, Found, Tokens, Wanted
+from specplan.runtime.sources.source import ROOT, SourceDrafts, Tokens, Wanted
 
 TEXT_MATCH = (1, 3)
 """Suffixes that are looked for where a plan does not say, in tokens."""
@@ -43,7 +43,7 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
     return text[:0]
 
 
-def continuations(text: Tokens, wanted: Wanted) -> Found:
+def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
     """Several continuations of one text, merged, or side by side with unlike first tokens.
 
     Longer matches come first, then later ones; the first continuation is that of `lookup`, and
@@ -55,20 +55,20 @@ def continuations(text: Tokens, wanted: Wanted) -> Found:
         wanted: how much.
     """
     size, merged = len(text), wanted.nodes is not None
-    apart: dict[int, int] = {}
+    by_start: dict[int, int] = {}
     for order in range(min(wanted.longest, size - 1), wanted.shortest - 1, -1):
         for end in reversed(_occurrences(text, order).tolist()):
-            apart.setdefault(end if merged else int(text[end]), end)
-    ends = [*apart.values()][: wanted.children]
+            by_start.setdefault(end if merged else int(text[end]), end)
+    ends = [*by_start.values()][: wanted.children]
     runs = [text[end + np.arange(wanted.length) % (size - end)] for end in ends]
     if merged:
         earlier = np.arange(len(runs), 0, -1) / (len(runs) + 1.0) ** 2  # less than one in all
         tokens = np.array(runs, dtype=np.int64).reshape(-1, wanted.length)
         return continuation_trees(tokens, np.zeros(len(runs), np.int64), 1, wanted, 1.0 + earlier)
-    there = Found.nothing(1, wanted)
+    drafts = SourceDrafts.nothing(1, wanted)
     for slot, token in enumerate(token for run in runs for token in run.tolist()):
-        there.put(0, slot, token, slot - 1 if slot % wanted.length else ROOT)
-    return there
+        drafts.put(0, slot, token, slot - 1 if slot % wanted.length else ROOT)
+    return drafts
 
 
 def _occurrences(text: Tokens, order: int) -> Tokens:
@@ -111,9 +111,9 @@ def lookup_batch(
     for row in range(batch):
         if done is not None and done[row]:
             continue
-        found = lookup(
+        proposal = lookup(
             texts[row, : text_lengths[row]], shortest=shortest, longest=longest, length=length
         )
-        proposed[row, : len(found)] = found
-        counts[row] = len(found)
+        proposed[row, : len(proposal)] = proposal
+        counts[row] = len(proposal)
     return proposed, counts

@@ -19,7 +19,7 @@ from specplan.measure.bench.sequential import Judgement, Rule
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from specplan.measure.bench.interleave import Race, Run
+    from specplan.measure.bench.interleave import RaceResult, Run
 
 SECONDS = 150.0
 """For the warm-up and all pairs of a decision; with the models loaded it is within 3 minutes."""
@@ -45,7 +45,7 @@ class SpeedTest:
 
     def race(
         self, base: Run, head: Run, groups: int, expected: tuple[float, ...], progress: Progress
-    ) -> Race:
+    ) -> RaceResult:
         """Run the two until the test knows."""
         from specplan.measure.bench.interleave import race
 
@@ -113,7 +113,7 @@ def check_speed(
     return Findings("speed", (_finding(found, raced, told, test, test.load.batch),))
 
 
-def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progress) -> Race:
+def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progress) -> RaceResult:
     """Two bundles in this process, on the head's prompts."""
     from specplan.measure.workbench import Workbench
 
@@ -128,7 +128,7 @@ def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progres
 
 def _against_version(
     head: Bundle, base: Path | None, python: Path, test: SpeedTest, progress: Progress
-) -> tuple[Race, str]:
+) -> tuple[RaceResult, str]:
     """Two environments in processes of their own, this one for the head."""
     problem = test.load.problem(head)
     with ExitStack() as stack:
@@ -142,7 +142,7 @@ def _against_version(
 
 def _against_baseline(
     head: Bundle, stored: Baseline, path: Path, test: SpeedTest, progress: Progress
-) -> Race:
+) -> RaceResult:
     """The plan beside plain decoding, against the ratio that was stored."""
     load = replace(stored.expected_load, prompts=test.load.prompts)
     plain, plan, bench = both_runs(head, load)
@@ -150,7 +150,7 @@ def _against_baseline(
     return test.race(plain, plan, len(stored.log_ratios), stored.log_ratios, progress)
 
 
-def _finding(head: Bundle, raced: Race, against: str, test: SpeedTest, batch: int) -> Finding:
+def _finding(head: Bundle, raced: RaceResult, against: str, test: SpeedTest, batch: int) -> Finding:
     judged = raced.judgement
     status: Status = "ok"
     if judged.verdict == "slower" or (judged.verdict == "undecided" and test.strict):

@@ -44,7 +44,7 @@ class Turn:
 
 
 @dataclass
-class Contest:
+class Race:
     """A contest on one machine; other machines may add trials to its log.
 
     Attributes:
