@@ -41,13 +41,13 @@ def memory_bytes(device: torch.device | None = None) -> float:
 
 def versions() -> dict[str, str]:
     """Versions of what takes part in a measurement."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 @lru_cache(maxsize=1)
@@ -55,8 +55,8 @@ def _processor() -> str:
     """The processor's own name (CPUID, sysctl, registry: what py-cpuinfo finds)."""
     from cpuinfo import get_cpu_info
 
-    found = get_cpu_info()
-    return str(found.get("brand_raw") or found.get("arch_string_raw") or platform.machine())
+    info = get_cpu_info()
+    return str(info.get("brand_raw") or info.get("arch_string_raw") or platform.machine())
 
 
 def _nvml(index: int) -> tuple[str, float]:

@@ -80,11 +80,11 @@ def search_blocks(
     if not guesses:
         return {}
     scores = {skips: search.score(skips) for skips in guesses}
-    found = tuple(sorted(guesses, key=lambda skips: scores[skips]))
-    if scores[found[0]] <= HOPELESS * search.prices.plain:
-        found = refine(found, names, search.score, trials=TRIALS, seed=bench.problem.seed)
+    sets = tuple(sorted(guesses, key=lambda skips: scores[skips]))
+    if scores[sets[0]] <= HOPELESS * search.prices.plain:
+        sets = refine(sets, names, search.score, trials=TRIALS, seed=bench.problem.seed)
     progress("sets of blocks to leave out", 1, 1)
-    return search.profiles(found[:KEPT])
+    return search.profiles(sets[:KEPT])
 
 
 @dataclass
@@ -125,9 +125,9 @@ class _Search:
         """What leaving one block out does; half a token counts as lost and half as kept."""
         skips = Skips.read([name])
         rows = self._lengths("alone", skips, 1)
-        kept, every = sum(map(sum, rows)), sum(map(len, rows))
+        accepted, every = sum(map(sum, rows)), sum(map(len, rows))
         seconds = whole - self.prices.pass_seconds(skips)
-        return SparedBlock(name, seconds, -log((kept + 0.5) / (every + 1.0)))
+        return SparedBlock(name, seconds, -log((accepted + 0.5) / (every + 1.0)))
 
     def score(self, skips: Skips) -> float:
         """Seconds per token of the best chain drafted without these blocks."""
@@ -137,10 +137,10 @@ class _Search:
         """Their profiles: of many prompts where they may pay, else of those looked at."""
         near = [s for s in sets if self.score(s) <= NEAR * self.prices.plain]
         wanted: list[Drafter] = [_without(skips) for skips in near]
-        found: dict[Drafter, AcceptanceProfile] = {
+        measured: dict[Drafter, AcceptanceProfile] = {
             _without(skips): self._profile(skips) for skips in sets
         }
-        return found | measure_acceptance(
+        return measured | measure_acceptance(
             self.bench, self.facts, progress=self.progress, wanted=wanted
         )
 

@@ -113,7 +113,7 @@ class _Row:
                 break
             if self.decoder is not None:
                 shown += self.watch.feed(self.decoder.feed(token))
-            if self.watch.found:
+            if self.watch.stopped:
                 self.reason = "stop_string"
                 break
         self.tokens += taken
@@ -124,7 +124,7 @@ class _Row:
         self.reason = self.reason or "length"
         if self.decoder is not None and self.reason != "stop_string":
             shown = self.watch.feed(self.decoder.flush())
-            if self.watch.found:
+            if self.watch.stopped:
                 self.reason = "stop_string"
             else:
                 shown += self.watch.flush()

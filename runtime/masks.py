@@ -28,5 +28,5 @@ def prefix(mask: Tensor) -> Tensor:
 
 def marked(places: Tensor, live: Tensor, width: int) -> Tensor:
     """Bool `[B, width]`: the places that some of these `[B, W]` name, dead ones left out."""
-    found = live.new_zeros((len(places), width + 1))
-    return found.scatter(1, places.where(live, width), True)[:, :width]
+    marks = live.new_zeros((len(places), width + 1))
+    return marks.scatter(1, places.where(live, width), True)[:, :width]

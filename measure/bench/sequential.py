@@ -166,12 +166,12 @@ def stakes(past: Sequence[float], shift: float) -> tuple[float, float]:
     if len(past) < 3:
         return shift / guess, CLIPPED_AT * math.sqrt(guess)
     values = np.asarray(past)
-    apart = np.abs(values - np.median(values))
-    usual = _NORMAL * float(np.median(apart))
+    distances = np.abs(values - np.median(values))
+    usual = _NORMAL * float(np.median(distances))
     count, known = len(values), weight + len(values)
     reach = CLIPPED_AT * math.sqrt((weight * guess + count * usual**2) / known)
-    square = (weight * guess + count * float(np.mean(np.minimum(apart, reach) ** 2))) / known
-    inside = (weight + float(np.sum(apart < reach))) / known
+    square = (weight * guess + count * float(np.mean(np.minimum(distances, reach) ** 2))) / known
+    inside = (weight + float(np.sum(distances < reach))) / known
     return shift * inside / square, reach
 
 

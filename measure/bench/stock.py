@@ -28,23 +28,23 @@ def stock_runners(bench: Workbench, batch: int, exit_layer: int | None = None) -
     """
     problem = bench.problem
     target = _load(problem.models.target.path, bench, "target")
-    found = {"transformers.generate": _runner(bench, target, {})}
+    runners = {"transformers.generate": _runner(bench, target, {})}
     if batch > 1:
-        return found
+        return runners
     if problem.models.drafts:
         draft = problem.models.drafts[0]
         assistant = _load(draft.path, bench, draft.name)
-        found[f"transformers.generate, assistant {draft.name}"] = _runner(
+        runners[f"transformers.generate, assistant {draft.name}"] = _runner(
             bench, target, {"assistant_model": assistant}
         )
-    found["transformers.generate, prompt lookup"] = _runner(
+    runners["transformers.generate, prompt lookup"] = _runner(
         bench, target, {"prompt_lookup_num_tokens": 10}
     )
     if exit_layer is not None:
-        found["transformers.generate, early exit"] = _runner(
+        runners["transformers.generate, early exit"] = _runner(
             bench, target, {"assistant_early_exit": exit_layer}
         )
-    return found
+    return runners
 
 
 def _load(path: Path, bench: Workbench, role: str) -> Any:

@@ -16,6 +16,6 @@ from torch import Tensor
 def combine(rows: Tensor, shares: Tensor | None = None, *, alpha: float = 0.1) -> Tensor:
     """Logits `[..., V]` of one of the two models."""
     p, q = rows.softmax(-1)
-    apart = (p - q).abs().sum(-1, keepdim=True) / 2
-    defers = q.amax(-1, keepdim=True) < p.amax(-1, keepdim=True) - alpha * apart
+    distance = (p - q).abs().sum(-1, keepdim=True) / 2
+    defers = q.amax(-1, keepdim=True) < p.amax(-1, keepdim=True) - alpha * distance
     return torch.where(defers, rows[0], rows[1])

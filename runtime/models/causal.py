@@ -82,10 +82,10 @@ class CausalModel:
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor that the model computes with, by where it stands."""
-        found: dict[str, Tensor] = {}
-        _collect("family", self.family, found)
-        _collect("head", self._head, found)
-        return found
+        tensors: dict[str, Tensor] = {}
+        _collect("family", self.family, tensors)
+        _collect("head", self._head, tensors)
+        return tensors
 
     def forward(
         self,
@@ -223,19 +223,19 @@ def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor
     return (positions[:, :, None] - keys) < window
 
 
-def _collect(name: str, held: object, found: dict[str, Tensor]) -> None:
+def _collect(name: str, part_of_model: object, tensors: dict[str, Tensor]) -> None:
     """Tensors of modules, of our own objects, and of lists of them."""
-    if isinstance(held, Tensor):
-        found[name] = held
-    elif isinstance(held, torch.nn.Module):
-        inner = (*held.named_parameters(), *held.named_buffers())
-        found.update({f"{name}.{part}": tensor for part, tensor in inner})
-    elif isinstance(held, list | tuple):
-        for place, item in enumerate(held):
-            _collect(f"{name}.{place}", item, found)
-    elif type(held).__module__.startswith("specplan."):
-        for part, item in vars(held).items():
-            _collect(f"{name}.{part}", item, found)
+    if isinstance(part_of_model, Tensor):
+        tensors[name] = part_of_model
+    elif isinstance(part_of_model, torch.nn.Module):
+        inner = (*part_of_model.named_parameters(), *part_of_model.named_buffers())
+        tensors.update({f"{name}.{part}": tensor for part, tensor in inner})
+    elif isinstance(part_of_model, list | tuple):
+        for place, item in enumerate(part_of_model):
+            _collect(f"{name}.{place}", item, tensors)
+    elif type(part_of_model).__module__.startswith("specplan."):
+        for part, item in vars(part_of_model).items():
+            _collect(f"{name}.{part}", item, tensors)
 
 
 def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:

@@ -61,7 +61,7 @@ class KVCache:
         positions = torch.zeros(batch, capacity + 1, dtype=torch.int64, device=device)
         made = cls(layers(), layers(), positions)
         if queries:
-            made.queries = [held.new_zeros(batch, num_kv_heads, head_dim) for held in made.keys]
+            made.queries = [layer.new_zeros(batch, num_kv_heads, head_dim) for layer in made.keys]
         return made
 
     @property
@@ -99,8 +99,8 @@ class KVCache:
         """
         rows = self._rows
         mine, theirs = [*self.keys, *self.values], [*other.keys, *other.values]
-        for into, held in zip(mine, theirs, strict=True):
-            into[rows, :, destination] = held[rows, :, source]
+        for into, source_tensor in zip(mine, theirs, strict=True):
+            into[rows, :, destination] = source_tensor[rows, :, source]
         self.positions[rows, destination] = other.positions[rows, source]
 
     def swap(self, slots: Tensor, layers: Sequence[int], other: Sequence[Tensor]) -> list[Tensor]:
@@ -111,7 +111,7 @@ class KVCache:
             layers: which.
             other: keys and values of each, `[B, M, H_kv, head_dim]`; none to change nothing.
         """
-        tensors = [held for layer in layers for held in (self.keys[layer], self.values[layer])]
+        tensors = [tensor for layer in layers for tensor in (self.keys[layer], self.values[layer])]
         before = [tensor[self._rows, :, slots] for tensor in tensors]
         for tensor, new in zip(tensors, other, strict=False):
             tensor[self._rows, :, slots] = new
@@ -194,11 +194,11 @@ class CacheWriter:
         """
         if self.latest is None or self.cache.queries is None:
             return
-        held = self.cache.queries[layer_idx]
+        former = self.cache.queries[layer_idx]
         column = self.latest.clamp(min=0)[:, None, None, None]
         asked = queries.gather(2, column.expand(-1, queries.shape[1], 1, queries.shape[3]))
-        asked = summed_by_head(asked, held.shape[1])[:, :, 0]
-        self.cache.queries[layer_idx] = torch.where(self.latest[:, None, None] >= 0, asked, held)
+        asked = summed_by_head(asked, former.shape[1])[:, :, 0]
+        self.cache.queries[layer_idx] = torch.where(self.latest[:, None, None] >= 0, asked, former)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Slots in use; part of the interface of `transformers` caches."""

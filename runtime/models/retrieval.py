@@ -41,19 +41,19 @@ def retrieve(
     """
     assert whole.queries is not None, "a cache that is retrieved from keeps queries"
     places = budget // chunk
-    gone = [
+    omitted = [
         max(-(-length // chunk) - places, 0) * chunk if length > budget else 0 for length in lengths
     ]
-    held = max(length - left for length, left in zip(lengths, gone, strict=True))
-    if not held:
-        return gone
+    size = max(length - left for length, left in zip(lengths, omitted, strict=True))
+    if not size:
+        return omitted
     ends = torch.tensor(lengths, device=whole.positions.device)
-    shortened = torch.tensor(gone, device=ends.device) > 0
-    slot = torch.arange(held, device=ends.device)
+    shortened = torch.tensor(omitted, device=ends.device) > 0
+    slot = torch.arange(size, device=ends.device)
     stores = zip(whole.keys, whole.values, into.keys, into.values, whole.queries, strict=True)
     for keys, values, new_keys, new_values, query in stores:
-        source = slot.expand(len(gone), keys.shape[1], -1)
-        if any(gone):
+        source = slot.expand(len(omitted), keys.shape[1], -1)
+        if any(omitted):
             best = best_chunks(keys, query, ends, chunk, places)
             rank = (slot // chunk).clamp(max=places - 1).expand_as(source)
             chosen = best.gather(2, rank) * chunk + slot % chunk
@@ -61,8 +61,8 @@ def retrieve(
         source = source.clamp(max=keys.shape[2] - 1)  # shorter texts end earlier
         wide = source[:, :, :, None].expand(-1, -1, -1, keys.shape[3])
         for old, new in ((keys, new_keys), (values, new_values)):
-            new[:, :, :held] = old.expand(len(gone), -1, -1, -1).gather(2, wide)
-    return gone
+            new[:, :, :size] = old.expand(len(omitted), -1, -1, -1).gather(2, wide)
+    return omitted
 
 
 def best_chunks(keys: Tensor, query: Tensor, lengths: Tensor, chunk: int, places: int) -> Tensor:

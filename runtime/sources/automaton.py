@@ -71,9 +71,9 @@ class Automaton(Source):
         for token in text[start:].tolist():
             self._extend(token)
         if len(self._text) > self.capacity:
-            kept = self._text[-max(1, self.capacity // 2) :]
+            latest = self._text[-max(1, self.capacity // 2) :]
             self._forget()
-            for token in kept:
+            for token in latest:
                 self._extend(token)
 
     def _match(self, suffix: list[int]) -> tuple[int, int]:

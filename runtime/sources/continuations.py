@@ -61,11 +61,11 @@ def continuation_trees(
     if wanted.nodes is None:
         _put_separate(nodes, wanted, drafts)
         return drafts
-    kept = np.flatnonzero(nodes.ranks < wanted.size)
-    ranks = nodes.ranks.take(kept)
-    slots = nodes.texts.take(kept) * wanted.size + ranks
-    drafts.tokens.ravel()[slots] = nodes.tokens.take(kept)
-    drafts.parents.ravel()[slots] = nodes.parents.take(kept)
+    heaviest = np.flatnonzero(nodes.ranks < wanted.size)
+    ranks = nodes.ranks.take(heaviest)
+    slots = nodes.texts.take(heaviest) * wanted.size + ranks
+    drafts.tokens.ravel()[slots] = nodes.tokens.take(heaviest)
+    drafts.parents.ravel()[slots] = nodes.parents.take(heaviest)
     drafts.live.ravel()[slots] = True
     return drafts
 
@@ -85,15 +85,16 @@ def _ranked(continuations: Tokens, texts: Tokens, count: int, weights: Weights |
     heaviest = int(masses.max()) + 1
     keys = (texts.take(firsts.take(live)) + 1) * heaviest - masses.take(live)
     small = np.min_scalar_type(count * heaviest)  # keys of 16 bits are sorted fast
-    kept = live.take(keys.astype(small).argsort(kind="stable"))
-    text = texts.take(firsts.take(kept))
+    sorted_nodes = live.take(keys.astype(small).argsort(kind="stable"))
+    text = texts.take(firsts.take(sorted_nodes))
     counts = np.bincount(text, minlength=count)
-    rank = np.arange(len(kept)) - np.repeat(counts.cumsum() - counts, counts)
+    rank = np.arange(len(sorted_nodes)) - np.repeat(counts.cumsum() - counts, counts)
     ranks = np.full(len(starts) + 1, ROOT)
-    ranks[kept + 1] = rank
+    ranks[sorted_nodes + 1] = rank
     above = np.zeros((length + 1) * rows + 1, dtype=np.int64)  # 1 and up, one level below each
     begins.cumsum(out=above[rows:])
-    return Nodes(text, rank, tokens.take(kept), ranks.take(above.take(starts.take(kept))), counts)
+    parents = ranks.take(above.take(starts.take(sorted_nodes)))
+    return Nodes(text, rank, tokens.take(sorted_nodes), parents, counts)
 
 
 def _order(continuations: Tokens, texts: Tokens, count: int) -> Tokens:
@@ -161,9 +162,9 @@ def _put_separate(nodes: Nodes, wanted: Wanted, drafts: SourceDrafts) -> None:
     text = nodes.texts[roots]
     counts = np.bincount(text, minlength=texts)
     child = np.arange(len(roots)) - (np.cumsum(counts) - counts)[text]
-    kept = child < wanted.children
+    within = child < wanted.children
     node = np.full((texts, wanted.children), -1)
-    node[text[kept], child[kept]] = slots[roots[kept]]
+    node[text[within], child[within]] = slots[roots[within]]
     shape = (texts, wanted.children, wanted.length)
     for step in range(wanted.length):
         drafts.tokens.reshape(shape)[:, :, step] = tokens[node]

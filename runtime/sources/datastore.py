@@ -69,16 +69,16 @@ class Packing:
 
     def keys(self, contexts: NDArray[np.integer]) -> Keys:
         """Keys `[...]` of contexts `[..., tokens]`, the nearest token first."""
-        found: Keys = contexts.astype(np.uint64) @ self.units
-        return found
+        packed: Keys = contexts.astype(np.uint64) @ self.units
+        return packed
 
     def alike(self, one: Keys, other: Keys) -> Tokens:
         """How many tokens two keys have in common, from the nearest on."""
         differs = one ^ other
-        found = np.zeros(differs.shape, dtype=np.int8)
+        common = np.zeros(differs.shape, dtype=np.int8)
         for unit in self.units:
-            found += (differs < unit).view(np.int8)
-        return found.astype(np.int64)
+            common += (differs < unit).view(np.int8)
+        return common.astype(np.int64)
 
 
 class Datastore(Source):
@@ -145,14 +145,14 @@ class Datastore(Source):
         fits = alike == best
         if len(self._ends) > 1:
             fits &= fits.cumsum(1, dtype=np.int32) <= most
-        found = np.flatnonzero(fits)
-        places = self._places.take(index.ravel().take(found)).astype(np.int64)
+        matches = np.flatnonzero(fits)
+        places = self._places.take(index.ravel().take(matches)).astype(np.int64)
         following = places[:, None] + np.arange(wanted.length)
         tokens = self._tokens.take(following, mode="clip").astype(np.int64)  # none is the last
         ends = tokens == self.packing.vocabulary
         ended = np.flatnonzero(ends.any(1))
         tokens[ended] = cut_at_ends(np.where(ends[ended], NO_TOKEN, tokens[ended]))
-        return continuation_trees(tokens, found // index.shape[1], len(texts), wanted)
+        return continuation_trees(tokens, matches // index.shape[1], len(texts), wanted)
 
     def _queries(self, texts: Tokens, lengths: Tokens, reach: int) -> Tokens:
         """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""
@@ -190,7 +190,7 @@ class Datastore(Source):
         for shard, (start, end) in enumerate(self._bounds.T.tolist()):
             bounds[shard, order] = start + self._keys[start:end].searchsorted(asked).reshape(-1, 2)
         low, high = bounds.reshape(-1, 2).T
-        found, rows = low.copy(), np.flatnonzero(high - low > _NEAR)  # many places are alike
+        insertions, rows = low.copy(), np.flatnonzero(high - low > _NEAR)  # many places are alike
         low, wide, far = low.take(rows), (high - low).take(rows), far.take(rows % len(near))
         while len(rows):
             parts = low[:, None] + wide[:, None] * _PARTS // _PROBES
@@ -198,11 +198,11 @@ class Datastore(Source):
             below = (keys < far[:, None]).sum(1)
             at = np.arange(0, parts.size, parts.shape[1]) + below
             low, high = parts.take(at) + (below > 0), parts.take(at + 1)
-            found[rows] = (low + high) // 2
+            insertions[rows] = (low + high) // 2
             wide = high - low
             more = np.flatnonzero(wide > _NEAR)
             rows, low, wide, far = rows[more], low[more], wide[more], far[more]
-        return found.reshape(len(self._ends), -1)
+        return insertions.reshape(len(self._ends), -1)
 
     def _far_keys(self, places: NDArray[np.uint32]) -> Keys:
         """Second keys of places `[...]`."""
@@ -212,10 +212,10 @@ class Datastore(Source):
     def _before(self, places: NDArray[np.uint32], first: int, last: int) -> NDArray[Any]:
         """Tokens `[..., last - first]` that stand `first + 1` to `last` before places `[...]`."""
         columns = places.astype(np.int64)[..., None] - np.arange(first + 1, last + 1)
-        found: NDArray[Any] = self._tokens.take(columns, mode="clip")
+        tokens: NDArray[Any] = self._tokens.take(columns, mode="clip")
         if places.min() < last:
-            found[columns < 0] = self.packing.vocabulary
-        return found
+            tokens[columns < 0] = self.packing.vocabulary
+        return tokens
 
     def _count_further(self, queries: Tokens, index: Tokens, alike: Tokens, reach: int) -> None:
         """Add to the counts what lies beyond the first key, for places that agree in all of it."""

@@ -50,15 +50,15 @@ class Phrases(Source):
         length = wanted.length
         most = self.kept if wanted.nodes is None else min(self.kept, wanted.children)
         newer = 1.0 + np.arange(most) / (most * (most + 1.0))  # less than one run in all
-        found: list[tuple[int, ...]] = []
+        followed: list[tuple[int, ...]] = []
         rows, weights = [], []
         for row, end in enumerate(lengths.tolist()):
             known = [*self._after.get(int(texts[row, end - 1]), ())][-most:]
-            found += [(*run[:length], *(NO_TOKEN,) * (length - len(run))) for run in known]
+            followed += [(*run[:length], *(NO_TOKEN,) * (length - len(run))) for run in known]
             rows += [row] * len(known)
             weights += newer[most - len(known) :].tolist()
         return continuation_trees(
-            np.array(found, dtype=np.int64).reshape(-1, length),
+            np.array(followed, dtype=np.int64).reshape(-1, length),
             np.array(rows, dtype=np.int64),
             len(texts),
             wanted,

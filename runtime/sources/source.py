@@ -44,8 +44,8 @@ class Wanted:
     @property
     def size(self) -> int:
         """Slots for nodes, N."""
-        apart = self.children * self.length
-        return apart if self.nodes is None else min(self.nodes, apart)
+        separate = self.children * self.length
+        return separate if self.nodes is None else min(self.nodes, separate)
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ def _tuned(found: SearchResult, contest: Race, bench: Workbench, interrupted: bo
     plans.save(plans_path(found.facts, here))
     loads = contest.contenders.loads
     return Tuned(
-        result=Result(tuned(found, plans, contest.contenders.found)),
+        result=Result(tuned(found, plans, contest.contenders.untried)),
         lines=tuple(lines(contest, trials)),
         minutes=contest.spent(trials) / 60.0,
         trials=len(trials),

@@ -203,7 +203,7 @@ def test_the_choice_is_the_leader_with_its_measured_speed(
     run = contest(found, log, recorded(found), 60)
     run.run()
     plans = measured_plans(run, log.trials(), {})
-    answer = tuned(found, plans, run.contenders.found)
+    answer = tuned(found, plans, run.contenders.untried)
     leader = leader_of(run, log.trials())
     assert plan_key(answer.chosen.plan) == leader
     mine = [trial for trial in log.trials() if trial.plan == leader]

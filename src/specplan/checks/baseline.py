@@ -114,10 +114,10 @@ def measure_baseline(
     from specplan.measure.bench.interleave import pairs
     from specplan.measure.machine import hardware_name, versions
 
-    found = opened(bundle)
+    checked = opened(bundle)
     limited = load if load.limit else Load(load.batch, load.output_tokens, load.prompts,
                                            GROUPS * load.batch)  # fmt: skip
-    plain, plan, bench = both_runs(found, limited)
+    plain, plan, bench = both_runs(checked, limited)
     groups = count_groups(bench.problem, limited)
     source, start = pairs(plain, plan, groups, seed), perf_counter()
     next(source)  # not counted: the first run allocates and warms caches
@@ -134,7 +134,7 @@ def measure_baseline(
         pairs=count,
         hardware=hardware_name(bench.models["target"].device),
         versions=versions(),
-        **about(found, bench, limited),
+        **about(checked, bench, limited),
     )
 
 
@@ -199,7 +199,7 @@ def _half_width(ratios: dict[int, list[float]], middles: tuple[float, ...]) -> f
 
     The standard error of a median of n normal numbers is 1.2533 times that of their mean.
     """
-    apart = [abs(x - middles[group]) for group, values in ratios.items() for x in values]
-    free = max(len(apart) - len(middles), 1)
-    spread = 1.4826 * float(np.median([x for x in apart if x > 0.0] or [0.0]))
+    deviations = [abs(x - middles[group]) for group, values in ratios.items() for x in values]
+    free = max(len(deviations) - len(middles), 1)
+    spread = 1.4826 * float(np.median([x for x in deviations if x > 0.0] or [0.0]))
     return HALF_WIDTH_90 * 1.2533 * spread / float(np.sqrt(free))

@@ -75,8 +75,8 @@ class Findings:
         counts = {status: 0 for status in ("regressed", "undecided", "noted", "ok")}
         for item in self.items:
             counts[item.status] += 1
-        told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        return f"specplan check {self.kind}: {told}"
+        summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        return f"specplan check {self.kind}: {summary}"
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

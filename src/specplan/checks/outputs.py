@@ -103,8 +103,8 @@ def _case(kind: str, item: Finding) -> ElementTree.Element:
         )
     elif item.status == "undecided":
         ElementTree.SubElement(case, "skipped", message=_xml(item.summary))
-    told = "\n".join(filter(None, (item.summary, item.details)))
-    ElementTree.SubElement(case, "system-out").text = _xml(told)
+    text = "\n".join(filter(None, (item.summary, item.details)))
+    ElementTree.SubElement(case, "system-out").text = _xml(text)
     return case
 
 

@@ -35,14 +35,14 @@ def records(folder: Path) -> list[Path]:
     Raises:
         NothingToCompareError: there is none.
     """
-    found = sorted(path.parent for path in [*folder.glob(PROBLEM), *folder.glob(f"*/{PROBLEM}")])
-    if not found:
+    folders = sorted(path.parent for path in [*folder.glob(PROBLEM), *folder.glob(f"*/{PROBLEM}")])
+    if not folders:
         raise NothingToCompareError(
             "there is no recorded problem",
             where=str(folder),
             remedy="Record one with `specplan check record PROBLEM.yaml --out DIR/NAME`.",
         )
-    return found
+    return folders
 
 
 def check_plans(
@@ -67,14 +67,14 @@ def check_plans(
         NothingToCompareError: there is no record.
         UsageError: the other environment cannot be asked, or an answer is broken.
     """
-    found, items = records(folder), []
+    folders, items = records(folder), []
     with nullcontext() if base_python is None else Side(base_python) as side:
-        for index, record in enumerate(found):
-            progress("planning recorded problems", index, len(found))
+        for index, record in enumerate(folders):
+            progress("planning recorded problems", index, len(folders))
             start = perf_counter()
             finding = _check(record, side, moved, changes_allowed)
             items.append(replace(finding, seconds=perf_counter() - start))
-    progress("planning recorded problems", len(found), len(found))
+    progress("planning recorded problems", len(folders), len(folders))
     return Findings("plans", tuple(items))
 
 
@@ -85,12 +85,12 @@ def update(folder: Path, progress: Progress = silent) -> list[Path]:
         NothingToCompareError: there is no record.
         SpecplanError: a problem cannot be planned.
     """
-    found = records(folder)
-    for index, record in enumerate(found):
-        progress("planning recorded problems", index, len(found))
+    folders = records(folder)
+    for index, record in enumerate(folders):
+        progress("planning recorded problems", index, len(folders))
         write_answer(record, answer_of(str(record / PROBLEM)))
-    progress("planning recorded problems", len(found), len(found))
-    return found
+    progress("planning recorded problems", len(folders), len(folders))
+    return folders
 
 
 def write_answer(record: Path, answer: Answer) -> None:
@@ -176,14 +176,14 @@ def _check(record: Path, side: Side | None, moved: float, changes_allowed: bool)
     if base is None:
         return Finding(name, "noted", "no answer is recorded yet", metrics=metrics)
     base = base | {"plan": _as_printed_now(base["plan"])}
-    told = difference(base, head, moved)
+    changes = difference(base, head, moved)
     data = {"base": base, "head": head}
-    if not told:
+    if not changes:
         words = f"same plan, prices within {moved:.2%}: {head['prices']['chosen']['words']}"
         return Finding(name, "ok", words, metrics=metrics, data=data)
-    harmless = changes_allowed or all(map(_is_addition, told.splitlines()))
+    harmless = changes_allowed or all(map(_is_addition, changes.splitlines()))
     status: Status = "noted" if harmless else "regressed"
-    return Finding(name, status, _summary(base, head, told), told, metrics, data=data)
+    return Finding(name, status, _summary(base, head, changes), changes, metrics, data=data)
 
 
 def _as_printed_now(text: str) -> str:
@@ -199,8 +199,8 @@ def _is_addition(line: str) -> bool:
     return line.startswith("+best of ")
 
 
-def _summary(base: Answer, head: Answer, told: str) -> str:
-    moved = sum(line.startswith("!") for line in told.splitlines())
+def _summary(base: Answer, head: Answer, changes: str) -> str:
+    moved = sum(line.startswith("!") for line in changes.splitlines())
     parts = ["another plan"] if base["plan"] != head["plan"] else []
     parts += [f"{moved} prices moved"] if moved else []
     old, new = (answer["prices"]["chosen"]["words"] for answer in (base, head))

@@ -49,13 +49,13 @@ def record(problem: ProblemLike, out: Path, progress: Progress = silent) -> Answ
 
     checked = as_problem(problem)
     check_destination(out, ANSWER, "record")
-    found = find(checked, progress)
-    facts = found.facts
+    search = find(checked, progress)
+    facts = search.facts
     with staged(out.resolve()) as folder:
         data = _store(facts, folder)
         write_atomic(folder / PROBLEM, _COMMENT + yaml.safe_dump(data, sort_keys=False))
         answer = answer_of(str(folder / PROBLEM))
-        _check_same(Result(found), answer, out)
+        _check_same(Result(search), answer, out)
         write_answer(folder, answer)
     return answer
 
@@ -121,10 +121,10 @@ def _rename_models(path: Path, digests: dict[str, str]) -> None:
 
 def _check_same(planned: Any, answer: Answer, out: Path) -> None:
     """Refuse a record that is planned for otherwise than the problem itself."""
-    told = difference(described(planned), answer)
-    if told:
+    changes = difference(described(planned), answer)
+    if changes:
         raise UsageError(
-            f"without weights the problem is planned for otherwise:\n{told}\n",
+            f"without weights the problem is planned differently:\n{changes}\n",
             where=str(out),
             remedy="State every model's dtype in the problem, or record another problem.",
         )

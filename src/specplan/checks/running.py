@@ -57,9 +57,9 @@ def opened(bundle: Bundle | Path | str) -> Bundle:
     Raises:
         UsageError: it is no bundle, or something has changed, or its problem is damaged.
     """
-    found = open_bundle(bundle)
-    found.check_models()
-    return found
+    checked = open_bundle(bundle)
+    checked.check_models()
+    return checked
 
 
 def run_bundle(bench: Workbench, bundle: Bundle, load: Load) -> Run:

@@ -94,23 +94,23 @@ def check_speed(
             where="specplan check speed",
             remedy="Keep --base and --base-python, or --baseline.",
         )
-    found = opened(head)
+    bundle = opened(head)
     if baseline is not None:
         stored = Baseline.load(baseline)
-        raced = _against_baseline(found, stored, baseline, test, progress)
-        told = f"plain decoding beside it, against the baseline {baseline} ({stored.hardware})"
-        return Findings("speed", (_finding(found, raced, told, test, stored.batch),))
+        raced = _against_baseline(bundle, stored, baseline, test, progress)
+        against = f"plain decoding beside it, against the baseline {baseline} ({stored.hardware})"
+        return Findings("speed", (_finding(bundle, raced, against, test, stored.batch),))
     if base_python is not None:
-        raced, told = _against_version(found, base, base_python, test, progress)
+        raced, against = _against_version(bundle, base, base_python, test, progress)
     elif base is not None:
-        raced, told = _against_bundle(found, base, test, progress), f"bundle {base}"
+        raced, against = _against_bundle(bundle, base, test, progress), f"bundle {base}"
     else:
         raise NothingToCompareError(
             "there is nothing to compare with",
             where="specplan check speed",
             remedy="Give --base DIR, --base-python PATH or --baseline FILE.",
         )
-    return Findings("speed", (_finding(found, raced, told, test, test.load.batch),))
+    return Findings("speed", (_finding(bundle, raced, against, test, test.load.batch),))
 
 
 def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progress) -> RaceResult:

@@ -35,19 +35,19 @@ def compile_(
 
     with terminal_progress() as progress:
         compiled = compile_bundle(bundle, turns=turns, progress=progress)
-    held = compiled.executables
-    assert held is not None, "compiling writes them"
+    executables = compiled.executables
+    assert executables is not None, "compiling writes them"
     if json:
-        print_json(held.as_dict())
+        print_json(executables.as_dict())
         return
     rows = [
         [str(shape.batch), str(shape.text), name, f"{seconds * 1e3:.2f}", chosen]
-        for shape in held.shapes
+        for shape in executables.shapes
         for name, seconds in sorted(shape.seconds.items(), key=lambda item: item[1])
         for chosen in ["chosen" if name == shape.backend else ""]
     ]
     print_table([">batch", ">text", "backend", ">ms per round", ""], rows, title="Rounds")
-    for note in held.notes:
+    for note in executables.notes:
         print(f"Not compiled: {note}")
 
 

@@ -34,12 +34,14 @@ def build(
 
     start = perf_counter()
     with terminal_progress() as progress:
-        found = build_datastore(corpus, out, tokenizer, keep=keep, common=common, progress=progress)
+        counts = build_datastore(
+            corpus, out, tokenizer, keep=keep, common=common, progress=progress
+        )
     size = sum(path.stat().st_size for path in out.iterdir())
     if json:
-        print_json(found | {"bytes": size, "seconds": perf_counter() - start})
+        print_json(counts | {"bytes": size, "seconds": perf_counter() - start})
         return
     print(
-        f"{found['tokens']:,} tokens, {found['places']:,} places in {found['shards']} shards, "
+        f"{counts['tokens']:,} tokens, {counts['places']:,} places in {counts['shards']} shards, "
         f"{size / 1e6:.1f} MB, {perf_counter() - start:.1f} s: {out}"
     )

@@ -44,10 +44,10 @@ def device(
 
     checked = load_problem(problem)
     with terminal_progress() as progress:
-        found = api.profile_device(
+        measured = api.profile_device(
             checked, passes=passes, batches=batch or (), contexts=context or (), progress=progress
         )
-    folder, table = checked.profiles / "device", found.table
+    folder, table = checked.profiles / "device", measured.table
     forms = {name: fit_compiled(runs) for name, runs in table.compiled.items()}
     rows = [_row(row, table.drift, table.scatter) for row in table.rows.values()]
     fits = [asdict(fit) for fit in table.fits.values()]
@@ -153,9 +153,11 @@ def acceptance(
 
     checked = load_problem(problem)
     with terminal_progress() as progress:
-        found = api.profile_acceptance(checked, limit=limit, precision=precision, progress=progress)
+        measured = api.profile_acceptance(
+            checked, limit=limit, precision=precision, progress=progress
+        )
     folder = checked.profiles / "acceptance"
-    profiles = {str(drafter): _record(profile) for drafter, profile in found.items()}
+    profiles = {str(drafter): _record(profile) for drafter, profile in measured.items()}
     if json:
         print_json({"folder": str(folder), "profiles": profiles})
         return
