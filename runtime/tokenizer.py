@@ -10,7 +10,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 
 _INCOMPLETE = "�"
-"""What decoders put in place of bytes that are no character (yet)."""
+"""Decoders put this in place of bytes that are no character yet."""
 
 
 class Tokenizer:
@@ -71,7 +71,7 @@ class StreamDecoder:
         return self._advance(text)
 
     def flush(self) -> str:
-        """What is still held back, with replacement characters for broken bytes."""
+        """The text still held back, with replacement characters for broken bytes."""
         return self._advance(self._tokenizer.decode(self._tokens[self._start :]))
 
     def _advance(self, text: str) -> str:
@@ -88,7 +88,7 @@ class StopStrings:
     before the longest. The outcome does not depend on how the stream is cut into pieces.
 
     Args:
-        strings: what to look for; may be empty.
+        strings: stop strings; may be empty.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def flush(self) -> str:
-        """What was held back for nothing."""
+        """The text held back, which became no stop string."""
         pending, self._pending = self._pending, ""
         return pending
 

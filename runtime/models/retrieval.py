@@ -1,9 +1,9 @@
-"""Parts of a cache that a query asks for: the chunks whose mean keys agree best with it.
+"""Parts of a cache that a query retrieves: the chunks whose mean keys agree best with it.
 
 TriForce (Sun et al. 2024, arXiv 2404.11912, section 4.1, and `RetrievalCache` of its code) ranks
 chunks of consecutive tokens, per layer and head, by the product of the query and the mean of their
-keys, turned by their positions as the cache holds them, and keeps the first chunk in any case. Its
-models have one query head for each key head; where several share one, their queries are added here.
+keys, rotated by their positions as in the cache, and always keeps the first chunk. Its models have
+one query head per key head; if several share one, their queries are added here.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch import Tensor
 from specplan.runtime.models.kv_cache import KVCache
 
 LATEST_CHUNKS = 2
-"""Chunks at the end of a text that are kept in any case; the last one may be incomplete."""
+"""Chunks at the end of a text that are always kept; the last one may be incomplete."""
 
 
 def retrieve(
     into: KVCache, whole: KVCache, lengths: Sequence[int], budget: int, chunk: int
 ) -> list[int]:
-    """Fill a small cache with what the queries of the latest text tokens ask for.
+    """Fill a small cache with the chunks that the queries of the latest text tokens retrieve.
 
     Every layer and key/value head gets chunks of its own, in the order of the text, from slot 0 on:
     the first one, the latest two and the best ranked others, of equals the earlier. A text that is
     no longer than the budget is copied whole.
 
     Args:
-        into: the small cache; positions of its slots say nothing afterwards.
+        into: the small cache; the positions of its slots are invalid afterwards.
         whole: the cache with the text at its first slots, and with queries; of one row for all, or
             of as many as `into`.
         lengths: tokens of the text that each row sees.
@@ -37,9 +37,9 @@ def retrieve(
         chunk: tokens of a chunk.
 
     Returns:
-        Tokens of each row's text that were left out.
+        Omitted tokens of each row's text.
     """
-    assert whole.queries is not None, "a cache that is retrieved from keeps queries"
+    assert whole.queries is not None, "a cache to retrieve from stores queries"
     places = budget // chunk
     omitted = [
         max(-(-length // chunk) - places, 0) * chunk if length > budget else 0 for length in lengths

@@ -1,4 +1,4 @@
-"""Trees of what followed a text where it occurred before: continuations merged and weighed."""
+"""Trees of the continuations of a text's earlier occurrences, merged by weight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specplan.runtime.sources.source import NO_TOKEN, ROOT, Flags, SourceDrafts,
 
 Weights = NDArray[np.float64]
 _SCALE = np.int64(1 << 20)
-"""Weights are told apart by so small a part of one."""
+"""Resolution of weights: this many parts of one."""
 
 
 class Nodes(NamedTuple):
@@ -41,7 +41,7 @@ def continuation_trees(
     wanted: Wanted,
     weights: Weights | None = None,
 ) -> SourceDrafts:
-    """One tree for each of R texts, of the continuations that its occurrences had.
+    """One tree for each of R texts, of the continuations of its occurrences.
 
     A node stands for all continuations that begin with its path, and weighs as much as they do
     together. Merged trees hold the heaviest nodes, among equals the shallower ones; continuations
@@ -51,7 +51,7 @@ def continuation_trees(
         continuations: int64 `[N, L]`, padded with -1 at the end.
         texts: int64 `[N]`, the number of the text of each.
         count: R.
-        wanted: how much of them.
+        wanted: limits.
         weights: `[N]`, about 1 each; None for 1.
     """
     drafts = SourceDrafts.nothing(count, wanted)
@@ -110,7 +110,7 @@ def _order(continuations: Tokens, texts: Tokens, count: int) -> Tokens:
 
 @lru_cache(maxsize=64)
 def _units(bits: int, together: int, length: int) -> Tokens:
-    """`[length, keys]`: what each token is multiplied by in each key, so many in one."""
+    """`[length, keys]`: factor of each token in each key, `together` tokens per key."""
     columns = np.arange(length)
     units = np.zeros((length, -(-length // together)), dtype=np.int64)
     units[columns, columns // together] = 1 << bits * (together - 1 - columns % together)
@@ -118,9 +118,9 @@ def _units(bits: int, together: int, length: int) -> Tokens:
 
 
 def _begins(columns: Tokens, texts: Tokens) -> Flags:
-    """Flat flags of `[L, N]`: the first row in which a path from the first token on stands.
+    """Flat flags of `[L, N]`: the first row of each path from the first token on.
 
-    One more flag is set, where all paths end.
+    One more flag marks the end of all paths.
 
     Args:
         columns: `[L, N]`, continuations in order.
@@ -136,7 +136,7 @@ def _begins(columns: Tokens, texts: Tokens) -> Flags:
 
 
 def _masses(firsts: Tokens, sizes: Tokens, weights: Weights) -> Tokens:
-    """What the continuations of nodes weigh, in parts of `_SCALE`.
+    """Weights of the continuations of nodes, in parts of `_SCALE`.
 
     Args:
         firsts: `[K]`, the first row of each.

@@ -1,11 +1,11 @@
-"""Source `datastore`: what followed the end of a text in a corpus, memory mapped.
+"""Source `datastore`: the tokens that followed a text's end in a memory-mapped corpus.
 
 REST (He et al. 2023, arXiv 2311.08252): the longest end of the text that occurs in the corpus is
 looked for; what followed its occurrences is merged into a tree of the commonest tokens. Other than
 there, every place of the corpus is sorted by the tokens *before* it, the nearest first, so that one
 binary search finds the longest match of any length, and the occurrences beside it are those whose
 context is most like the text's. The sort goes as far back as two keys of 64 bits hold; matches that
-are longer are told apart among the occurrences beside it.
+are longer are ranked among the neighbouring occurrences.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from specplan.runtime.sources.source import NO_TOKEN, Source, SourceDrafts, Toke
 SCHEMA_VERSION = 1
 ABOUT = "datastore.json"
 _NEAR = 8
-"""So near to its place a query need not be brought: the places beside are looked at anyhow."""
+"""A search may stop this near to a query's place: its neighbours are compared anyway."""
 _PROBES = 8
-"""Parts into which the places between two bounds are cut, to go on in one of them."""
+"""Parts into which a search step divides the places between two bounds."""
 _PARTS = np.arange(_PROBES + 1)
 _LOOKUPS, _SHARD_LOOKUPS = 1e6, 2.5e5
 """Bytes of 64 lookups at once, and of as many in each shard; the corpus is the page cache's."""
@@ -73,7 +73,7 @@ class Packing:
         return packed
 
     def alike(self, one: Keys, other: Keys) -> Tokens:
-        """How many tokens two keys have in common, from the nearest on."""
+        """The number of tokens that two keys share, from the nearest on."""
         differs = one ^ other
         common = np.zeros(differs.shape, dtype=np.int8)
         for unit in self.units:
@@ -88,7 +88,7 @@ class Datastore(Source):
         folder: made by `specplan datastore build`.
 
     Raises:
-        UsageError: there is none, or it was not finished.
+        UsageError: it is missing or unfinished.
     """
 
     merges: ClassVar[bool] = True
@@ -119,7 +119,7 @@ class Datastore(Source):
 
     @classmethod
     def declared(cls, state: SourceState, sizes: Mapping[str, int], vocabulary: int) -> Datastore:
-        """What was built in the folder that the plan names."""
+        """The datastore in the folder that the plan names."""
         if state.path is None:
             raise UsageError(
                 "a datastore is read from a folder",
@@ -130,7 +130,7 @@ class Datastore(Source):
 
     @property
     def most_bytes(self) -> float:
-        """Of the process's own in 64 lookups at once; the files are mapped."""
+        """Memory of 64 lookups at once; the files are mapped."""
         return _LOOKUPS + _SHARD_LOOKUPS * len(self._ends)
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
@@ -138,7 +138,7 @@ class Datastore(Source):
         reach = min(wanted.longest, self.order)
         queries = self._queries(texts, lengths, reach)
         most = wanted.children if wanted.nodes is not None else max(16, wanted.children)
-        index, alike = self._beside(queries, most, reach)
+        index, alike = self._neighbours(queries, most, reach)
         alike = np.minimum(alike, np.minimum(lengths, reach)[:, None])
         best = alike.max(1, keepdims=True, initial=0)
         best[best < wanted.shortest] = -1
@@ -162,8 +162,8 @@ class Datastore(Source):
         taken[columns < 0] = self.packing.vocabulary
         return taken
 
-    def _beside(self, queries: Tokens, most: int, reach: int) -> tuple[Tokens, Tokens]:
-        """Where in the order places beside the queries are, and the tokens that both share."""
+    def _neighbours(self, queries: Tokens, most: int, reach: int) -> tuple[Tokens, Tokens]:
+        """Indices of the places next to the queries in the order, and the tokens both share."""
         packed, rows = self.packing.tokens, len(queries)
         near, far = self.packing.keys(queries[:, : 2 * packed].reshape(rows, 2, packed)).T
         starts, ends = self._bounds
@@ -177,7 +177,7 @@ class Datastore(Source):
         return index, alike
 
     def _insertions(self, near: Keys, far: Keys) -> Tokens:
-        """Where each query stands in the order of each shard, `[shards, R]`, give or take a few.
+        """Index of each query in the order of each shard, `[shards, R]`, within a few places.
 
         Args:
             near: `[R]`, keys of the nearest tokens.

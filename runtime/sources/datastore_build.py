@@ -1,4 +1,4 @@
-"""Build a datastore piece by piece; what is finished is kept, whatever happens to the build.
+"""Build a datastore piece by piece; a stopped build keeps its finished pieces.
 
 The tokens of a piece of the corpus, and the order of a shard, which is some pieces, are files of
 their own, each written under a temporary name and renamed. Pieces are small, so that little is
@@ -41,14 +41,14 @@ def build_datastore(
     common: int = 1,
     together: int = SHARD_TOKENS,
 ) -> dict[str, int]:
-    """Sort a corpus into a datastore, or go on with one that was begun.
+    """Sort a corpus into a datastore, or continue a build.
 
     Args:
-        folder: where it goes; made if need be.
+        folder: of the datastore; made if missing.
         pieces: of the corpus, each with the tokens of its documents.
         vocabulary: tokens are below it.
-        corpus: what the corpus is, to tell another one.
-        progress: told of every piece and every shard.
+        corpus: identity of the corpus.
+        progress: called for every piece and every shard.
         keep: occurrences of one run of tokens, two keys long, that are kept; None for all.
         common: of a run of tokens, one key long, occurrences below which none is kept.
         together: most tokens of a shard, which is one piece at least.
@@ -57,7 +57,7 @@ def build_datastore(
         `tokens` of the corpus, `places` kept in the order, and `shards`.
 
     Raises:
-        UsageError: the folder holds something else, or a token lies outside the vocabulary.
+        UsageError: the folder has another content, or a token is outside the vocabulary.
     """
     begun = {
         "corpus": corpus,
@@ -91,7 +91,7 @@ def build_datastore(
 
 
 def _begin(folder: Path, begun: dict[str, Any]) -> None:
-    """Write down what is built; refuse a folder in which something else was begun or finished."""
+    """Write the parameters of the build; refuse a folder with another datastore."""
     folder.mkdir(parents=True, exist_ok=True)
     about = next((path for path in (folder / PLAN, folder / ABOUT) if path.is_file()), None)
     known = begun if about is None else read_json(about, "datastore")

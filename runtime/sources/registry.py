@@ -1,4 +1,4 @@
-"""Sources by the names that plans give them, each found by its place."""
+"""Sources made from their declarations in plans, for a batch of requests or for all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOLDER = __name__.rpartition(".")[0]
 SOURCES: Mapping[str, type[Source]] = {
     entry.name: import_module(f"{_FOLDER}.{entry.name}").SOURCE for entry in SOURCE_ENTRIES
 }
-"""What computes each declared source: the file of its name."""
+"""The class of each declared source, from the file of its name."""
 
 
 def new_source(state: SourceState, vocabulary: int) -> Source:
@@ -29,8 +29,8 @@ def new_source(state: SourceState, vocabulary: int) -> Source:
         vocabulary: tokens of the target.
 
     Raises:
-        MissingCapabilityError: nothing here computes such a source.
-        UsageError: what it is read from is not there.
+        MissingCapabilityError: no file has such a source.
+        UsageError: its folder is missing.
     """
     name = state.kind.name
     declared = next((entry for entry in SOURCE_ENTRIES if entry.name == name), None)
@@ -44,7 +44,7 @@ def new_source(state: SourceState, vocabulary: int) -> Source:
 
 
 def row_width(state: SourceState) -> int:
-    """Likeliest tokens that a source, as a plan declares it, learns of a row of logits."""
+    """Likeliest tokens that a declared source learns of a row of logits."""
     declared = next(entry for entry in SOURCE_ENTRIES if entry.name == state.kind.name)
     return SOURCES[state.kind.name].row_width(_sizes(declared, state))
 
@@ -79,7 +79,7 @@ def sources_of_batch(
 
 
 class BatchSource:
-    """What a batch looks up in one source and teaches it.
+    """One source as a batch uses it: one state that all requests share, or one per request.
 
     Attributes:
         kind: the source's name in the table of sources.
@@ -99,12 +99,12 @@ class BatchSource:
         ]
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
-        """What may follow texts, several of each request.
+        """Draft tokens after texts, several of each request.
 
         Args:
             texts: int64 `[B * W, S]`, those of a request together.
             lengths: int64 `[B * W]`.
-            wanted: how much.
+            wanted: limits.
         """
         if self._shared is not None:
             return self._shared.lookup(texts, lengths, wanted)
@@ -115,11 +115,11 @@ class BatchSource:
         )
 
     def lookup_row(self, row: int, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
-        """What may follow texts `[W, S]` of one request."""
+        """Draft tokens after texts `[W, S]` of one request."""
         return self._sources[row].lookup(texts, lengths, wanted)
 
     def learn_text(self, row: int, text: Tokens, last: int) -> None:
-        """Teach the text `[n]` of a request as far as it grew, in runs of `last` tokens."""
+        """Teach the new part of a request's text `[n]`, in runs of `last` tokens."""
         self._last = last
         self._sources[row].learn_text(self._keys[row], text, last)
 
@@ -132,7 +132,7 @@ class BatchSource:
         self._sources[row].learn_rows(tokens, best)
 
     def close(self, texts: Sequence[Tokens]) -> None:
-        """The batch is done: what is shared learns the texts to their ends, if it learns texts."""
+        """The batch is done: a shared source that learns texts learns their ends."""
         for row, (source, key) in enumerate(zip(self._sources, self._keys, strict=True)):
             if self._last and self._shared is not None:
                 source.learn_text(key, texts[row], self._last)

@@ -1,7 +1,7 @@
-"""What followed the last tokens of a text the last time they occurred in it.
+"""Prompt lookup: the tokens that followed the latest occurrence of a text's last tokens in it.
 
 Prompt lookup decoding (Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding) and LLMA
-(arXiv 2304.04487). Host side and pure: it remembers nothing but the text.
+(arXiv 2304.04487). It runs on the host and has no state but the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from specplan.runtime.sources.continuations import continuation_trees
 from specplan.runtime.sources.source import ROOT, SourceDrafts, Tokens, Wanted
 
 TEXT_MATCH = (1, 3)
-"""Suffixes that are looked for where a plan does not say, in tokens."""
+"""Default shortest and longest suffix to match, in tokens."""
 
 
 def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
@@ -44,7 +44,7 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
 
 
 def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
-    """Several continuations of one text, merged, or side by side with unlike first tokens.
+    """Several continuations of one text, merged, or side by side with different first tokens.
 
     Longer matches come first, then later ones; the first continuation is that of `lookup`, and
     each goes on as that does. Where nodes of a merged tree are equally common, those of earlier
@@ -52,7 +52,7 @@ def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
 
     Args:
         text: int64 `[n]`.
-        wanted: how much.
+        wanted: limits.
     """
     size, merged = len(text), wanted.nodes is not None
     by_start: dict[int, int] = {}
@@ -72,7 +72,7 @@ def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
 
 
 def _occurrences(text: Tokens, order: int) -> Tokens:
-    """Where earlier occurrences of the last `order` tokens end (exclusive), ascending."""
+    """Ends (exclusive) of earlier occurrences of the last `order` tokens, ascending."""
     size = len(text)
     # Look for the rarest evidence first: the last token, then the ones before it.
     ends = np.flatnonzero(text[order - 1 : size - 1] == text[-1]) + order

@@ -1,4 +1,4 @@
-"""Is less of a draft accepted than before? A stored profile against a newer one."""
+"""Acceptance that fell: a stored profile against a newer one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from specplan.problems import as_problem
 from specplan.progress import Progress, silent
 
 FELL = 0.02
-"""Part by which tokens per round may fall."""
+"""Largest relative drop of tokens per round."""
 DEPTH = 4
-"""Drafted tokens of the chain that is compared."""
+"""Draft tokens of the compared chain."""
 
 
 def check_acceptance(
@@ -32,11 +32,11 @@ def check_acceptance(
     Args:
         base: the older one.
         head: the newer one.
-        fell: part by which tokens per round may fall.
-        depth: drafted tokens of the chain that is compared.
+        fell: largest relative drop of tokens per round.
+        depth: draft tokens of the compared chain.
 
     Raises:
-        NothingToCompareError: they are of other tasks, sampling or drafters.
+        NothingToCompareError: they differ in task, sampling or drafter.
     """
     start = perf_counter()
     _check_comparable(base, head)
@@ -66,13 +66,13 @@ def check_acceptance(
 def measured_now(
     problem: Path, base: AcceptanceProfile, limit: int | None, progress: Progress = silent
 ) -> AcceptanceProfile:
-    """The acceptance of the base's drafter, measured anew whatever was stored before.
+    """The acceptance of the base's drafter, measured again whatever was stored before.
 
     Args:
         problem: a problem file.
-        base: whose drafter is measured.
-        limit: use only so many prompts.
-        progress: told of every prompt.
+        base: a profile of the drafter to measure.
+        limit: most prompts to use.
+        progress: called for every prompt.
 
     Raises:
         NothingToCompareError: the problem does not measure that drafter.
@@ -98,7 +98,7 @@ def measured_now(
 
 
 def _check_comparable(base: AcceptanceProfile, head: AcceptanceProfile) -> None:
-    """The checkpoints may differ: that is what drifts; what is asked of them may not."""
+    """The checkpoints may differ, since their drift is compared; the task and sampling may not."""
     named = ("drafter", "task", "temperature", "top_k", "top_p", "how")
     differences = [
         f"{name}: {getattr(base.key, name)!r} against {getattr(head.key, name)!r}"
@@ -115,7 +115,7 @@ def _check_comparable(base: AcceptanceProfile, head: AcceptanceProfile) -> None:
 
 def _summary(drifted: Drift, status: Status, depth: int) -> str:
     verdict = {"regressed": "less is accepted", "noted": "more is accepted"}.get(
-        status, "no drift worth telling"
+        status, "no significant drift"
     )
     base, head, ratio = drifted.base_tokens, drifted.head_tokens, drifted.ratio
     return (

@@ -1,7 +1,7 @@
-"""Recorded problems planned again: what a change of specplan changes in plans and prices.
+"""Recorded problems planned again: how a change of specplan changes plans and estimates.
 
 A record is a folder with `problem.yaml`, the files that it names and `answer.json`, the plan and
-the prices that were right when it was recorded (`recording.py`).
+the estimates at the time of the record (`recording.py`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from specplan.progress import Progress, silent
 PROBLEM, ANSWER = "problem.yaml", "answer.json"
 SCHEMA_VERSION = 1
 MOVED = 1e-3
-"""Part by which a price may move before it is told."""
+"""Relative change of an estimate above which it is reported."""
 
 
 def records(folder: Path) -> list[Path]:
-    """The records in a folder, or the folder itself where it is one.
+    """The records in a folder, or the folder itself if it is one.
 
     Raises:
         NothingToCompareError: there is none.
@@ -53,15 +53,15 @@ def check_plans(
     changes_allowed: bool = False,
     progress: Progress = silent,
 ) -> Findings:
-    """Plan all recorded problems anew, and compare.
+    """Plan all recorded problems again, and compare.
 
     Args:
         folder: with records.
-        base_python: of an environment with another version of specplan, which plans them too and
-            is compared with; None to compare with the recorded answers.
-        moved: part by which a price may move.
-        changes_allowed: a changed plan or price is told and is no regression.
-        progress: told of every record.
+        base_python: Python of an environment with another version of specplan to compare with;
+            None to compare with the recorded answers.
+        moved: largest relative change of an estimate.
+        changes_allowed: changed plans and estimates are reported, and are no regression.
+        progress: called for every record.
 
     Raises:
         NothingToCompareError: there is no record.
@@ -79,7 +79,7 @@ def check_plans(
 
 
 def update(folder: Path, progress: Progress = silent) -> list[Path]:
-    """Plan all recorded problems and record these answers as the right ones.
+    """Plan all recorded problems and record the answers as correct.
 
     Raises:
         NothingToCompareError: there is no record.
@@ -94,13 +94,13 @@ def update(folder: Path, progress: Progress = silent) -> list[Path]:
 
 
 def write_answer(record: Path, answer: Answer) -> None:
-    """Store what is right for a record, the plan line by line, to be read."""
+    """Store the correct answer of a record, the plan line by line for readers."""
     lines = answer | {"plan": answer["plan"].splitlines()}
     write_json_atomic(record / ANSWER, {"schema_version": SCHEMA_VERSION, "answer": lines})
 
 
 def read_answer(record: Path) -> Answer | None:
-    """What was right when a record was made; None where nothing was stored.
+    """The recorded answer; None if there is none.
 
     Raises:
         UsageError: the file is broken or of another version.
@@ -108,18 +108,18 @@ def read_answer(record: Path) -> Answer | None:
     path = record / ANSWER
     if not path.is_file():
         return None
-    remedy = "Record it anew with `specplan check plans DIR --update`."
+    remedy = "Record it again with `specplan check plans DIR --update`."
     answer: Answer = read_document(path, "recorded answer", SCHEMA_VERSION, remedy)["answer"]
     return answer | {"plan": "".join(f"{line}\n" for line in answer["plan"])}
 
 
 def difference(base: Answer, head: Answer, moved: float = MOVED) -> str:
-    """What differs between two answers, to be read; empty when nothing worth telling does.
+    """The differences between two answers as text; empty if there are none above the tolerance.
 
     Args:
         base: an answer of `worker.answer_of`.
         head: another.
-        moved: part by which a price may move.
+        moved: largest relative change of an estimate.
     """
     plan = unified_diff(
         base["plan"].splitlines(), head["plan"].splitlines(), "base", "head", lineterm=""
@@ -129,7 +129,7 @@ def difference(base: Answer, head: Answer, moved: float = MOVED) -> str:
 
 
 def _settings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]:
-    """Best settings that are others now, as lines of a diff: `-` and `+`, a new kind `+` alone."""
+    """Changed best settings as lines of a diff: `-` and `+`, a new method `+` alone."""
     for name in dict.fromkeys([*base, *head]):
         words = [side[name]["words"] if name in side else None for side in (base, head)]
         if words[0] != words[1]:
@@ -141,10 +141,10 @@ def _settings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]
 
 
 def _prices(base: Mapping[str, Any], head: Mapping[str, Any], moved: float) -> Iterator[str]:
-    """Prices that moved, one line each: old, new, and by how much."""
+    """Estimates that changed, one line each: old, new, and the relative change."""
     for name in (name for name in base if name in head):
         if name != "chosen" and all(side[name] == side["chosen"] for side in (base, head)):
-            continue  # told already
+            continue  # reported under "chosen"
         for load, old in base[name]["loads"].items():
             new = head[name]["loads"].get(load)
             if new is None:
@@ -159,7 +159,7 @@ def _prices(base: Mapping[str, Any], head: Mapping[str, Any], moved: float) -> I
 
 
 def _check(record: Path, side: Side | None, moved: float, changes_allowed: bool) -> Finding:
-    """One record; what cannot be planned is told, and is worse where it could be before."""
+    """Check one record; a problem that can no longer be planned is a regression."""
     problem, name = str((record / PROBLEM).resolve()), record.name
     try:
         head = answer_of(problem)
@@ -187,15 +187,15 @@ def _check(record: Path, side: Side | None, moved: float, changes_allowed: bool)
 
 
 def _as_printed_now(text: str) -> str:
-    """Plan text as this version prints it: an earlier one may call attributes by other names."""
+    """Plan text as this version prints it: earlier ones may have other names for attributes."""
     try:
         return print_plan(parse_plan(text))
-    except UsageError:  # it says what is gone: another plan
+    except UsageError:  # it uses a removed feature: another plan
         return text
 
 
 def _is_addition(line: str) -> bool:
-    """Whether a line of a difference tells of the best setting of a kind that is new."""
+    """Whether a line of a difference is the best setting of a new method."""
     return line.startswith("+best of ")
 
 

@@ -1,4 +1,4 @@
-"""Is a bundle slower than it was? Base and head in turn, until a sequential test knows."""
+"""Is a bundle slower than before? Base and head run in turns until a sequential test decides."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from specplan.measure.bench.interleave import RaceResult, Run
 
 SECONDS = 150.0
-"""For the warm-up and all pairs of a decision; with the models loaded it is within 3 minutes."""
+"""Time for the warm-up and all pairs; a decision takes under 3 minutes with loading."""
 
 
 @dataclass(frozen=True)
 class SpeedTest:
-    """What is asked, and what it may take.
+    """A speed test and its budget.
 
     Attributes:
-        rule: what slow-down is to be caught, and how surely.
+        rule: the slow-down to detect, and the error rate.
         load: of every run.
-        seconds: for the decision, loading not included.
+        seconds: time budget, loading not included.
         seed: of the order.
-        strict: what stays undecided is a regression.
+        strict: an undecided test is a regression.
     """
 
     rule: Rule = field(default_factory=Rule)
@@ -46,7 +46,7 @@ class SpeedTest:
     def race(
         self, base: Run, head: Run, groups: int, expected: tuple[float, ...], progress: Progress
     ) -> RaceResult:
-        """Run the two until the test knows."""
+        """Run the two until the test decides."""
         from specplan.measure.bench.interleave import race
 
         return race(
@@ -75,10 +75,10 @@ def check_speed(
     Args:
         head: the bundle that may have become slower, or its folder.
         base: the bundle to compare with; None with `base_python` for the same one.
-        base_python: of an environment with another version of specplan, which runs the base.
-        baseline: a file by `measure_baseline`, instead of a base; its load is run.
-        test: what is asked.
-        progress: told of the seconds used.
+        base_python: Python of an environment with another version of specplan to run the base.
+        baseline: a file of `measure_baseline` instead of a base; its load is run.
+        test: the test.
+        progress: called with the seconds used.
 
     Raises:
         NothingToCompareError: no base is given, or the baseline is of something else.
@@ -98,7 +98,7 @@ def check_speed(
     if baseline is not None:
         stored = Baseline.load(baseline)
         raced = _against_baseline(bundle, stored, baseline, test, progress)
-        against = f"plain decoding beside it, against the baseline {baseline} ({stored.hardware})"
+        against = f"plain decoding, by the baseline {baseline} ({stored.hardware})"
         return Findings("speed", (_finding(bundle, raced, against, test, stored.batch),))
     if base_python is not None:
         raced, against = _against_version(bundle, base, base_python, test, progress)
@@ -129,7 +129,7 @@ def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progres
 def _against_version(
     head: Bundle, base: Path | None, python: Path, test: SpeedTest, progress: Progress
 ) -> tuple[RaceResult, str]:
-    """Two environments in processes of their own, this one for the head."""
+    """Two environments in processes of their own; this one runs the head."""
     problem = test.load.problem(head)
     with ExitStack() as stack:
         sides = [stack.enter_context(Side(path)) for path in (python, Path(sys.executable))]
@@ -143,7 +143,7 @@ def _against_version(
 def _against_baseline(
     head: Bundle, stored: Baseline, path: Path, test: SpeedTest, progress: Progress
 ) -> RaceResult:
-    """The plan beside plain decoding, against the ratio that was stored."""
+    """The plan against plain decoding, compared with the stored ratio."""
     load = replace(stored.expected_load, prompts=test.load.prompts)
     plain, plan, bench = both_runs(head, load)
     check_comparable(stored, about(head, bench, load), test.rule.shift, path)

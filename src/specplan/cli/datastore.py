@@ -21,14 +21,16 @@ def build(
     out: Annotated[Path, typer.Option(help="Folder for the datastore.")],
     keep: Annotated[
         int | None,
-        typer.Option(min=1, help="Occurrences of one long run of tokens to keep; default all."),
+        typer.Option(
+            min=1, help="Most occurrences of a long run of tokens to keep (default: all)."
+        ),
     ] = None,
     common: Annotated[
-        int, typer.Option(min=1, help="Forget short runs that occur fewer times than this.")
+        int, typer.Option(min=1, help="Drop short runs that occur fewer times than this.")
     ] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Sort a corpus for lookups; goes on where it was stopped."""
+    """Sort a corpus for lookups; continues a stopped build."""
     from specplan.datastores import build_datastore
     from specplan.progress import terminal_progress
 
