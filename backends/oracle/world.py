@@ -25,9 +25,9 @@ from specplan.ir.values import TEXT_STATE, State, Value
 from specplan.ir.world import Batch
 from specplan.runtime import sampling
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import BatchSource
 from specplan.runtime.sources.source import Wanted
 from specplan.runtime.sources.text import TEXT_MATCH, continuations
-from specplan.runtime.sources.use import SourceUse
 from specplan.runtime.uniforms import numbers_of
 
 
@@ -39,7 +39,7 @@ class OneRequest(Arithmetic):
         plan: Plan,
         stacks: Mapping[str, Stack],
         request: Request,
-        sources: Mapping[str, SourceUse],
+        sources: Mapping[str, BatchSource],
         row: int,
         batch: Batch,
     ) -> None:

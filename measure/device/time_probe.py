@@ -1,4 +1,4 @@
-"""Visits to probe plans: some real rounds on real text, and the seconds of everything in them."""
+"""Probe plans timed: some real rounds on real text, and the seconds of every step in them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 
 EMITTED = 16
-"""Tokens emitted per visit and request."""
+"""Tokens emitted per run and request."""
 Samples = dict[tuple[str, str | None, int], list[float]]
 """Seconds by kind (forward, prefill, op, round), model or op, and width.
 
-The kind of a forward that is not a pass of the whole stack goes on with `:` and its variant.
+The kind of a forward that is not a pass of the whole stack ends with `:` and its variant.
 """
 
 
 @dataclass(frozen=True)
-class Visit:
-    """What one visit saw.
+class ProbeTimes:
+    """The times of one run.
 
     Attributes:
-        samples: seconds by what took them.
+        samples: seconds by step.
         seconds_per_round: wall-clock time, everything included.
     """
 
@@ -38,51 +38,44 @@ class Visit:
     seconds_per_round: float = 0.0
 
 
-def visit(bench: Workbench, executable: Executable, batch: int, context: int, seed: int) -> Visit:
-    """Run some rounds on texts of `context` tokens, other ones with every seed."""
+def time_probe(
+    bench: Workbench, executable: Executable, batch: int, context: int, seed: int
+) -> ProbeTimes:
+    """Run some rounds on texts of `context` tokens; every seed has other texts."""
     samples: Samples = defaultdict(list)
-    spent = 0.0
+    observed = 0.0
 
     def observe(
         op: str, model: str | None, batch: int, width: int, context: int, seconds: float
     ) -> None:
-        nonlocal spent
+        nonlocal observed
         if op == "prefill":
             samples["prefill", model, width].append(seconds)
             return
-        spent += seconds
-        if model is None:
-            samples["op", op, width].append(seconds)
-        else:
-            samples[op, model, width].append(seconds)
+        observed += seconds
+        kind, what = ("op", op) if model is None else (op, model)
+        samples[kind, what, width].append(seconds)
 
-    requests = requests_of(bench, batch, context, seed)
-    result = generate(executable, requests, observer=observe)
-    samples["round", None, 1].append(max(result.decode_seconds - spent, 0.0) / result.rounds)
-    return Visit(samples, result.seconds_per_round)
+    ran = generate(executable, requests_of(bench, batch, context, seed), observer=observe)
+    samples["round", None, 1].append(max(ran.decode_seconds - observed, 0.0) / ran.rounds)
+    return ProbeTimes(samples, ran.seconds_per_round)
 
 
 def requests_of(bench: Workbench, batch: int, context: int, seed: int) -> list[Request]:
-    """The requests of a visit."""
-    workload = bench.problem.workload
-    return [
-        Request(
-            prompt_tokens=tokens,
-            max_new_tokens=EMITTED,
-            temperature=workload.temperature,
-            top_k=workload.top_k,
-            top_p=workload.top_p,
-            seed=seed,
-        )
-        for tokens in _texts(bench, batch, context, seed)
-    ]
+    """The requests of a run: real prompts, repeated or cut to `context` tokens."""
+    longest = min(model.max_positions for model in bench.models.values()) - EMITTED
+    size = max(min(context, longest), 1)
+    prompts = bench.prompts(PROFILE)
+    chosen = [prompts[(seed * batch + row) % len(prompts)].tokens for row in range(batch)]
+    texts = [(tokens * (size // len(tokens) + 1))[-size:] for tokens in chosen]
+    return [bench.request(text, seed, max_new_tokens=EMITTED) for text in texts]
 
 
-def gathered(visits: Sequence[Visit]) -> Samples:
-    """The samples of several visits together."""
+def joined(runs: Sequence[ProbeTimes]) -> Samples:
+    """The samples of several runs together."""
     every: Samples = defaultdict(list)
-    for one in visits:
-        for key, values in one.samples.items():
+    for run in runs:
+        for key, values in run.samples.items():
             every[key] += values
     return every
 
@@ -91,7 +84,7 @@ def rows_of(
     bench: Workbench, samples: Mapping[tuple[str, str | None, int], list[float]],
     batch: int, context: int,
 ) -> Iterator[Row]:  # fmt: skip
-    """One pass: median (of ops, trimmed mean) and quartiles of each kind of sample."""
+    """Rows of one pass: median (of ops, trimmed mean) and quartiles of each kind of sample."""
     for (kind, what, width), values in samples.items():
         low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
         if kind == "op":  # some work only now and then, as a commit that moves: the mean counts
@@ -115,14 +108,5 @@ def rows_of(
 
 
 def dtype_name(bench: Workbench, role: str) -> str:
-    """Number format that a model runs in, as model shapes name it."""
+    """Number format of a model, as model shapes name it."""
     return str(bench.models[role].dtype).removeprefix("torch.")
-
-
-def _texts(bench: Workbench, batch: int, context: int, seed: int) -> list[tuple[int, ...]]:
-    """Real prompts, repeated or cut to `context` tokens; other ones at every visit."""
-    longest = min(model.max_positions for model in bench.models.values()) - EMITTED
-    size = max(min(context, longest), 1)
-    prompts = bench.prompts(PROFILE)
-    chosen = [prompts[(seed * batch + row) % len(prompts)].tokens for row in range(batch)]
-    return [(tokens * (size // len(tokens) + 1))[-size:] for tokens in chosen]

@@ -21,9 +21,9 @@ from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
 from specplan.cost_models.rounds.demands import OpDemand, round_demands  # noqa: E402
 from specplan.measure.acceptance.continuations import request_of  # noqa: E402
 from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
-from specplan.measure.acceptance.run_rounds import rehearse  # noqa: E402
-from specplan.measure.device.probes import rehearsal_probes  # noqa: E402
-from specplan.measure.device.visits import visit  # noqa: E402
+from specplan.measure.acceptance.run_rounds import run_rounds  # noqa: E402
+from specplan.measure.device.probes import profiling_probes  # noqa: E402
+from specplan.measure.device.time_probe import time_probe  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
     Family,
@@ -142,7 +142,7 @@ def test_a_place_tells_what_was_left_of_its_round(temperature: float, tmp_path: 
     assert plan is not None and profiling_plan(facts, OwnRounds("jacobi", "p0")) is None
     request = request_of(bench, bench.prompts(PROFILE)[0], 0)
     executable = bench.compile(plan)
-    (told,) = rehearse(executable, [request])
+    (told,) = run_rounds(executable, [request])
     lengths = [accepted for accepted, _ in told]
     result = generate(executable, [request])
     assert len(lengths) == result.emitted > 0
@@ -166,19 +166,19 @@ def test_requests_rehearsed_together_tell_what_each_tells_alone(
     assert len(requests) > 1
     for plan in one_each.values():
         executable = bench.compile(plan)
-        alone = [rehearse(executable, [request])[0] for request in requests]
-        assert rehearse(executable, requests) == alone, plan.name
+        alone = [run_rounds(executable, [request])[0] for request in requests]
+        assert run_rounds(executable, requests) == alone, plan.name
 
 
 def test_probes_tell_of_every_op_of_every_setting(tmp_path: Path) -> None:
     bench = _bench(tmp_path, 0.0)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    found = [*rehearsal_probes(facts)]
+    found = [*profiling_probes(facts)]
     assert len(found) == 2 * len(METHODS)
     seen = {
         what
         for probe in found
-        for kind, what, _ in visit(bench, bench.compile(probe.plan), 1, 40, 0).samples
+        for kind, what, _ in time_probe(bench, bench.compile(probe.plan), 1, 40, 0).samples
         if kind == "op"
     }
     for name in possible_drafters(facts):

@@ -16,8 +16,8 @@ from specplan.ir.errors import NothingToCompareError
 from specplan.ir.plan import Plan
 from specplan.measure.bench.contenders import Outcome, Timer
 from specplan.measure.tuning.contenders import Contenders
-from specplan.measure.tuning.contest import Contest
 from specplan.measure.tuning.outcome import lines, measured_plans
+from specplan.measure.tuning.race import Race
 from specplan.measure.tuning.study import Trial, TrialLog, open_log
 from specplan.measure.workbench import TokenPrompt
 from specplan.planner import SearchResult, plan_key, search, tuned
@@ -74,13 +74,13 @@ def recorded(
     return of_plan
 
 
-def contest(result: SearchResult, log: TrialLog, timers: Timers, runs: float) -> Contest:
+def contest(result: SearchResult, log: TrialLog, timers: Timers, runs: float) -> Race:
     """A contest whose budget is that of so many runs of the plan that the search chose."""
     seconds = result.chosen.estimates[0].request_seconds.median
-    return Contest(Contenders(result), log, timers, PROMPTS, "here", runs * seconds)
+    return Race(Contenders(result), log, timers, PROMPTS, "here", runs * seconds)
 
 
-def leader_of(run: Contest, trials: Sequence[Trial]) -> str:
+def leader_of(run: Race, trials: Sequence[Trial]) -> str:
     (load,) = run.contenders.loads
     keys, standing = run.standing(load, trials)
     return keys[standing.leader]
@@ -203,7 +203,7 @@ def test_the_choice_is_the_leader_with_its_measured_speed(
     run = contest(found, log, recorded(found), 60)
     run.run()
     plans = measured_plans(run, log.trials(), {})
-    answer = tuned(found, plans, run.contenders.found)
+    answer = tuned(found, plans, run.contenders.untried)
     leader = leader_of(run, log.trials())
     assert plan_key(answer.chosen.plan) == leader
     mine = [trial for trial in log.trials() if trial.plan == leader]
@@ -219,4 +219,4 @@ def test_the_choice_is_the_leader_with_its_measured_speed(
 def test_more_requests_than_prompts_are_refused(found: SearchResult, tmp_path: Path) -> None:
     log = open_log(None, tmp_path / "journal.log", "study")
     with pytest.raises(NothingToCompareError, match="1 prompts do not fill a batch of 2"):
-        Contest(Contenders(found), log, recorded(found), PROMPTS[:1], "here", 1.0)
+        Race(Contenders(found), log, recorded(found), PROMPTS[:1], "here", 1.0)

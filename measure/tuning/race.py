@@ -1,8 +1,8 @@
-"""The contest: whose turn it is, and running it.
+"""The race: which contenders run next, and running them.
 
-Turn by turn, every contender of a load runs the same group of prompts, in random order. What is
-next follows from the trials that are recorded, the seed and the budget alone, so that a contest
-that was killed goes on as if it had not been.
+In every turn, all contenders of a load run the same group of prompts, in random order. The next
+turn follows from the recorded trials, the seed and the budget alone, so that a race that was killed
+continues as if it had not been.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from specplan.measure.tuning.study import Trial, TrialLog
 from specplan.measure.workbench import TokenPrompt
 
 OPENING = 0.5
-"""Part of the budget that the first turns of all contenders may take."""
+"""Fraction of the budget for the first turns of all contenders."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What is to run next.
+    """The runs of one turn.
 
     Attributes:
         number: of the turn on this machine.
         load: batch and prompt length.
-        keys: plans of those who run, in their order.
-        prompts: that they run on.
+        keys: plans to run, in order.
+        prompts: to run them on.
     """
 
     number: int
@@ -44,18 +44,18 @@ class Turn:
 
 
 @dataclass
-class Contest:
-    """A contest on one machine; other machines may add trials to its log.
+class Race:
+    """A race on one machine; other machines may add trials to its log.
 
     Attributes:
-        contenders: who may take part.
+        contenders: the candidates that may take part.
         log: the trials.
-        timer: makes the runs of a plan, and what times them: the place to put another engine.
-        prompts: that plans run on.
-        machine: whose turns these are; trials within one are compared with each other.
-        budget: seconds of runs on this machine, those of earlier processes too.
+        timer: makes a plan's timed runs; another engine goes here.
+        prompts: to run on.
+        machine: name of this machine; trials of one turn of one machine are compared.
+        budget: seconds of runs on this machine, those of earlier processes included.
         seed: of the order of prompts and contenders.
-        progress: told of every run.
+        progress: called for every run.
     """
 
     contenders: Contenders
@@ -81,7 +81,7 @@ class Contest:
     def run(self) -> None:
         """Take turns until every load is decided or the budget is spent.
 
-        Interrupted, it loses the run that is going on and no other.
+        An interruption loses the current run and no other.
         """
         trials = self.log.trials()
         while (turn := self.next_turn(trials)) is not None:
@@ -90,21 +90,21 @@ class Contest:
             for key in turn.keys:
                 if key in done:
                     continue
-                self._tell(best, trials)
+                self._report(best, trials)
                 if self.spent(trials) >= self.budget:
                     return
                 self.log.add(self._trial(key, turn, trials))
                 trials = self.log.trials()
             self._finished = turn.number
-        self._tell(self._best(trials), trials)
+        self._report(self._best(trials), trials)
 
     def spent(self, trials: Sequence[Trial]) -> float:
-        """Seconds of this machine's runs at these loads, first ones with what warmed the plan."""
+        """Seconds of this machine's runs at these loads, warm-up runs included."""
         own = [trial for trial in self._own(trials) if trial.load in self.contenders.loads]
         return sum(trial.seconds + trial.warming for trial in own)
 
     def next_turn(self, trials: Sequence[Trial]) -> Turn | None:
-        """The turn that is not finished, or the one after the last; None where all is decided."""
+        """The unfinished turn, or the one after the last; None when every load is decided."""
         self.contenders.recall(trials)
         own = self._own(trials)
         last = max((trial.turn for trial in own), default=-1)
@@ -118,7 +118,7 @@ class Contest:
         return None if load is None else self._turn(last + 1, load, trials)
 
     def standing(self, load: Load, trials: Sequence[Trial]) -> tuple[tuple[str, ...], Standing]:
-        """Who takes part at a load, and how they stand."""
+        """Keys of the plans that take part at a load, and their standing."""
         ran = (t.plan for t in trials if t.load == load and t.plan in self.contenders)
         keys = tuple(dict.fromkeys([*self._entrants[load], *ran]))
         return keys, self.contenders.standing(keys, trials, load)
@@ -133,9 +133,9 @@ class Contest:
         return {load: self.contenders.entrants(load, share) for load in loads}
 
     def _undecided(self, trials: Sequence[Trial]) -> Load | None:
-        """The load with the fewest turns of those that go on.
+        """The undecided load with the fewest turns.
 
-        A load goes on until it is decided, and until new settings were looked for once.
+        A load stays open until it is decided and new settings were proposed once.
         """
         counts = {load: len(_turns(trials, load)) for load in self.contenders.loads}
         left = [
@@ -146,7 +146,7 @@ class Contest:
         return min(left, key=lambda load: counts[load], default=None)
 
     def _turn(self, number: int, load: Load, before: Sequence[Trial]) -> Turn:
-        """A turn as it follows from the trials before it."""
+        """The turn that follows from the trials before it."""
         keys, standing = self.standing(load, before)
         alive = [key for key, on in zip(keys, standing.alive, strict=True) if on]
         count = len(_turns(before, load))
@@ -160,7 +160,7 @@ class Contest:
         )
 
     def _group(self, load: Load, turn: int) -> tuple[TokenPrompt, ...]:
-        """Prompts of a load's turn: all of them, shuffled, before any comes again."""
+        """Prompts of a load's turn: shuffled, and none repeats before all were used."""
         batch, longest = load
         epoch, place = divmod(turn, len(self.prompts) // batch)
         draws = random.Random(f"{self.seed} {self.machine} {load} {epoch}")
@@ -169,7 +169,7 @@ class Contest:
         return tuple(TokenPrompt(prompt.id, prompt.tokens[-longest:]) for prompt in chosen)
 
     def _trial(self, key: str, turn: Turn, trials: Sequence[Trial]) -> Trial:
-        """Run a plan; what a process runs first only warms caches and allocators."""
+        """Run a plan; its first run in a process only warms caches and allocators."""
         candidate, warming = self.contenders[key], 0.0
         assert candidate.plan is not None, "it has a price"
         if key not in self._timers:
@@ -193,13 +193,13 @@ class Contest:
             point=self.contenders.point(key),
         )
 
-    def _tell(self, best: str, trials: Sequence[Trial]) -> None:
-        """How far it is and who leads, to whoever listens."""
+    def _report(self, best: str, trials: Sequence[Trial]) -> None:
+        """Report the leader and the time left."""
         spent, whole = round(min(self.spent(trials), self.budget)), round(self.budget)
         self.progress(f"tuning: {best}{(whole - spent) / 60.0:.1f} min left", spent, whole)
 
     def _best(self, trials: Sequence[Trial]) -> str:
-        """The leader of the load that ran last, in words; nothing before its first run."""
+        """The leader of the load that ran last, in words; empty before its first run."""
         loads = [trial.load for trial in trials if trial.load in self.contenders.loads]
         if not loads or self.progress is silent:
             return ""
@@ -208,9 +208,9 @@ class Contest:
         leader, speed = self.contenders[keys[standing.leader]], load[0] / standing.seconds
         at = f" at batch {load[0]}" if len(self.contenders.loads) > 1 else ""
         words, left = f"{leader.method} {leader.words}".strip(), int(standing.alive.sum())
-        return f"best so far{at} {words}, {speed:.0f} tokens/s, {left} in the contest, "
+        return f"best so far{at} {words}, {speed:.0f} tokens/s, {left} in the race, "
 
 
 def _turns(trials: Sequence[Trial], load: Load) -> set[tuple[str, int]]:
-    """Of a load."""
+    """Machine and number of every turn of a load."""
     return {(trial.machine, trial.turn) for trial in trials if trial.load == load}
