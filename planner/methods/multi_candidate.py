@@ -20,7 +20,7 @@ from specplan.planner.method import Options
 from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 from specplan.planner.templates.static_trees import tree_text
-from specplan.planner.trees.families import expansion_tree
+from specplan.planner.trees import expansion_tree
 
 SHAPES = ((3,), (2, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (4, 2, 1), (4, 2, 2, 1))
 """Draws below every node of the root's level, of the next one, and so on."""

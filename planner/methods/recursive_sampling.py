@@ -23,8 +23,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
 from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.templates.static_trees import tree_text
-from specplan.planner.trees import StaticTree
-from specplan.planner.trees.families import expansion_tree
+from specplan.planner.trees import StaticTree, expansion_tree
 
 WIDEST, DEEPEST, MOST_NODES = 4, 5, 48
 

@@ -18,13 +18,13 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.measure.acceptance import pools as pools_module  # noqa: E402
 from specplan.measure.acceptance.pools import pool_places  # noqa: E402
 from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
-from specplan.planner.trees.beam_growth import BeamGrowth  # noqa: E402
 from specplan.planner.trees.shape import RankPath, StaticTree  # noqa: E402
 from specplan.runtime.acceptance import RULES, DraftedTree  # noqa: E402
 from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
-from specplan.runtime.sampling import SamplingSettings, law  # noqa: E402
+from specplan.runtime.sampling import SamplingSettings, probabilities  # noqa: E402
 from tests.backends.pairs import load_pair, save_pair  # noqa: E402
+from tests.beam_growth import beam_draft  # noqa: E402
 from tests.runtime.tiny_models import save_tiny  # noqa: E402
 
 torch.set_num_threads(1)
@@ -53,7 +53,7 @@ class Drafter:
         return [self.children(path[:depth])[0][rank] for depth, rank in enumerate(path)]
 
     def tree(self, beam: int, layers: int, nodes: int) -> StaticTree:
-        return BeamGrowth(beam, layers, nodes)(lambda path: self.children(path)[1]).tree
+        return beam_draft(lambda path: self.children(path)[1], beam, layers, nodes).tree
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def written(target: CausalModel, temperature: float, count: int, seed: int) -> l
     text = list(PROMPT)
     for _ in range(count):
         logits = text_logits(target, [*text, 0], len(text))
-        text.append(int(law(logits[None], settings(temperature))[0, 0].multinomial(1)))
+        text.append(int(probabilities(logits[None], settings(temperature))[0, 0].multinomial(1)))
     return text
 
 
@@ -160,7 +160,9 @@ def judged(
         found = RULES["greedy"].accept(drafted, rows, None)
     else:
         drawn = torch.rand(1, len(paths) + 1)
-        found = RULES["recursive"].accept(drafted, law(rows, settings(temperature)), drawn)
+        found = RULES["recursive"].accept(
+            drafted, probabilities(rows, settings(temperature)), drawn
+        )
     count = int(found.accepted[0])
     last = found.path[0, count - 1] if count else None
     return (() if last is None else paths[int(last)]), int(found.bonus[0])

@@ -19,12 +19,12 @@ def kinds(
         settings: of one family.
         plan: gives a setting's plan.
     """
-    found: dict[frozenset[tuple[str, object]], list[tuple[OptionsT, Plan]]] = {}
+    by_ops: dict[frozenset[tuple[str, object]], list[tuple[OptionsT, Plan]]] = {}
     for options in settings:
         written = plan(options)
-        held = frozenset((op.keyword, op.variety) for op in walk_plan(written))
-        found.setdefault(held, []).append((options, written))
-    return list(found.values())
+        ops = frozenset((op.keyword, op.variety) for op in walk_plan(written))
+        by_ops.setdefault(ops, []).append((options, written))
+    return list(by_ops.values())
 
 
 def nodes_of(options: object) -> int:

@@ -1,12 +1,23 @@
-"""Acceptance laws and plain statements that the tree tests compare with."""
+"""Acceptance tables and plain statements that the tree tests compare with."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from hypothesis import strategies as st
 
-from specplan.planner.trees import AcceptanceTable, RankPath
+from specplan.planner.trees import (
+    AcceptanceTable,
+    GrowLevel,
+    Hazard,
+    RankPath,
+    RoundTimes,
+    StaticTree,
+    expansion_tree,
+    tree_of_paths,
+)
 
 
 def vector(*rates: float) -> AcceptanceTable:
@@ -56,6 +67,59 @@ def published_programme(rates: Sequence[float], size: int, levels: int) -> list[
                     for y in range(1, m)
                 )
     return [[max(table[m][level]) for m in range(size + 1)] for level in range(levels + 1)]
+
+
+def best_first_tree(hazard: Hazard, nodes: int, depth: int) -> StaticTree:
+    """The most probable nodes, one at a time from a heap; best where hazards fall with rank.
+
+    Ties go to the shallower, then to the lexically smaller path.
+    """
+    taken: list[RankPath] = []
+    heap: list[tuple[float, int, RankPath, float]] = []
+
+    def push(path: RankPath, above: float) -> None:
+        probability = above * hazard(len(path), path[-1])
+        if probability > 0.0:
+            heapq.heappush(heap, (-probability, len(path), path, above))
+
+    if nodes > 0 and depth > 0:
+        push((0,), 1.0)
+    while heap and len(taken) < nodes:
+        negative, level, path, above = heapq.heappop(heap)
+        taken.append(path)
+        push((*path[:-1], path[-1] + 1), above)
+        if level < depth:
+            push((*path, 0), -negative)
+    return tree_of_paths(taken)
+
+
+def tree_of_levels(levels: Sequence[GrowLevel]) -> StaticTree:
+    """The tree that these `grow` ops append; the inverse of `grow_levels`."""
+    parents: list[int] = []
+    ranks: list[int] = []
+    above = [-1]
+    for level in levels:
+        first = len(parents)
+        for index, count in zip(level.expand, level.children, strict=True):
+            parents.extend([above[index]] * count)
+            ranks.extend(range(count))
+        above = list(range(first, len(parents)))
+    return StaticTree(tuple(parents), tuple(ranks))
+
+
+def separate_chains(width: int, length: int) -> StaticTree:
+    """`width` x `length`: chains that part at the root, as SpecInfer's sequences."""
+    return expansion_tree((width, *(1,) * (length - 1)) if length else ())
+
+
+def listed_times(
+    verify: dict[int, float], draft: Sequence[float], overhead: float = 0.0
+) -> RoundTimes:
+    """From times of some sizes only; all others are never chosen."""
+    seconds = np.full(max(verify) + 1, np.inf)
+    for nodes, taken in verify.items():
+        seconds[nodes] = taken
+    return RoundTimes(seconds, np.array(draft), overhead)
 
 
 # A few values that repeat make ties, zeros and ascents likely.
