@@ -18,6 +18,7 @@ from collections.abc import Callable
 from statistics import median
 
 import numpy as np
+from speed import Speed, price_speed
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
@@ -25,7 +26,6 @@ from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.round_types import round_types
-from specplan.cost_models.speed import Speed, price_speed
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 

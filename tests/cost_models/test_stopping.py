@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.speed import Speed, price_speed
 from specplan.cost_models.acceptance.drafters import OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
@@ -16,7 +17,6 @@ from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, price_round, round_seconds
 from specplan.cost_models.rounds.stopping import shares_of_batch
-from specplan.cost_models.speed import Speed, price_speed
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
