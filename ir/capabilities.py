@@ -24,7 +24,7 @@ def backend_name(name: str) -> str:
     return _RENAMED.get(name, name)
 
 
-class Judge(Protocol):
+class CapabilityChecker(Protocol):
     """Whatever tells which plans it can run: a backend's capabilities, an engine's table."""
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:

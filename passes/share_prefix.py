@@ -163,7 +163,7 @@ def _shared(plan: Plan, item: Round, whole: Forward, drafts: list[Forward]) -> _
     if not isinstance(verified, TreeType) or verified.lineage is None:
         return None
     present = runs.present(verified.lineage, (lower,), exact=True)
-    if present is None or runs.apart(verified.lineage) or not runs.caught_up((lower,)):
+    if present is None or runs.serves_other_trees(verified.lineage) or not runs.caught_up((lower,)):
         return None
     missing = tuple(sorted(set(range(verified.nodes)) - present - {ROOT}))
     return _Sharing(whole, lower, tree, missing, verified.newest == missing, kept)

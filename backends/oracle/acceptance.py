@@ -30,7 +30,7 @@ def judged(
     """See `specplan.ir.world.World.judged`."""
     order, most = _order(world, op, tree, start)
     place = {start: -1, **{number: i for i, number in enumerate(order)}}
-    rows = [logits.row(tree.path(number)) for number in (start, *order)]
+    rows = [logits.own(tree.path(number)) for number in (start, *order)]
     blank = torch.zeros_like(cast(Tensor, rows[0]))
     rule, declared = RULES[op.rule.name], BUILTIN.find("rule", op.rule.name)
     assert declared is not None
@@ -49,7 +49,7 @@ def judged(
     verdict = rule.accept_reference(drafted, target[None], numbers, **given)
     count = int(verdict.accepted[0])
     path = tuple(order[i] for i in verdict.path[0].tolist()[:count])
-    ended = bool(path) and logits.row(tree.path(path[-1])) is None
+    ended = bool(path) and logits.own(tree.path(path[-1])) is None
     return Judged(tree, path, None if ended else int(verdict.bonus[0]), start)
 
 

@@ -196,7 +196,7 @@ class OneRequest(Arithmetic):
         use = self.sources[source]
         if logits is not None:
             numbers = [i for i in tree.numbers if i in tree.living]
-            rows = [(i, logits.row(tree.path(i))) for i in numbers]
+            rows = [(i, logits.own(tree.path(i))) for i in numbers]
             taught = [(tree.path(i)[-1], row) for i, row in rows if row is not None]
             if taught and use.width:
                 stacked = torch.stack([row for _, row in taught])

@@ -58,7 +58,7 @@ class CacheRuns:
         """True when some forward has caught the text up in these layers."""
         return any(covers(ran, layers) for ran in self._caught)
 
-    def apart(self, lineage: Lineage) -> bool:
+    def serves_other_trees(self, lineage: Lineage) -> bool:
         """True when some forward ran on a tree that neither extends this one nor the reverse."""
         return any(not lineage.related(run.lineage) for run in self._runs)
 
