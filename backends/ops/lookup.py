@@ -35,8 +35,8 @@ def lookup(
     counts = counts_of(op.children, at.width)
     if not merges(op) and (op.nodes is None or sum(counts) * length <= op.nodes):
         if counts == (1,) and chain and tree.in_order and at.is_last_of(tree):
-            return _chain_below(tree, at, found, length)
-        return _side_by_side(tree, at, found, counts, length, chain)
+            return _chain_below(tree, at, continuations, length)
+        return _side_by_side(tree, at, continuations, counts, length, chain)
     requests, width, old = len(tree.tokens), at.width, tree.columns
     tokens, parents, live = (part.view(requests, width, -1) for part in found)
     slots, device = tokens.shape[2], tokens.device

@@ -33,8 +33,8 @@ class Grow(Op):
     `children`: one count for all nodes or one per node; 0 attaches the node's logits alone.
     `how`: `best` takes the most probable tokens, `draw` draws independently, `draw_distinct`
     without replacement, and `shared` by an exponential race that the verifier can replay from the
-    same uniforms. `by`: one uniform per draw; for `shared`, number d serves all children of nodes at
-    depth d. `keep`: only the best new nodes stay; with `draw_distinct` that many whole paths are
+    same uniforms. `by`: one uniform per draw; for `shared`, number d serves all children of nodes
+    at depth d. `keep`: only the best new nodes stay; with `draw_distinct` that many whole paths are
     drawn without replacement. A node without logits uses those of its nearest ancestor that has
     some, of the level that looks that many tokens ahead.
 

@@ -47,7 +47,7 @@ def holes(plan: Plan, item: Round) -> Iterator[Finding]:
             if {min(wanted), max(wanted)} <= filled:
                 yield (
                     op,
-                    f"{what}, and no pass catches up a gap in the middle of a stack; run it there",
+                    f"{what}, and no pass fills a gap between layers",
                 )
             elif op.continues_stack(plan) and all(one.keep != op.features for one in ran):
                 yield op, f"{what}; let it keep=@{op.features}, from which this pass can catch up"
