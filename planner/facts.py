@@ -19,7 +19,7 @@ from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
-from specplan.planner.drafters.profiles import check_profiles
+from specplan.planner.drafters.profiles import acceptance_key, check_profiles, stated_profile
 from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
@@ -218,9 +218,10 @@ def gather_facts(
 
         device = compiled_by(device, capabilities.backend)
     found = dict(profiles or {})
-    for drafter, path in problem.ready_profiles.items():
+    shapes = ProblemFacts(problem, target, drafts, device, drafters=drafters).shapes
+    for drafter, stated in problem.stated_acceptance.items():
         with Origin().key(f"acceptance.{drafter}"):
-            found[drafter] = AcceptanceProfile.load(path)
+            found[drafter] = stated_profile(stated, acceptance_key(problem, shapes, drafter))
     if isinstance(capabilities, Capabilities) and capabilities.all_trips:
         found = {one: profile.with_all_trips() for one, profile in found.items()}
     facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)

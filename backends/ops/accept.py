@@ -18,7 +18,7 @@ from specplan.ir.types.value_types import TreeType, Type
 from specplan.ir.values import Value
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
 from specplan.runtime.masks import first_true, marked
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, probabilities
 
 Form: TypeAlias = Callable[[str], Callable[..., Judged]]
 """From a rule's name to one of its forms: see `specplan.runtime.acceptance`."""
@@ -73,8 +73,8 @@ def accept(
         tokens=part.tokens,
         parents=part.parents[:, 1:] - 1 if shape is None else shape,
         live=live,
-        laws=tree.all_probs,
-        law_index=None if not tree.probs else part.probs_row,
+        probs=tree.all_probs,
+        probs_index=None if not tree.probs else part.probs_row,
         distinct=tree.distinct,
         levels=min(part.levels, live.shape[1]),
         widest=None if shape is not None else min(1 if tree.chain else tree.widest, tree.size),
@@ -86,7 +86,7 @@ def accept(
     if by is not None and (last, width + 1) != (width, by.shape[1]):
         last = min(last, by.shape[1] - 1)
         by = torch.cat([by[:, :width], by[:, last : last + 1]], 1)
-    target_vectors = law(logits, settings) if rule.TARGET == "law" else logits
+    target_vectors = probabilities(logits, settings) if rule.TARGET == "probabilities" else logits
     judged = form(op.rule.name)(drafted, target_vectors, by, **declared.arguments(op.rule))
     return _path(part, judged, None if sure else known)
 

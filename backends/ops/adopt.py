@@ -12,7 +12,7 @@ from specplan.backends.ops.tensors.values import Logits, Path, Tree
 from specplan.ir.ops import Adopt
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true, marked
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, probabilities
 
 
 def adopt(
@@ -107,7 +107,7 @@ def _judged_by(
         parents = adopted.keys.gather(1, adopted.parents)
         place, there = places_of(parents, logits.keys, logits.live)
         drawn_from = torch.where(there, place + adopted.probs_count, nothing)
-        probs, own = (*adopted.probs, law(logits.values, settings)), adopted.own
+        probs, own = (*adopted.probs, probabilities(logits.values, settings)), adopted.own
         if own is not None:
             logit = logits.values.log_softmax(2).flatten(1)
             logit = logit.gather(1, place * logits.values.shape[2] + adopted.tokens)

@@ -13,7 +13,7 @@ from specplan.backends.ops.tensors.values import Logits, Nodes, Tree, nodes_of
 from specplan.ir.ops import Grow
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.races import exponentials, race
-from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law
+from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, probabilities
 
 
 def grow(
@@ -103,7 +103,7 @@ def _tokens(
             return ranked.flatten(1), None
         return torch.cat([ranked[:, i, :count] for i, count in enumerate(counts)], 1), None
     assert by is not None, "the verifier lets no draw without uniforms through"
-    probs = law(vectors, settings)
+    probs = probabilities(vectors, settings)
     if op.how == "draw" and set(counts) == {1}:
         return draw(probs, by[:, : len(counts)]), probs
     if op.how == "shared":
@@ -164,7 +164,7 @@ def _beam(
         keep: of all of them at most.
         settings: of the requests.
     """
-    probs, device = law(vectors, settings), vectors.device
+    probs, device = probabilities(vectors, settings), vectors.device
     last = by.shape[1] - 1  # parents behind it have no children
     starts = [min(sum(counts[:place]), last) for place in range(len(counts))]
     noise = _perturbed(tree, at, probs, by[:, torch.tensor(starts, device=device)])

@@ -122,12 +122,12 @@ def measured_here(problem: Problem) -> Problem:
     sources = tuple(source for source in problem.sources if source not in unmeasured)
     left = problem.model_copy(update={"models": models, "sources": sources})
     gone = {str(one) for one in {*named_drafters(problem)} - {*named_drafters(left)}}
-    acceptance = {name: path for name, path in problem.acceptance.items() if name not in gone}
+    acceptance = {name: one for name, one in problem.acceptance.items() if name not in gone}
     return left.model_copy(update={"acceptance": acceptance})
 
 
 def _names_blocks(problem: Problem) -> bool:
-    return any(isinstance(drafter, SkipBlocks) for drafter in problem.ready_profiles)
+    return any(isinstance(drafter, SkipBlocks) for drafter in problem.stated_acceptance)
 
 
 def _with_sources(problem: Problem) -> Iterator[tuple[str, Method[Any]]]:

@@ -10,13 +10,13 @@ from collections import Counter
 from typing import Any
 
 from specplan.cost_models.acceptance.hazards import posterior
-from specplan.cost_models.acceptance.model import AcceptanceLaw
+from specplan.cost_models.acceptance.model import AcceptanceModel
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import read_drafted
 from specplan.planner.explain.as_data import interval_data, seconds_data
-from specplan.planner.explain.assumptions import assumptions, judged
+from specplan.planner.explain.assumptions import assumptions
 from specplan.planner.explain.break_even import break_evens
 from specplan.planner.explain.choice import (
     best_single_data,
@@ -25,14 +25,15 @@ from specplan.planner.explain.choice import (
     pareto_data,
     runner_up_data,
 )
-from specplan.planner.explain.governing import governing_law
+from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
 from specplan.planner.explain.memory import memory_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
-from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import best_by_score, speedup
-from specplan.planner.search.search import PLAIN, SearchResult
+from specplan.planner.search.search import SearchResult
+from specplan.planner.search.settings import PLAIN
 
 
 def summarise(result: SearchResult) -> dict[str, Any]:
@@ -41,8 +42,10 @@ def summarise(result: SearchResult) -> dict[str, Any]:
     Returns:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
-        `plain_only`, `plain_refused`; `runner_up`, the second best plan, and `best_single`, the
-        best of one round where a schedule was chosen, each with the chosen plan's `gain` over it
+        `plain_only`, `plain_refused`, `undecided`; `what_if`, the rows of an undecided answer;
+        `assumed`, what was assumed of acceptance, by drafter; `runner_up`, the second best plan,
+        and `best_single`, the best of one round where a schedule was chosen, each with the chosen
+        plan's `gain` over it
         (None where there is none); `confidence`, how sure the choice is and what to measure next;
         `backends`, where there were several to choose among, the best plan on each;
         `load`, under the objective goodput, with the loads at which the plan that drafts is better;
@@ -56,6 +59,8 @@ def summarise(result: SearchResult) -> dict[str, Any]:
     return {
         "objective": result.facts.problem.objective,
         "verdict": _verdict(result, rival),
+        "what_if": [row.as_dict() for row in result.what_if],
+        "assumed": result.assumed,
         "speedup": interval_data(result.speedup),
         "runner_up": runner_up_data(result),
         "best_single": best_single_data(result),
@@ -99,7 +104,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
         "memory": memory_data(facts, result.chosen),
         "acceptance": [_acceptance(facts, part) for part, _ in parts],
         "laws": [
-            governing_law(part, result.plain, judged(part), cells)
+            governing_formula(part, result.plain, judged(part), cells)
             for part, cells in result.chosen.parts
         ],
         "break_even": [
@@ -127,6 +132,8 @@ def _best_drafting(result: SearchResult) -> Candidate | None:
 
 
 def _verdict(result: SearchResult, rival: Candidate | None) -> str:
+    if result.undecided:
+        return "undecided"
     if result.chosen.method != PLAIN:
         return "speculate" if result.plain.admissible else "plain_refused"
     if rival is None or not rival.admissible:
@@ -156,11 +163,17 @@ def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "method": candidate.method,
         "family": candidate.family,
         "words": candidate.words,
+        "assumed": _assumed(result, candidate),
         "options": dict(candidate.options),
         "refusal": candidate.refusal,
         "speedup": interval_data(speedup(candidate, result.plain, objective)),
         "at_load": None if served is None else served.as_dict(),
     }
+
+
+def _assumed(result: SearchResult, candidate: Candidate) -> bool:
+    """Whether its estimates rest on an assumed acceptance."""
+    return any(str(part.drafter) in result.assumed for part, _ in candidate.parts)
 
 
 def _by_batch(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
@@ -210,7 +223,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile.evidence)
     assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
     drafting, own = next((one, one.evidence) for _, one in drafted if one.evidence is not None)
-    reached = own.law.accepted_at_least(drafting.parents, drafting.ranks)
+    reached = own.model.accepted_at_least(drafting.parents, drafting.ranks)
     widths = None if tree.depths is None else Counter(tree.depths)
     return {
         "drafter": str(candidate.drafter),
@@ -222,9 +235,9 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
             {
                 "depth": depth,
                 "nodes": None if widths is None else widths[depth],
-                "accepted_at_least": interval_data(_share(own.law, share)),
-                "first_choice": interval_data(own.law.hazard_interval(depth, 0)),
-                "trials": own.law.counts(depth, 0)[1],
+                "accepted_at_least": interval_data(_share(own.model, share)),
+                "first_choice": interval_data(own.model.hazard_interval(depth, 0)),
+                "trials": own.model.counts(depth, 0)[1],
             }
             for depth, share in enumerate(reached, start=1)
         ],
@@ -250,7 +263,7 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
     ]
 
 
-def _share(law: AcceptanceLaw, share: float) -> Interval:
+def _share(model: AcceptanceModel, share: float) -> Interval:
     """A share of the rounds, counted over as many as there were positions."""
-    trials = law.counts(1, 0)[1]
+    trials = model.counts(1, 0)[1]
     return posterior(share * trials, trials) if trials else Interval.exact(share)

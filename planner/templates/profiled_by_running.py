@@ -14,7 +14,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.search.support import unsupported
+from specplan.planner.search.limits import unsupported
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 

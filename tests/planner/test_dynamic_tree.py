@@ -127,7 +127,7 @@ def test_settings_that_emit_no_more_are_left_out(tmp_path: Path) -> None:
 
 def tokens(profile: AcceptanceProfile, depth: int, nodes: int) -> float:
     chain = range(-1, depth - 1), (0,) * depth
-    return profile.evidence.cut(depth, nodes).law.tokens_per_round(*chain).mean
+    return profile.evidence.cut(depth, nodes).model.tokens_per_round(*chain).mean
 
 
 def test_shallow_pools_give_shallow_trees(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_problem_may_name_the_profile_of_a_beam(tmp_path: Path) -> None:
     AcceptanceProfile(key, made_up_pools(beam=4)).save(tmp_path / "beam.json")
     given = {"beam(draft, 4)": "beam.json"}
     problem = problem_from_dict(example_problem(acceptance=given), tmp_path)
-    assert list(problem.ready_profiles) == [Beam("draft", 4)]
+    assert list(problem.stated_acceptance) == [Beam("draft", 4)]
     with pytest.raises(UsageError, match="names no drafter"):
         problem_from_dict(example_problem(acceptance={"draft^": "beam.json"}), tmp_path)
 

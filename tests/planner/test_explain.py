@@ -47,7 +47,7 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
 
 
 def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
-    facts = example_facts(tmp_path, given=rates([0.6, 0.15, 0.05], trials=30))
+    facts = example_facts(tmp_path, given=rates([0.6, 0.15, 0.05], trials=25))
     workload = facts.problem.workload.model_copy(update={"prompts": tmp_path / "prompts.jsonl"})
     for here in (True, False):
         device = "measured" if here else facts.problem.device
@@ -55,6 +55,16 @@ def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
         data = explain(search(replace(facts, problem=changed)))
         assert data["confidence"]["expected_regret"] > 0.005
         assert ("specplan tune" in "\n".join(explain_words(data))) == here
+
+
+def test_a_dtype_that_no_config_states_is_an_assumption(tmp_path: Path) -> None:
+    facts = example_facts(tmp_path)
+    stated = explain(search(facts))["assumptions"]
+    assert not any("states no dtype" in words for words in stated)
+    guessed = replace(facts, target=replace(facts.target, states_dtype=False))
+    assumed = explain(search(guessed))["assumptions"]
+    dtype = facts.target.dtype
+    assert f'"target" is {dtype}: its config.json states no dtype' in assumed
 
 
 def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
@@ -178,10 +188,18 @@ def test_plain_decoding_within_the_error(tmp_path: Path) -> None:
 
 
 def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
-    data, text = explained(tmp_path, given={})
+    alone = {"target": {"path": "target"}}
+    data, text = explained(tmp_path, given={}, models=alone)
     assert data["verdict"] == "plain_only" and data["best_drafting"] is None
     assert data["acceptance"] == []
     assert "nothing else that runs has a price" in text
+
+
+def test_no_decision_without_any_acceptance(tmp_path: Path) -> None:
+    data, text = explained(tmp_path, given={})
+    assert data["verdict"] == "undecided" and data["best_drafting"] is None
+    assert text.startswith("No decision: no acceptance is known for draft")
+    assert "Chosen" not in text and "acceptance: {draft: 0.75}" in text
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
     methods = {entry["method"] for entry in refused}
     assert methods == {
@@ -226,7 +244,8 @@ def test_a_measured_profile_is_told_with_its_positions(tmp_path: Path) -> None:
 
 
 def test_words_are_one_line_each_and_hold_no_raw_floats(tmp_path: Path) -> None:
-    for changes in ({}, {"given": {}}, {"temperature": 0.8}, {"device": "cpu-generic"}):
+    alone = {"given": {}, "models": {"target": {"path": "target"}}}
+    for changes in ({}, alone, {"temperature": 0.8}, {"device": "cpu-generic"}):
         _, text = explained(tmp_path, **changes)
         lines = text.split("\n")
         assert all(line.endswith(".") for line in lines), lines
@@ -257,6 +276,8 @@ def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
         ".acceptance[].by_depth[].trials", ".break_even[].points[].low",
         ".break_even[].points[].high", ".break_even[].points[].surely[][]",
         ".break_even[].points[].perhaps[][]",
+        ".what_if[].acceptance", ".what_if[].pays_from",
+        ".what_if[].gain",  # beside its gain_interval
     }  # fmt: skip
     for changes in ({}, {"given": rates([0.001], trials=100000)}, {"given": {}}):
         data, text = explained(tmp_path, **changes)
@@ -281,7 +302,7 @@ def test_the_report_holds_every_estimate_with_its_interval(tmp_path: Path) -> No
                 assert part["seconds"]["low"] <= part["seconds"]["mean"] <= part["seconds"]["high"]
 
 
-def test_law_and_break_even_are_told(tmp_path: Path) -> None:
+def test_formula_and_break_even_are_printed(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     assert {point["unknown"] for part in data["break_even"] for point in part["points"]} == {
         "acceptance", "draft_seconds", "batch", "prompt_tokens",

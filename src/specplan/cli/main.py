@@ -19,6 +19,7 @@ INTERNAL = 70
 INTERRUPTED = 130
 
 _COMMANDS = {
+    "init": "init.init",
     "optimize": "optimize.optimize",
     "tune": "tune.tune",
     "compile": "compiling.compile_",
@@ -28,6 +29,7 @@ _COMMANDS = {
     "bench": "bench.bench",
     "check": "check.check",
     "explain": "explain.explain",
+    "whatif": "whatif.whatif",
     "report": "report.report",
     "emit": "emit.emit",
     "profile": "profile.profile",
@@ -81,7 +83,7 @@ def program(asked: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         epilog="Exit codes: 0 ok, 1 regression or limit missed, 2 usage or bad config, "
-        "3 infeasible, 4 missing capability, 5 nothing to compare, 70 internal error.",
+        "3 infeasible, 4 missing capability, 5 nothing to compare, 6 undecided, 70 internal error.",
     )
     app.callback()(_global_options)
     for name in (asked,) if asked in _COMMANDS else _COMMANDS:
@@ -98,7 +100,7 @@ def run() -> None:
     """Run the program on `sys.argv` and exit; the entry point of the `specplan` script."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched at run time
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the bars are our own
-    gc.set_threshold(20_000)  # importing and planning build much that stays
+    gc.set_threshold(100_000, 50, 50)  # importing and planning build much that stays
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # not to look for any
     try:
         program(next((word for word in sys.argv[1:] if not word.startswith("-")), None))()

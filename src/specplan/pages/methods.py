@@ -9,7 +9,7 @@ from typing import Any
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 from specplan.planner.method import Method
-from specplan.planner.search.search import PLAIN
+from specplan.planner.search.settings import PLAIN
 
 _HEAD = """# Methods
 

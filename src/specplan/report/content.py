@@ -7,11 +7,11 @@ from typing import Any
 
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
-from specplan.planner.explain.break_even_words import break_even_words, law_words
+from specplan.planner.explain.break_even_words import break_even_words, formula_words
 from specplan.planner.explain.choice import confidence_words, pareto_words
 from specplan.planner.explain.load import load_words
 from specplan.planner.explain.numbers import about, bytes_words, seconds_words, short
-from specplan.planner.explain.words import backends_words, verdict_words
+from specplan.planner.explain.words import assumed_words, backends_words, verdict_words
 
 MOST_CANDIDATES = 400
 """Rows of the table of candidates, best first."""
@@ -41,6 +41,7 @@ def content(
         "objective": told["objective"],
         "decision": verdict_words(told),
         "more": [
+            *assumed_words(told),
             *backends_words(told),
             *confidence_words(told),
             *load_words(told),
@@ -51,7 +52,7 @@ def content(
         "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],
         "time": [_time(entry) for entry in told["time"]["chosen"]],
         "acceptance": told["acceptance"],
-        "break_even": [*law_words(told), *break_even_words(told)],
+        "break_even": [*formula_words(told), *break_even_words(told)],
         "candidates": list(_candidates(report)),
         "refused": told["refused"],
         "assumptions": told["assumptions"],
