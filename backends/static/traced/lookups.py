@@ -89,7 +89,7 @@ class HostRun:
         parts = sources.asked(self.texts, op, at)
         if op.results[0] in read:
             kind = held_as(self.kind(op), TreeType)
-            scope[op.results[0]] = lookup(op, tree, at, found=parts, kind=kind)
+            scope[op.results[0]] = lookup(op, tree, at, continuations=parts, kind=kind)
         tokens, parents, live = (part.reshape(len(self.texts.lengths), -1) for part in parts)
         return tokens, parents, live
 
