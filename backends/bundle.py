@@ -181,7 +181,7 @@ def write_kernels(bundle: Bundle, architectures: Sequence[str], built: Path) -> 
     Args:
         bundle: as read back.
         architectures: of the kernels.
-        built: folder of kernels (`specplan.backends.kernels.cubins.build_kernels`).
+        built: folder of kernels (`specplan.backends.kernels.build.build_kernels`).
     """
     return _with(bundle, KERNELS, built, {"kernels": list(architectures)})
 

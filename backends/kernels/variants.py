@@ -68,16 +68,16 @@ def variants(
     """
     _check("number type", dtypes, tuple(DTYPES))
     _check("head size", head_dims, tiles.HEAD_DIMS)
-    found: list[Variant] = []
+    chosen: list[Variant] = []
     for dtype in dtypes:
         for head_dim in head_dims:
-            found += attention(dtype, head_dim, _LINES, page)
+            chosen += attention(dtype, head_dim, _LINES, page)
             if not page:
-                found.append(rotation(dtype, head_dim))
-        found += layers(dtype)
+                chosen.append(rotation(dtype, head_dim))
+        chosen += layers(dtype)
     row_bytes = {head_dim * DTYPES[dtype] for dtype in dtypes for head_dim in head_dims}
-    found += [moves(size, _MOVES, page) for size in sorted(row_bytes)]
-    return [*found, *(acceptance(rule, _NODES) for rule in RULES)]
+    chosen += [moves(size, _MOVES, page) for size in sorted(row_bytes)]
+    return [*chosen, *(acceptance(rule, _NODES) for rule in RULES)]
 
 
 def _check(what: str, given: Sequence[object], known: tuple[object, ...]) -> None:
@@ -240,14 +240,14 @@ def acceptance(rule: str, nodes: int, drawn: bool = True, distinct: bool = True)
     block = tiles.power_of_two(nodes)
     sizes = {"BLOCK_NODES": block, "BLOCK_V": tiles.BLOCK_VOCABULARY}
     tree = {"tokens": "*i64", "parents": "*i64", "live": "*i1"}
-    told = {"path": "*i64", "accepted": "*i64", "bonus": "*i64"}
+    outputs = {"path": "*i64", "accepted": "*i64", "bonus": "*i64"}
     drafts = {"laws": "*fp32", "law_index": "*i64", "uniforms": "*fp64"}
     warps = tiles.ACCEPTING_WARPS
     if rule == "greedy":
         return Variant(
             f"accept_greedy_n{block}", "acceptance_kernels", "accept_greedy_kernel",
             {
-                "target": "*fp32", **tree, **told,
+                "target": "*fp32", **tree, **outputs,
                 **dict.fromkeys(("nodes", "levels", "vocabulary", "parents_row"), "i32"),
             },
             sizes, (), warps, 1,
@@ -257,7 +257,7 @@ def acceptance(rule: str, nodes: int, drawn: bool = True, distinct: bool = True)
         return Variant(
             f"accept_token_{kind}", "acceptance_kernels", "accept_token_kernel",
             {
-                "target": "*fp32", "tokens": "*i64", "live": "*i1", **drafts, **told,
+                "target": "*fp32", "tokens": "*i64", "live": "*i1", **drafts, **outputs,
                 **dict.fromkeys(("nodes", "vocabulary", "law_rows", "index_row"), "i32"),
             },
             {"HAS_LAWS": drawn, **sizes}, (), warps, 1,
@@ -267,7 +267,7 @@ def acceptance(rule: str, nodes: int, drawn: bool = True, distinct: bool = True)
     return Variant(
         f"accept_recursive_{kind}", "recursion_kernels", "accept_recursive_kernel",
         {
-            "target": "*fp32", **tree, **drafts, "residual": "*fp32", **told,
+            "target": "*fp32", **tree, **drafts, "residual": "*fp32", **outputs,
             **dict.fromkeys(numbers, "i32"),
         },
         {"HAS_LAWS": drawn, "DISTINCT": drawn and distinct, **sizes},

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from specplan.backends.eager.passes.described import Stretch
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.state.slots import Layers
-from specplan.backends.kernels.fitting import NOTHING, Fused
+from specplan.backends.kernels.fused_parts import NOTHING, Fused
 from specplan.backends.static.buckets import Sampling
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors
 from specplan.backends.static.rewrites.fusing import form_by

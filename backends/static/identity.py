@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from specplan.backends.kernels.fitting import Fused
+from specplan.backends.kernels.fused_parts import Fused
 from specplan.backends.static.graph import RoundGraph
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import name_of, read_json, write_json_atomic

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from specplan.backends.bundle import write_bundle
+from specplan.backends.bundle_executable import load_models, open_executable
 from specplan.backends.inductor.backend import InductorBackend
-from specplan.backends.opening import load_models, open_executable
 from specplan.backends.static import captured as capturing
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.executable import StaticExecutable

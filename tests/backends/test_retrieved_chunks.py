@@ -10,7 +10,7 @@ import torch
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.eager.session import EagerSession
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
 from specplan.cost_models.rounds.refreshing import refresh_width
 from specplan.ir.capabilities import refusals

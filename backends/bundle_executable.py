@@ -12,14 +12,14 @@ import torch
 
 from specplan.backends.bundle import Bundle
 from specplan.backends.executables import FOLDER, Executables
-from specplan.backends.kernels.launching import load_kernels
+from specplan.backends.kernels.launcher import load_kernels
 from specplan.backends.machine import check_machine
 from specplan.backends.manifest import KERNELS
 from specplan.backends.registry import backend_capabilities, get_backend, round_backend
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.flat import flat_program
-from specplan.backends.static.holds import STATIC, UNCOMPILED
+from specplan.backends.static.graph_capabilities import STATIC, UNCOMPILED
 from specplan.backends.static.packages import check_packages
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError

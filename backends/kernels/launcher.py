@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
-from specplan.backends.kernels.built import Built, BuiltKernel, read_kernels
 from specplan.backends.kernels.driver import Driver, Function
+from specplan.backends.kernels.kernel_folder import Built, BuiltKernel, read_kernels
 from specplan.ir.errors import MissingCapabilityError
 
 _HOMES = {
@@ -107,8 +107,8 @@ def fitting(
 
 def _serves(kernel: BuiltKernel, constants: Mapping[str, int]) -> bool:
     return all(
-        constants[key] <= held if key in _ROOM else constants[key] == held
-        for key, held in kernel.constants.items()
+        constants[key] <= limit if key in _ROOM else constants[key] == limit
+        for key, limit in kernel.constants.items()
     )
 
 
