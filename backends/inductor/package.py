@@ -90,8 +90,8 @@ def _check_archive(path: Path) -> None:
 
 
 def _leaves(name: str) -> bool:
-    held = PurePosixPath(name)
-    return held.is_absolute() or ".." in held.parts
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts
 
 
 def _read_tables(path: Path) -> dict[str, Tensor]:
@@ -122,9 +122,9 @@ class _Loaded:
         self._constants = constants
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        (told,) = self._run(list(tensors))
-        assert isinstance(told, Tensor)
-        return told
+        (report,) = self._run(list(tensors))
+        assert isinstance(report, Tensor)
+        return report
 
 
 def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from specplan.backends.binding import check_models, check_requests
+from specplan.backends.binding import BoundPlan, check_requests
 from specplan.backends.eager.prepared import prepare
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
@@ -18,14 +18,13 @@ from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
-from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import shared_sources, sources_of_batch
+from specplan.runtime.sources.use import sources_of_batch
 
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""
 
 
-class StaticExecutable:
+class StaticExecutable(BoundPlan):
     """A plan bound to its models.
 
     Args:
@@ -47,10 +46,8 @@ class StaticExecutable:
         fused_on: Collection[str] = (),
         captured_on: Collection[str] = (),
     ) -> None:
-        check_models(plan, models)
-        self.plan = plan
+        super().__init__(plan, models)
         self.lowered = run_passes(plan)
-        self.models = dict(models)
         self.prepared = prepare(self.lowered, models)
         self.buckets = list(buckets)
         self.fused = fused_for(models, fused_on)
@@ -58,7 +55,6 @@ class StaticExecutable:
         self._compile = compile_round
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
-        self.shared = self._new_sources()
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
         """Begin a batch: check the requests and make room for them.
@@ -78,13 +74,6 @@ class StaticExecutable:
         vocabulary = self.models["target"].vocab_size
         host.batch.sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
         return StaticSession(host, len(requests), self, bucket)
-
-    def forget(self) -> None:
-        """See `Executable.forget`."""
-        self.shared.update(self._new_sources())
-
-    def _new_sources(self) -> dict[str, Source]:
-        return shared_sources(self.plan, self.models["target"].vocab_size)
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""

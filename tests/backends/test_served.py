@@ -22,7 +22,7 @@ import torch
 
 from specplan.backends.bundle import Bundle, load_bundle
 from specplan.backends.bundle_executable import FittedExecutable, load_models, open_executable
-from specplan.backends.executables import FOLDER
+from specplan.backends.manifest import FOLDER
 from specplan.backends.onnxruntime.package import NAMES, OnnxRound
 from specplan.backends.registry import get_backend
 from specplan.backends.static.fallback import FirstTried
