@@ -39,6 +39,11 @@ class Texts(Protocol):
         """Lengths of the texts, int64 `[B, 1]`."""
         ...
 
+    @property
+    def last(self) -> Tensor:
+        """Positions of the last tokens of the texts, int64 `[B, 1]`."""
+        ...
+
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
         ...

@@ -65,14 +65,14 @@ def lengthened(tree: Tree, new: Mapping[str, Tensor], **facts: Any) -> Tree:
             drawn from no law, and `own` of those that are sure.
         facts: other fields of the tree that change.
     """
-    size, fields = new["tokens"].shape[1], dict[str, Any]()
-    for name, known in zip(FIELDS, tree.fields, strict=True):
+    size, fields, before = new["tokens"].shape[1], dict[str, Any](), tree.fields
+    for name, known in zip(FIELDS, before, strict=True):
         if known is not None and name not in new:
             fields[name] = pad(known, (0, size), value=-1 if name == "law_row" else 0)
         else:
             fields[name] = known if known is None else torch.cat([known, new[name]], 1)
     facts = {"newest": range(tree.columns, tree.columns + size), "layered": False, **facts}
-    return replace(tree, **fields, **facts, grown=(tree.fields, tuple(fields.values())))
+    return replace(tree, **fields, **facts, grown=(before, tuple(fields.values())))
 
 
 def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from operator import is_
+from operator import attrgetter, is_
 from typing import TypeAlias
 
 import torch
@@ -23,6 +23,7 @@ FIELDS = ("tokens", "parents", "depths", "live", "keys", "law_row", "own", "scor
 """What a tree has of each column."""
 Fields: TypeAlias = tuple[Tensor | None, ...]
 """These tensors, `[B, 1 + N]` each."""
+_fields = attrgetter(*FIELDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,8 @@ class Tree:
     @property
     def fields(self) -> Fields:
         """What there is of each column."""
-        return tuple(getattr(self, name) for name in FIELDS)
+        fields: Fields = _fields(self)
+        return fields
 
     def was_grown_from(self, other: Tree) -> bool:
         """Whether it is known to be another tree and more columns, in all that is of columns."""

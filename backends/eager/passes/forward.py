@@ -214,11 +214,11 @@ def columns_of(
     if texts == 1 and with_root:
         root = batch.root(session.scores)
         tokens.append(root.tokens)
-        positions.append(ends - 1)
+        positions.append(batch.last)
         live.append(root.live)
     elif texts:
         written = ends + torch.arange(-texts, 0, device=ends.device)
-        first = ends - 1
+        first = batch.last
         if cache is not None and stretch.segments:
             resident = cache.resident(stretch.segments, stretch.scratch)
             first = resident.minimum(first) if with_root else resident
@@ -229,7 +229,7 @@ def columns_of(
         if not nodes.width:
             continue
         tokens.append(nodes.take(nodes.tree.tokens))
-        positions.append(ends - 1 + nodes.take(nodes.tree.depths))
+        positions.append(batch.last + nodes.take(nodes.tree.depths))
         live.append(nodes.live if rooted else columns.drafted(nodes))
     joined = _joined(live)
     taking_part = session.taking_part()

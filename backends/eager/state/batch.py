@@ -76,6 +76,7 @@ class Batch:
         self.values: dict[str, Tree | Tensor] = {}
         self.sources = dict(sources)
         self._ends: Tensor | None = None
+        self._last: Tensor | None = None
         self._root: Tree | None = None
         self._written: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -91,10 +92,17 @@ class Batch:
             self._ends = torch.tensor(self.lengths, device=self.device)[:, None]
         return self._ends
 
+    @property
+    def last(self) -> Tensor:
+        """Positions of the last tokens of the texts, int64 `[B, 1]`."""
+        if self._last is None:
+            self._last = self.ends - 1
+        return self._last
+
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
         if self._root is None:
-            last = self.ends - 1
+            last = self.last
             tokens, keys = self.text.gather(1, last), self.keys.gather(1, last)
             self._root = first_tree(tokens, keys, scores)
         return self._root
@@ -154,7 +162,7 @@ class Batch:
             self._write(row, start, kept)
         self.lengths[row] = start + len(kept)
         self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
-        self._ends = self._root = self._written = None
+        self._ends = self._last = self._root = self._written = None
         return kept
 
     def forget_keys(self) -> None:
@@ -169,7 +177,7 @@ class Batch:
         self.lengths = [*map(int.__add__, self.lengths, counts)]
         self.last_keys = [length - 1 for length in self.lengths]
         self.done[:] = done
-        self._ends = self._root = self._written = None
+        self._ends = self._last = self._root = self._written = None
 
     def _write(self, row: int, start: int, tokens: Sequence[int]) -> None:
         """Put tokens into a text, and keys beside them."""
