@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specplan.backends.eager.values import Held, Scope
+from specplan.backends.eager.values import Operand, Scope
 from specplan.ir.ops import Forward, Graft, Grow, Op, Pick, Prune, Repeat, Segment, Uniform
 from specplan.ir.plan import Plan, walk
 from specplan.ir.types.lifetimes import read_by
@@ -76,7 +76,7 @@ def _at_once(session: EagerSession, lanes: int) -> bool:
 
 def _together(
     session: EagerSession, group: Sequence[Segment], scope: Scope
-) -> list[dict[Value, Held]]:
+) -> list[dict[Value, Operand]]:
     """What lanes give: all but the first run in threads, the first in this one."""
     own, *others = [(copy(session), op, dict(scope)) for op in group]
     running = [_pool(len(others)).submit(_run, *lane) for lane in others]
@@ -88,7 +88,7 @@ def _together(
 
 
 @torch.inference_mode()
-def _run(session: EagerSession, op: Segment, inner: Scope) -> dict[Value, Held]:
+def _run(session: EagerSession, op: Segment, inner: Scope) -> dict[Value, Operand]:
     """Run a region in a scope of its own; what it yields, by the names of the results."""
     session.run(op.body.ops, inner)
     yielded = (inner[name] for name in op.body.yields)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.values import Held, Scope, held_as
+from specplan.backends.eager.values import Operand, Scope, typed
 from specplan.backends.ops.when import when as either
 from specplan.ir.ops import Repeat, When
 
@@ -46,7 +46,7 @@ def repeat(session: EagerSession, op: Repeat, scope: Scope) -> None:
 
     What a request carried when it stopped stays as it was, whoever goes on.
     """
-    carried: list[Held] = [scope[initial] for _, initial in op.carried]
+    carried: list[Operand] = [scope[initial] for _, initial in op.carried]
     outer, until = session.trip, op.body.until
     stops = None
     if until is not None:
@@ -75,8 +75,8 @@ def repeat(session: EagerSession, op: Repeat, scope: Scope) -> None:
     scope.update(zip(op.results, carried, strict=True))
 
 
-def _flag(held: Held) -> Tensor:
-    return held_as(held, Tensor)
+def _flag(held: Operand) -> Tensor:
+    return typed(held, Tensor)
 
 
 def when(session: EagerSession, op: When, scope: Scope) -> None:

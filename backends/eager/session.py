@@ -10,19 +10,15 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import lanes, sources
-from specplan.backends.eager.observed import Observed
+from specplan.backends.eager.op_runner import OpRunner
 from specplan.backends.eager.passes.forward import catch_up
 from specplan.backends.eager.prepared import Prepared
-from specplan.backends.eager.run_ops import OPS
 from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
+from specplan.backends.eager.stateful_ops import OPS, OpRecord
 from specplan.backends.eager.values import Scope
-from specplan.backends.ops import lowerings
-from specplan.backends.ops.accept import Form, fastest
 from specplan.backends.ops.values import Tree
 from specplan.ir import ops as ir
 from specplan.ir.needs import Work
-from specplan.ir.types.value_types import Type
-from specplan.ir.values import Value
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
@@ -31,15 +27,15 @@ from specplan.runtime.sources.source import Source
 from specplan.runtime.sources.use import sources_of_batch
 
 
-class EagerSession:
+class EagerSession(OpRunner):
     """One batch decoding under a plan.
 
     Attributes:
-        trip: of all loops around the op that runs, counted together.
         active: which requests take part in the region that runs; None for all.
     """
 
     most_chunk = MOST_CHUNK
+    stateful = OPS
 
     def __init__(
         self,
@@ -66,7 +62,7 @@ class EagerSession:
         self.trips: list[Tensor] = []
         self.loops: list[Any] = []
         self.observer: Observer | None = None
-        self.observed: Observed | None = None
+        self.op_record: OpRecord | None = None
 
     @property
     def done(self) -> list[bool]:
@@ -125,7 +121,7 @@ class EagerSession:
 
         Args:
             round_name: of the plan.
-            observer: told of every op's seconds.
+            observer: gets every op's seconds.
 
         Returns:
             Emitted tokens `[B, W]`, padded with -1, and how many per row.
@@ -145,31 +141,24 @@ class EagerSession:
         """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
         for op in ops:
             if self.observer is None or op.body is not None:
-                self._run_one(op, scope)
+                self.run_op(op, scope)
             else:
                 self._observe(self.observer, op, scope)
             for name in self.prepared.spent.get(id(op), ()):
                 scope.pop(name, None)
 
-    def _run_one(self, op: ir.Op, scope: Scope) -> None:
-        special = OPS.get(type(op))
-        if special is not None:
-            special(self, op, scope)
-        else:
-            scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
-
     def _observe(self, observer: Observer, op: ir.Op, scope: Scope) -> None:
-        """Run one op, and tell how long it took."""
-        self.observed = None
+        """Run one op, and report its seconds."""
+        self.op_record = None
         start = perf_counter()
-        self._run_one(op, scope)
+        self.run_op(op, scope)
         seconds = perf_counter() - start
-        seen = self.observed
-        if seen is None:
+        record = self.op_record
+        if record is None:
             work = op.demand(self.prepared.steps[id(op), self.trip], self.plan)
             assert isinstance(work, Work), "passes say what they are"
-            seen = Observed(work.name, width=work.width)
-        observer(seen.name, seen.model, self.batch.size, seen.width, seen.context, seconds)
+            record = OpRecord(work.name, width=work.width)
+        observer(record.name, record.model, self.batch.size, record.width, record.context, seconds)
 
     def taking_part(self) -> Tensor | None:
         """Which requests take part in the region that runs, bool `[B]`; None for all."""
@@ -177,40 +166,14 @@ class EagerSession:
             return None
         return torch.tensor(self.active, device=self.batch.device)
 
-    # what lowerings ask: see `specplan.backends.ops.Runner`
-
-    def kind(self, op: ir.Op) -> Type:
-        """See `Runner.kind`."""
-        return self.prepared.steps[id(op), self.trip].gives[0]
-
-    def reads(self, op: ir.Op) -> Mapping[Value, Type]:
-        """See `Runner.reads`."""
-        return self.prepared.steps[id(op), self.trip].reads
-
     def root(self, op: ir.Op) -> Tree:
-        """See `Runner.root`."""
+        """See `OpRunner.root`."""
         return self.batch.root(self.scores)
 
     def state(self, op: ir.Load | ir.Store) -> Tree | Tensor:
-        """See `Runner.state`."""
+        """See `OpRunner.state`."""
         return self.batch.values[op.state]
 
-    def keeps_laws(self, op: ir.Store) -> bool:
-        """See `Runner.keeps_laws`."""
-        return op.state in self.prepared.drawn
-
     def settings(self, op: ir.Op) -> SamplingSettings:
-        """See `Runner.settings`."""
+        """See `OpRunner.settings`."""
         return self.batch.settings
-
-    def remembers(self, op: ir.Op) -> bool:
-        """See `Runner.remembers`."""
-        return self.prepared.mixes
-
-    def most(self, op: ir.Op) -> int | None:
-        """See `Runner.most`."""
-        return self.prepared.judged.get(id(op))
-
-    def form(self, op: ir.Op) -> Form:
-        """See `Runner.form`."""
-        return fastest

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TypeAlias, TypeVar
 
 from specplan.backends.ops.values import Nodes, Tree
-from specplan.backends.ops.when import Value as Held
+from specplan.backends.ops.when import Value as Operand
 from specplan.ir.values import Value
 
-Scope: TypeAlias = dict[Value, Held]
+Scope: TypeAlias = dict[Value, Operand]
 T = TypeVar("T")
 
 
-def held_as(held: object, kind: type[T]) -> T:
+def typed(operand: object, kind: type[T]) -> T:
     """What a value holds, which the verifier knows to be of this kind."""
-    assert isinstance(held, kind), f"a {type(held).__name__} is no {kind.__name__}"
-    return held
+    assert isinstance(operand, kind), f"a {type(operand).__name__} is no {kind.__name__}"
+    return operand
 
 
-def nodes_as(held: Held) -> Nodes:
+def nodes_as(operand: Operand) -> Nodes:
     """Nodes, or a tree taken as the root and all its nodes."""
-    return held.everything if isinstance(held, Tree) else held_as(held, Nodes)
+    return operand.everything if isinstance(operand, Tree) else typed(operand, Nodes)
 
 
-__all__ = ["Held", "Scope", "held_as", "nodes_as"]
+__all__ = ["Operand", "Scope", "nodes_as", "typed"]

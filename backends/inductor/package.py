@@ -133,11 +133,11 @@ def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dic
     Returns:
         Those that are no weights.
     """
-    held, specs = dict(program.constants), []
+    constants, specs = dict(program.constants), []
     tables: dict[str, Tensor] = {}
     for spec in program.graph_signature.input_specs:
-        if spec.kind == InputKind.CONSTANT_TENSOR and held[spec.target or ""].numel():
-            constant = held.pop(spec.target or "")
+        if spec.kind == InputKind.CONSTANT_TENSOR and constants[spec.target or ""].numel():
+            constant = constants.pop(spec.target or "")
             name = name_of.get(constant.data_ptr())
             if name is None:
                 name = f"{constant.device.type}_table.{len(tables)}"
@@ -147,5 +147,5 @@ def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dic
         specs.append(spec)
     program.graph_signature.input_specs[:] = specs
     program.constants.clear()
-    program.constants.update(held)
+    program.constants.update(constants)
     return tables

@@ -71,25 +71,25 @@ class RoundGraph(nn.Module):
             tensors: as `Interface.read` names them; texts, caches and tracks are written to.
 
         Returns:
-            As `interface.packed` has it.
+            The round's report, see `interface.report`.
         """
         return self.run(self.interface.read(tensors))
 
     def run(self, given: RoundTensors) -> Tensor:
         """The same with tensors by their names."""
-        return RoundRun(self, given).result()
+        return RoundRun(self, given).report()
 
     def judged(self, given: RoundTensors) -> Tensor:
         """Run the round, and give the logits `[B, R, V]` that the target judged by."""
         run = RoundRun(self, given)
-        run.result()
+        run.report()
         assert run.judged is not None, "the round accepts something"
         return run.judged.values
 
 
 def _first(item: Round, prepared: Prepared) -> tuple[Stretch, ...]:
     """Passes that may find text missing when they begin: no earlier one has taken it all in."""
-    found: dict[object, Stretch] = {}
+    first: dict[object, Stretch] = {}
     taken: set[tuple[str | None, Layers]] = set()
     conditions = [op for op in walk(item.ops) if isinstance(op, When)]
     sometimes = {id(op) for one in conditions for op in walk(one.body.ops)}
@@ -99,17 +99,17 @@ def _first(item: Round, prepared: Prepared) -> tuple[Stretch, ...]:
         stretch = prepared.stretches[id(op)]
         parts = {(stretch.cache, span) for span in stretch.segments}
         if not parts <= taken:
-            found.setdefault((op.cache, op.layers, op.write), stretch)
+            first.setdefault((op.cache, op.layers, op.write), stretch)
         if not stretch.scratch and id(op) not in sometimes:
             taken |= parts
-    return tuple(found.values())
+    return tuple(first.values())
 
 
 def _pending(first: tuple[Stretch, ...], cache: str) -> dict[Layers, int]:
     """By segment, the most text that it may lack once the host has caught up all first passes."""
-    found: dict[Layers, int] = {}
+    most: dict[Layers, int] = {}
     for stretch in first:
         for span in stretch.segments if stretch.cache == cache else ():
             bound = max(stretch.pending, 1)
-            found[span] = min(found.get(span, bound), bound)
-    return found
+            most[span] = min(most.get(span, bound), bound)
+    return most

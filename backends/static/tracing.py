@@ -1,23 +1,24 @@
-"""A run of a round on tensors, op by op: eager, or traced by a compiler."""
+"""A round run op by op on tensors: eagerly, or traced by a compiler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.fx.traceback import annotate
 
-from specplan.backends.eager.sources import taught_rows, wanted_of
-from specplan.backends.eager.values import Scope, held_as, nodes_as
+from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.sources import judged_tokens, wanted_of
+from specplan.backends.eager.values import Scope, nodes_as, typed
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.accept import Form
 from specplan.backends.ops.lookup import lookup
 from specplan.backends.ops.reshaping import padded_to
 from specplan.backends.ops.values import Path, Rows, Tree
-from specplan.backends.static.interface import RoundTensors, packed
+from specplan.backends.static.interface import RoundTensors, report
 from specplan.backends.static.rewrites.fusing import FusedCache
 from specplan.backends.static.traced import loops, scalars
 from specplan.backends.static.traced.caches import RoundCache
@@ -27,8 +28,7 @@ from specplan.backends.static.traced.texts import Texts
 from specplan.ir import ops as ir
 from specplan.ir.plan import ValueState
 from specplan.ir.text.printer import print_op
-from specplan.ir.types.value_types import TreeType, Type
-from specplan.ir.values import Value
+from specplan.ir.types.value_types import TreeType
 from specplan.runtime.models.modules import Module
 from specplan.runtime.sampling import SamplingSettings
 
@@ -39,7 +39,7 @@ PLAN_OP = "plan_op"
 """Of a traced node's `custom` metadata: the op of the plan that it came from, as text."""
 
 
-class RoundRun:
+class RoundRun(OpRunner):
     """One trace, or one eager run.
 
     Attributes:
@@ -47,12 +47,11 @@ class RoundRun:
         caches: by name.
         active: requests that take part in the region that runs, bool `[B]`; None for all.
         running: requests for which the trip of a loop that runs now counts, bool `[B]`.
-        trip: of all loops around the op that runs, counted together.
         failed: by request, 1 and the place of the first formula that had no value, int64 `[B]`;
             None where none could fail.
         judged: the rows that the target judged by.
-        found: columns of what the host has found that were read so far.
-        taught: what sources are to be taught, see `interface.Taught`.
+        lookup_column: columns of the host's lookups that were read so far.
+        lessons: what sources will learn, see `interface.Lesson`.
     """
 
     def __init__(self, graph: RoundGraph, given: RoundTensors) -> None:
@@ -65,10 +64,10 @@ class RoundRun:
         self.uniforms = {id(op): first for op, first, _ in graph.inputs.uniforms}
         self.active: Tensor | None = None
         self.running = ~given.done
-        self.trip = self.found = 0
+        self.trip = self.lookup_column = 0
         self.failed: Tensor | None = None
         self.judged: Rows | None = None
-        self.taught: list[Tensor] = []
+        self.lessons: list[Tensor] = []
         self._settings = SamplingSettings(
             temperature=given.temperature,
             top_k=given.top_k,
@@ -100,24 +99,20 @@ class RoundRun:
         """By their roles."""
         return self.graph.models
 
-    def result(self) -> Tensor:
-        """Run all ops; what the host is told."""
+    def report(self) -> Tensor:
+        """Run all ops; the round's report."""
         self.run(self.graph.item.ops, {})
         for cache in self.caches.values():
             cache.turn(scratch=False)
-        tokens, count = self.batch.told
+        tokens, count = self.batch.appended
         resident = [length for cache in self.caches.values() for length in cache.lengths.values()]
-        return packed(tokens, count, self.batch.done, self.failed, resident, self.taught)
+        return report(tokens, count, self.batch.done, self.failed, resident, self.lessons)
 
     def run(self, ops: tuple[ir.Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
         for op in ops:
-            with _told_apart(op):
-                special = _OPS.get(type(op))
-                if special is not None:
-                    special(self, op, scope)
-                else:
-                    scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
+            with _annotated(op):
+                self.run_op(op, scope)
             for name in self.prepared.spent.get(id(op), ()):
                 scope.pop(name, None)
 
@@ -138,41 +133,41 @@ class RoundRun:
         scope.update(zip(op.results, rows, strict=True))
 
     def uniform(self, op: ir.Uniform, scope: Scope) -> None:
-        """Numbers that the host has drawn."""
+        """Numbers that the host drew."""
         first = self.uniforms[id(op)] + self.trip * op.count
         scope[op.results[0]] = self.given.uniforms[:, first : first + op.count]
 
     def lookup(self, op: ir.Lookup, scope: Scope) -> None:
-        """Continuations of the text that the host has found."""
-        tree, at = held_as(scope[op.tree], Tree), nodes_as(scope[op.at])
-        size, first = wanted_of(op, at.width).size, self.found
-        self.found += at.width * size
-        given = (self.given.found, self.given.found_parents, self.given.found_live)
-        tokens, parents, live = (part[:, first : self.found].reshape(-1, size) for part in given)
-        kind = held_as(self.kind(op), TreeType)
+        """Continuations that the host looked up."""
+        tree, at = typed(scope[op.tree], Tree), nodes_as(scope[op.at])
+        size, first = wanted_of(op, at.width).size, self.lookup_column
+        self.lookup_column = stop = first + at.width * size
+        given = (self.given.lookup_tokens, self.given.lookup_parents, self.given.lookup_live)
+        tokens, parents, live = (part[:, first:stop].reshape(-1, size) for part in given)
+        kind = typed(self.kind(op), TreeType)
         scope[op.results[0]] = lookup(op, tree, at, found=(tokens, parents, live), kind=kind)
 
     def update(self, op: ir.Update, scope: Scope) -> None:
-        """What a source is taught once the round has run; texts the host has."""
-        taught = next((one for one in self.graph.inputs.taught if one.op is op), None)
-        if taught is None or not taught.told:
+        """What a source learns once the round has run."""
+        lesson = next((one for one in self.graph.inputs.lessons if one.op is op), None)
+        if lesson is None or not lesson.numbers:
             return  # the host has the texts
-        tree = padded_to(held_as(scope[op.tree], Tree), taught.columns)
+        tree = padded_to(typed(scope[op.tree], Tree), lesson.columns)
         if op.logits is None:
-            self.taught += [tree.tokens, tree.parents, tree.live]
+            self.lessons += [tree.tokens, tree.parents, tree.live]
         else:
-            rows = held_as(scope[op.logits], Rows)
-            self.taught += taught_rows(tree, rows, taught.width)
+            rows = typed(scope[op.logits], Rows)
+            self.lessons += judged_tokens(tree, rows, lesson.width)
 
     def accept(self, op: ir.Accept, scope: Scope) -> None:
         """Judge a tree."""
         if op.target is not None:
-            self.judged = held_as(scope[op.target], Rows)
+            self.judged = typed(scope[op.target], Rows)
         scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
 
     def emit(self, op: ir.Emit, scope: Scope) -> None:
         """Append to the texts."""
-        path = held_as(scope[op.path], Path)
+        path = typed(scope[op.path], Path)
         self.batch.emit(path, self.batch.root(self.scores))
         for cache in self.caches.values():
             cache.grown(path.tokens.shape[1])
@@ -180,21 +175,21 @@ class RoundRun:
 
     def commit(self, op: ir.Commit, scope: Scope) -> None:
         """Keep what was emitted."""
-        path, (_, count) = held_as(scope[op.path], Path), self.batch.told
+        path, (_, count) = typed(scope[op.path], Path), self.batch.appended
         positions, _, _ = self.batch.written
-        kept = count.minimum(path.accepted)
+        emitted = count.minimum(path.accepted)
         if op.state in self.batch.tracks:
             width = path.keys.shape[1]
-            there = torch.arange(width, device=kept.device) < kept[:, None]
+            there = torch.arange(width, device=emitted.device) < emitted[:, None]
             self.batch.tracks[op.state].commit(path.keys, there, positions[:, :width])
             return
         cache, resident = self.caches[op.state], self.prepared.places.residents.get(id(op))
         if not cache.taken:
             return
         if resident is not None and cache.placed is not None:
-            cache.commit_placed(path, kept, resident)
+            cache.commit_placed(path, emitted, resident)
         else:
-            cache.commit(path, kept)
+            cache.commit(path, emitted)
 
     def store(self, op: ir.Store, scope: Scope) -> None:
         """Leave a number, or a tree, for the next round."""
@@ -208,55 +203,33 @@ class RoundRun:
         for known, new in zip(self.values[op.state], parts, strict=True):
             known.copy_(new)
 
-    # what lowerings ask: see `specplan.backends.ops.Runner`
-
-    def kind(self, op: ir.Op) -> Type:
-        """See `Runner.kind`."""
-        return self.prepared.steps[id(op), self.trip].gives[0]
-
-    def reads(self, op: ir.Op) -> Mapping[Value, Type]:
-        """See `Runner.reads`."""
-        return self.prepared.steps[id(op), self.trip].reads
-
     def root(self, op: ir.Op) -> Tree:
-        """See `Runner.root`."""
+        """See `OpRunner.root`."""
         return self.batch.root(self.scores)
 
     def state(self, op: ir.Load | ir.Store) -> Tree | Tensor:
-        """See `Runner.state`."""
+        """See `OpRunner.state`."""
         state = self.graph.plan.state(op.state)
         assert isinstance(state, ValueState)
         return value_of(state, self.graph.interface.parts(op.state), self.values[op.state])
 
-    def keeps_laws(self, op: ir.Store) -> bool:
-        """See `Runner.keeps_laws`."""
-        return op.state in self.prepared.drawn
-
     def settings(self, op: ir.Op) -> SamplingSettings:
-        """See `Runner.settings`."""
+        """See `OpRunner.settings`."""
         return self._settings
 
-    def remembers(self, op: ir.Op) -> bool:
-        """See `Runner.remembers`."""
-        return self.prepared.mixes
-
-    def most(self, op: ir.Op) -> int | None:
-        """See `Runner.most`."""
-        return self.prepared.judged.get(id(op))
-
     def form(self, op: ir.Op) -> Form:
-        """See `Runner.form`."""
+        """See `OpRunner.form`."""
         return self.graph.form
 
 
-def _told_apart(op: ir.Op) -> AbstractContextManager[None]:
-    """Says of what is traced here which op of the plan it comes from."""
+def _annotated(op: ir.Op) -> AbstractContextManager[None]:
+    """Marks the nodes that are traced inside with the op of the plan that they come from."""
     if not torch.compiler.is_exporting():
         return nullcontext()
     return annotate({PLAN_OP: print_op(op).splitlines()[0]})
 
 
-_OPS: dict[type[ir.Op], Callable[[RoundRun, Any, Scope], None]] = {
+RoundRun.stateful = {
     ir.Forward: RoundRun.forward,
     ir.Uniform: RoundRun.uniform,
     ir.Lookup: RoundRun.lookup,
@@ -271,4 +244,3 @@ _OPS: dict[type[ir.Op], Callable[[RoundRun, Any, Scope], None]] = {
     ir.When: loops.when,
     ir.Segment: loops.segment,
 }
-"""Ops that touch more than their operands; every other op is its lowering."""

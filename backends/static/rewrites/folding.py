@@ -50,7 +50,7 @@ def _known(program: ExportedProgram) -> dict[fx.Node, Tensor]:
     """Tensors that are the same in all rounds, by the node that gives them."""
     lifted = program.graph_signature.inputs_to_lifted_tensor_constants
     written = _written(program.graph)
-    found: dict[fx.Node, Tensor] = {}
+    known: dict[fx.Node, Tensor] = {}
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if node in written or not isinstance(value, Tensor) or value.dtype not in _KINDS:
@@ -58,15 +58,15 @@ def _known(program: ExportedProgram) -> dict[fx.Node, Tensor]:
         if not all(isinstance(size, int) for size in value.shape):
             continue
         if node.op == "placeholder" and node.name in lifted:
-            found[node] = program.constants[lifted[node.name]]
+            known[node] = program.constants[lifted[node.name]]
         elif node.op == "call_function" and node.target in _FROM_SHAPES:
             fill = 0 if "zero" in str(node.target) else 1
             if "full" in str(node.target):
                 fill = node.args[-1]
-            found[node] = torch.full(value.shape, fill, dtype=value.dtype, device=value.device)
-        elif node.op == "call_function" and _follows(node, found):
-            found[node] = _value(node, found)
-    return found
+            known[node] = torch.full(value.shape, fill, dtype=value.dtype, device=value.device)
+        elif node.op == "call_function" and _follows(node, known):
+            known[node] = _value(node, known)
+    return known
 
 
 def _follows(node: fx.Node, known: dict[fx.Node, Tensor]) -> bool:
@@ -87,17 +87,17 @@ def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor:
 
 def _written(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory some op writes to, through views too."""
-    found: set[fx.Node] = set()
+    written: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         schema = getattr(node.target, "_schema", None)
         if node.op != "call_function" or schema is None or node.target in _ALIASES:
             continue
-        views = node in found and any(each.alias_info is not None for each in schema.returns)
-        for argument, held in zip(schema.arguments, node.args, strict=False):
+        views = node in written and any(each.alias_info is not None for each in schema.returns)
+        for argument, given in zip(schema.arguments, node.args, strict=False):
             info = argument.alias_info
-            if isinstance(held, fx.Node) and info is not None and (info.is_write or views):
-                found.add(held)
-    return found
+            if isinstance(given, fx.Node) and info is not None and (info.is_write or views):
+                written.add(given)
+    return written
 
 
 def _unchanged(node: fx.Node, known: dict[fx.Node, Tensor]) -> fx.Node | None:
@@ -112,8 +112,8 @@ def _unchanged(node: fx.Node, known: dict[fx.Node, Tensor]) -> fx.Node | None:
         flag, chosen, *_ = node.args
         candidates = [(chosen, _is_true(flag, known))]
     elif node.target is _ATEN.gather.default:
-        held, _, place = node.args
-        candidates = [(held, _is_in_order(place, known))]
+        source, _, place = node.args
+        candidates = [(source, _is_in_order(place, known))]
     for same, unchanged in candidates:
         if unchanged and isinstance(same, fx.Node) and _alike(same, node):
             return same
@@ -121,16 +121,16 @@ def _unchanged(node: fx.Node, known: dict[fx.Node, Tensor]) -> fx.Node | None:
 
 
 def _is_true(node: Any, known: dict[fx.Node, Tensor]) -> bool:
-    held = known.get(node)
-    return held is not None and held.dtype == torch.bool and bool(held.all())
+    value = known.get(node)
+    return value is not None and value.dtype == torch.bool and bool(value.all())
 
 
 def _is_in_order(node: Any, known: dict[fx.Node, Tensor]) -> bool:
     """Whether places `[B, N]` are 0, 1, and so on in each row."""
-    held = known.get(node)
-    if held is None or held.dim() != 2:
+    value = known.get(node)
+    if value is None or value.dim() != 2:
         return False
-    return torch.equal(held, torch.arange(held.shape[1], device=held.device).expand_as(held))
+    return torch.equal(value, torch.arange(value.shape[1], device=value.device).expand_as(value))
 
 
 def _alike(one: fx.Node, other: fx.Node) -> bool:

@@ -117,49 +117,49 @@ class RoundCache(NodeSlots):
                 if not stretch.scratch:
                     self.lacking[span, True] = 0
 
-    def commit_placed(self, path: Path, kept: Tensor, resident: Resident) -> None:
+    def commit_placed(self, path: Path, count: Tensor, resident: Resident) -> None:
         """Make emitted nodes of a path permanent, whose slots are known before the round runs.
 
         Args:
             path: what was accepted.
-            kept: how many nodes of it were emitted, int64 `[B]`.
+            count: how many nodes of it were emitted, int64 `[B]`.
             resident: slots of the judged tree.
         """
         if resident.in_place:
-            kept = kept.clamp(max=resident.count)
+            count = count.clamp(max=resident.count)
         else:
-            place = torch.arange(path.nodes.shape[1], device=kept.device)
-            held, slots = place < kept[:, None], path.nodes - 1
+            place = torch.arange(path.nodes.shape[1], device=count.device)
+            live, slots = place < count[:, None], path.nodes - 1
             if not resident.numbered:
-                table = torch.tensor(resident.slots, device=kept.device)
-                slots = table.expand(len(kept), -1).gather(1, path.nodes)
-                held = held & (slots >= 0)
-                kept = held.sum(1)
+                table = torch.tensor(resident.slots, device=count.device)
+                slots = table.expand(len(count), -1).gather(1, path.nodes)
+                live = live & (slots >= 0)
+                count = live.sum(1)
             start = self.base[:, None]
-            self.store.move(start + slots, start + place, held)
+            self.store.move(start + slots, start + place, live)
         for span, known in self.lengths.items():
-            mine = kept if known is self.base else kept.where(known >= self.base, 0)
+            mine = count if known is self.base else count.where(known >= self.base, 0)
             self.lengths[span] = known + mine
         self._begin(self.base)
 
-    def commit(self, path: Path, kept: Tensor) -> None:
+    def commit(self, path: Path, count: Tensor) -> None:
         """Make the prefix of emitted nodes that is here permanent, and drop the rest.
 
         Args:
             path: what was accepted.
-            kept: how many nodes of it were emitted, int64 `[B]`.
+            count: how many nodes of it were emitted, int64 `[B]`.
         """
         keys = path.keys
         place = torch.arange(keys.shape[1], device=keys.device)
-        emitted = place < kept[:, None]
+        emitted = place < count[:, None]
         slots, moved = torch.zeros_like(keys), torch.zeros_like(emitted)
         for span in self.segments:
-            mine, held = self.prefix(keys, emitted, span)
-            held = held & (self.lengths[span] >= self.base)[:, None]
-            self.lengths[span] = self.lengths[span] + held.sum(1)
+            mine, here = self.prefix(keys, emitted, span)
+            here = here & (self.lengths[span] >= self.base)[:, None]
+            self.lengths[span] = self.lengths[span] + here.sum(1)
             if mine is not None:
                 one = len(self.segments) == 1
-                slots, moved = (mine, held) if one else (mine.where(held, slots), moved | held)
+                slots, moved = (mine, here) if one else (mine.where(here, slots), moved | here)
         if not self.in_order:
             start = self.base[:, None]
             self.store.move(start + slots, start + place, moved)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from specplan.backends.eager.values import Held, Scope, held_as
+from specplan.backends.eager.values import Operand, Scope, typed
 from specplan.backends.ops.when import when as either
 from specplan.ir.ops import Repeat, Segment, When
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def repeat(run: RoundRun, op: Repeat, scope: Scope) -> None:
     """All trips of a loop; what a request carried when it stopped stays as it was."""
-    carried: list[Held] = [scope[initial] for _, initial in op.carried]
+    carried: list[Operand] = [scope[initial] for _, initial in op.carried]
     until, outer, everyone = op.body.until, run.trip, run.running
     all_run = op.only is None
     if op.only is not None:
-        run.running = run.running & held_as(scope[op.only], Tensor)
+        run.running = run.running & typed(scope[op.only], Tensor)
     for index in range(op.count):
         run.trip = outer * op.count + index
         inner = dict(scope)
-        inner.update({p: held for (p, _), held in zip(op.carried, carried, strict=True)})
+        inner.update({p: value for (p, _), value in zip(op.carried, carried, strict=True)})
         run.run(op.body.ops, inner)
         following = [inner[name] for name in op.body.yields]
         if not all_run:
@@ -37,7 +37,7 @@ def repeat(run: RoundRun, op: Repeat, scope: Scope) -> None:
             following = [either(run.running, new, old) for new, old in pairs]
         carried = following
         if until is not None:
-            run.running = run.running & ~held_as(inner[until], Tensor)
+            run.running = run.running & ~typed(inner[until], Tensor)
             all_run = False
     run.trip, run.running = outer, everyone
     scope.update(zip(op.results, carried, strict=True))
@@ -45,7 +45,7 @@ def repeat(run: RoundRun, op: Repeat, scope: Scope) -> None:
 
 def when(run: RoundRun, op: When, scope: Scope) -> None:
     """Ops for the requests whose flag holds; the others take what there was."""
-    flag, outer = held_as(scope[op.flag], Tensor), run.active
+    flag, outer = typed(scope[op.flag], Tensor), run.active
     run.active = flag if outer is None else outer & flag
     lacking = {name: dict(cache.lacking) for name, cache in run.caches.items()}
     inner = dict(scope)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.values import Scope, held_as
+from specplan.backends.eager.values import Scope, typed
 from specplan.backends.ops.measure import measure as measured
 from specplan.backends.ops.measure import over_batch, said
 from specplan.backends.static.traced.formulas import Formula
@@ -25,13 +25,13 @@ def measure(run: RoundRun, op: Measure, scope: Scope) -> None:
         return
     operand: Any = scope[op.operand]
     if op.kind.name.startswith("batch_"):
-        found = over_batch(operand, run.counting(), op.kind.name)
+        number = over_batch(operand, run.counting(), op.kind.name)
     elif op.kind.name == "said":
         _, keys, emitted = run.batch.written
-        found = said(operand, keys, emitted)
+        number = said(operand, keys, emitted)
     else:
-        found = measured(operand, op.kind)
-    scope[op.results[0]] = found
+        number = measured(operand, op.kind)
+    scope[op.results[0]] = number
 
 
 def _lag(run: RoundRun, state: State, layers: Any) -> Tensor:
@@ -47,7 +47,7 @@ def compute(run: RoundRun, op: Compute, scope: Scope) -> None:
     The interpreter ends there with an error. A request that has stopped or is done has a value of
     no meaning.
     """
-    operands = {name: held_as(scope[value], Tensor).double() for name, value in op.operands}
+    operands = {name: typed(scope[value], Tensor).double() for name, value in op.operands}
     formula = Formula(run.given.lengths)
     scope[op.results[0]] = formula.of(op.formula, {**_around(run), **operands})
     if formula.failed is not None:

@@ -39,13 +39,13 @@ def first_values(batch: Batch, prepared: Prepared, target: Module) -> dict[str, 
     """What a new batch's value states hold, by name."""
     shape = (batch.size, target.vocab_size)
     laws = torch.zeros(shape, dtype=target.logits_dtype, device=batch.device)
-    found = {}
+    values = {}
     for state in prepared.plan.states:
         if isinstance(state, ValueState):
             names = value_parts(state, prepared.scored)
             parts = parts_of(batch.values[state.name], names, laws)
-            found[str(state.name)] = tuple(part.to(batch.device) for part in parts)
-    return found
+            values[str(state.name)] = tuple(part.to(batch.device) for part in parts)
+    return values
 
 
 def parts_of(value: Tree | Tensor, names: Sequence[str], like: Tensor) -> Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import lanes, regions, sources
-from specplan.backends.eager.observed import Observed
 from specplan.backends.eager.passes.forward import run_forward
-from specplan.backends.eager.values import Scope, held_as, nodes_as
+from specplan.backends.eager.values import Scope, nodes_as, typed
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.compute import compute
 from specplan.backends.ops.lookup import lookup
@@ -28,6 +28,23 @@ if TYPE_CHECKING:
     from specplan.backends.eager.session import EagerSession
 
 
+@dataclass(frozen=True, slots=True)
+class OpRecord:
+    """What an observer is told of an op, where types do not say it.
+
+    Attributes:
+        name: by which devices know it, `keyword` or `keyword:variant`.
+        model: that ran, by its role.
+        width: nodes worked on, or query tokens, per request.
+        context: slots that were attended to.
+    """
+
+    name: str
+    model: str | None = None
+    width: int = 1
+    context: int = 0
+
+
 def _forward(session: EagerSession, op: ir.Forward, scope: Scope) -> None:
     stretch = session.prepared.stretches[id(op)]
     place = session.prepared.places.placements.get((id(op), session.trip))
@@ -35,7 +52,7 @@ def _forward(session: EagerSession, op: ir.Forward, scope: Scope) -> None:
     span = stretch.spans[0] if op.layers else None
     variant = forward_variant(span, bool(stretch.gives), stretch.skips.words)
     name = f"{op.keyword}:{variant}" if variant else op.keyword
-    session.observed = Observed(name, op.model, ran.width, ran.context)
+    session.op_record = OpRecord(name, op.model, ran.width, ran.context)
     scope.update(zip(op.results, ran.rows, strict=True))
 
 
@@ -47,7 +64,7 @@ def _uniform(session: EagerSession, op: ir.Uniform, scope: Scope) -> None:
 
 
 def _emit(session: EagerSession, op: ir.Emit, scope: Scope) -> None:
-    path = held_as(scope[op.path], Path)
+    path = typed(scope[op.path], Path)
     tokens, counts = path.tokens.tolist(), path.counts.tolist()
     for row, count in enumerate(counts):
         session.emitted[row] += session.batch.append(row, tokens[row][:count])
@@ -58,7 +75,7 @@ def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
     batch, cache = session.batch, session.batch.caches.get(op.state)
     resident = session.prepared.places.residents.get(id(op))
     if cache is not None and resident is not None and cache.placed is not None:
-        cache.commit_placed(held_as(scope[op.path], Path), batch.lengths, resident)
+        cache.commit_placed(typed(scope[op.path], Path), batch.lengths, resident)
         return
     positions, keys, emitted = batch.written()
     if op.state in batch.tracks:
@@ -66,7 +83,7 @@ def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
         track.commit(keys, emitted, positions)
         track.commit_deeper(*batch.written_since_root())
         return
-    alive = None if op.alive is None else held_as(scope[op.alive], Tree)
+    alive = None if op.alive is None else typed(scope[op.alive], Tree)
     inner = None
     if alive is not None:
         inner = (
@@ -78,9 +95,9 @@ def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
 
 
 def _lookup(session: EagerSession, op: ir.Lookup, scope: Scope) -> None:
-    tree, at = held_as(scope[op.tree], Tree), nodes_as(scope[op.at])
-    found = sources.asked(session.batch, op, at)
-    kind = held_as(session.kind(op), TreeType)
+    tree, at = typed(scope[op.tree], Tree), nodes_as(scope[op.at])
+    found = sources.continuations_below(session.batch, op, at)
+    kind = typed(session.kind(op), TreeType)
     scope[op.results[0]] = lookup(op, tree, at, found=found, kind=kind)
 
 
@@ -89,8 +106,8 @@ def _store(session: EagerSession, op: ir.Store, scope: Scope) -> None:
 
 
 def _update(session: EagerSession, op: ir.Update, scope: Scope) -> None:
-    rows = None if op.logits is None else held_as(scope[op.logits], Rows)
-    sources.update(session.batch, op, held_as(scope[op.tree], Tree), rows)
+    rows = None if op.logits is None else typed(scope[op.logits], Rows)
+    sources.update(session.batch, op, typed(scope[op.tree], Tree), rows)
 
 
 def _refresh(session: EagerSession, op: ir.Refresh, scope: Scope) -> None:
@@ -101,7 +118,7 @@ def _refresh(session: EagerSession, op: ir.Refresh, scope: Scope) -> None:
         longest = max(cache.whole)
         width = -(-longest // kept.retrieved) if kept.retrieved else kept.budget
         name = "retrieved" if kept.retrieved else "sink_recent"
-        session.observed = Observed(f"{op.keyword}:{name}", width=width)
+        session.op_record = OpRecord(f"{op.keyword}:{name}", width=width)
 
 
 def _measure(session: EagerSession, op: ir.Measure, scope: Scope) -> None:
@@ -133,7 +150,7 @@ def _lag(session: EagerSession, state: State, layers: Any) -> Tensor:
 
 
 def _compute(session: EagerSession, op: ir.Compute, scope: Scope) -> None:
-    operands = {name: held_as(scope[value], Tensor).tolist() for name, value in op.operands}
+    operands = {name: typed(scope[value], Tensor).tolist() for name, value in op.operands}
     operands = {**_around(session), **operands}
     idle = partial(_is_idle, session)
     scope[op.results[0]] = compute(op.formula, operands, session.batch.size, idle)
