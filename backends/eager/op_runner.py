@@ -11,7 +11,7 @@ from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.values import Scope
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.accept import Form, fastest
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir import ops as ir
 from specplan.ir.types.value_types import Type
 from specplan.ir.values import Value
@@ -61,7 +61,7 @@ class OpRunner:
         """How requests sample."""
         raise NotImplementedError
 
-    def keeps_laws(self, op: ir.Store) -> bool:
+    def keeps_probs(self, op: ir.Store) -> bool:
         """Whether that state keeps the probabilities that nodes were drawn from."""
         return op.state in self.prepared.drawn
 

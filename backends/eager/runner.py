@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.runtime.models.modules import Module
 
 

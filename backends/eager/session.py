@@ -16,7 +16,7 @@ from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
 from specplan.backends.eager.stateful_ops import OPS, OpRecord
 from specplan.backends.eager.values import Scope
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir import ops as ir
 from specplan.ir.needs import Work
 from specplan.runtime.executable import Observer, StepResult
@@ -66,12 +66,12 @@ class EagerSession(OpRunner):
 
     @property
     def done(self) -> list[bool]:
-        """Rows that want no more tokens."""
+        """Logits that want no more tokens."""
         return self.batch.done
 
     @property
     def idle_rows(self) -> list[bool]:
-        """Rows that are done, or take no part in the region that runs."""
+        """Logits that are done, or take no part in the region that runs."""
         if self.active is None:
             return self.batch.done
         return [done or not own for done, own in zip(self.batch.done, self.active, strict=True)]

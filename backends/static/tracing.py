@@ -16,8 +16,8 @@ from specplan.backends.eager.values import Scope, nodes_as, typed
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.accept import Form
 from specplan.backends.ops.lookup import lookup
-from specplan.backends.ops.reshaping import padded_to
-from specplan.backends.ops.values import Path, Rows, Tree
+from specplan.backends.ops.tensors.trees import padded_to
+from specplan.backends.ops.tensors.values import Logits, Path, Tree
 from specplan.backends.static.interface import RoundTensors, report
 from specplan.backends.static.rewrites.fusing import FusedCache
 from specplan.backends.static.traced import loops, scalars
@@ -66,7 +66,7 @@ class RoundRun(OpRunner):
         self.running = ~given.done
         self.trip = self.lookup_column = 0
         self.failed: Tensor | None = None
-        self.judged: Rows | None = None
+        self.judged: Logits | None = None
         self.lessons: list[Tensor] = []
         self._settings = SamplingSettings(
             temperature=given.temperature,
@@ -156,13 +156,13 @@ class RoundRun(OpRunner):
         if op.logits is None:
             self.lessons += [tree.tokens, tree.parents, tree.live]
         else:
-            rows = typed(scope[op.logits], Rows)
+            rows = typed(scope[op.logits], Logits)
             self.lessons += judged_tokens(tree, rows, lesson.width)
 
     def accept(self, op: ir.Accept, scope: Scope) -> None:
         """Judge a tree."""
         if op.target is not None:
-            self.judged = typed(scope[op.target], Rows)
+            self.judged = typed(scope[op.target], Logits)
         scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
 
     def emit(self, op: ir.Emit, scope: Scope) -> None:

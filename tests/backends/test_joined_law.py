@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from specplan.backends.ops.graft import graft
-from specplan.backends.ops.keys import FIRST_KEY
-from specplan.backends.ops.reshaping import extended
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY
+from specplan.backends.ops.tensors.trees import extended
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Graft
 from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
@@ -31,8 +31,8 @@ def drawn_chain(tokens: tuple[int, ...]) -> Tree:
     one = torch.ones(1, 1, dtype=torch.int64)
     tree = first_tree(one, one * FIRST_KEY, None)
     for place, token in enumerate(tokens):
-        tree = extended(tree, one * place, one * token, one > 0, law_row=one * place)
-    return replace(tree, laws=(torch.full((1, LENGTH, VOCABULARY), 1 / VOCABULARY),))
+        tree = extended(tree, one * place, one * token, one > 0, probs_row=one * place)
+    return replace(tree, probs=(torch.full((1, LENGTH, VOCABULARY), 1 / VOCABULARY),))
 
 
 def merged_parents(tokens: tuple[int, ...]) -> tuple[int, ...]:

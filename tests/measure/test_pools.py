@@ -23,7 +23,7 @@ from specplan.planner.trees.shape import RankPath, StaticTree  # noqa: E402
 from specplan.runtime.acceptance import RULES, DraftedTree  # noqa: E402
 from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
-from specplan.runtime.sampling import SamplingSettings, law  # noqa: E402
+from specplan.runtime.sampling import SamplingSettings, probabilities  # noqa: E402
 from tests.backends.pairs import load_pair, save_pair  # noqa: E402
 from tests.runtime.tiny_models import save_tiny  # noqa: E402
 
@@ -73,7 +73,7 @@ def written(target: CausalModel, temperature: float, count: int, seed: int) -> l
     text = list(PROMPT)
     for _ in range(count):
         logits = text_logits(target, [*text, 0], len(text))
-        text.append(int(law(logits[None], settings(temperature))[0, 0].multinomial(1)))
+        text.append(int(probabilities(logits[None], settings(temperature))[0, 0].multinomial(1)))
     return text
 
 
@@ -160,7 +160,9 @@ def judged(
         found = RULES["greedy"].accept(drafted, rows, None)
     else:
         drawn = torch.rand(1, len(paths) + 1)
-        found = RULES["recursive"].accept(drafted, law(rows, settings(temperature)), drawn)
+        found = RULES["recursive"].accept(
+            drafted, probabilities(rows, settings(temperature)), drawn
+        )
     count = int(found.accepted[0])
     last = found.path[0, count - 1] if count else None
     return (() if last is None else paths[int(last)]), int(found.bonus[0])

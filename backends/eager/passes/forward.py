@@ -21,7 +21,7 @@ from specplan.backends.eager.state.caches import Cache
 from specplan.backends.eager.state.known_slots import Fresh, Placement
 from specplan.backends.eager.state.slots import NodeSlots
 from specplan.backends.ops import forward as columns
-from specplan.backends.ops.values import Nodes, Rows
+from specplan.backends.ops.tensors.values import Logits, Nodes
 from specplan.ir.errors import MissingCapabilityError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Ran:
         context: slots that were attended to.
     """
 
-    rows: list[Rows]
+    rows: list[Logits]
     width: int
     context: int
 

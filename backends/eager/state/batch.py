@@ -10,9 +10,9 @@ from torch import Tensor
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.state.caches import Cache, Kept
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.keys import FIRST_KEY, NO_KEY, key_after
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY, NO_KEY, key_after
+from specplan.backends.ops.tensors.values import Tree
 from specplan.cost_models.rounds.refreshing import chunk_of
 from specplan.ir.plan import CacheState, TrackState, ValueState
 from specplan.ir.tables.builtin import BUILTIN
@@ -82,7 +82,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Rows."""
+        """Logits."""
         return len(self.requests)
 
     @property
@@ -250,7 +250,7 @@ class Batch:
         score = None if scores is None else zero.to(scores)
         return Tree(
             tokens=zero + max(token, 0), parents=parents.expand(self.size, -1), depths=zero,
-            live=live, keys=root.keys.expand(shape), law_row=zero - 1, own=score, scores=score,
+            live=live, keys=root.keys.expand(shape), probs_row=zero - 1, own=score, scores=score,
             levels=kind.depth, newest=range(1, 1 + kind.nodes) if kind.nodes else range(1),
             chain=kind.is_chain, in_order=kind.is_chain,
         )  # fmt: skip

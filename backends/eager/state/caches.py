@@ -15,8 +15,8 @@ from torch import Tensor
 
 from specplan.backends.eager.state.known_slots import Resident
 from specplan.backends.eager.state.slots import Layers, NodeSlots
-from specplan.backends.ops.keys import NO_KEY, places_of
-from specplan.backends.ops.values import Nodes, Path
+from specplan.backends.ops.tensors.keys import NO_KEY, places_of
+from specplan.backends.ops.tensors.values import Nodes, Path
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
 from specplan.runtime.models.retrieval import retrieve

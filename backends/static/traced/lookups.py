@@ -12,10 +12,10 @@ from specplan.backends.eager import sources
 from specplan.backends.eager.op_runner import OpRunner
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.values import Scope, nodes_as, typed
-from specplan.backends.ops.keys import FIRST_KEY
 from specplan.backends.ops.lookup import Continuations, lookup
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY
+from specplan.backends.ops.tensors.values import Tree
 from specplan.backends.static.interface import Lesson
 from specplan.ir.ops import Lookup, Op, Segment, Update
 from specplan.ir.types.host_ops import handed_out

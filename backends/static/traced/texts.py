@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.keys import FIRST_KEY, keys_along
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Path, Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY, keys_along
+from specplan.backends.ops.tensors.values import Path, Tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.runtime.masks import first_true
 
