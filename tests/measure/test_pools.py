@@ -139,7 +139,7 @@ def test_rounds_that_the_rule_judges_accept_what_teacher_forcing_says(
         for count in accepted[:-1]:
             starts.append(starts[-1] + count + 1)
         assert [cut.rows[0][start] for start in starts] == accepted
-        rounds = cut.law.rounds(range(-1, layers - 1), (0,) * layers, len(text) - len(PROMPT))
+        rounds = cut.model.rounds(range(-1, layers - 1), (0,) * layers, len(text) - len(PROMPT))
         assert rounds.mean == len(accepted)
         share = profile.evidence.lag_share(layers, nodes)
         assert share == pytest.approx(sum(lagging) / len(lagging))
