@@ -17,7 +17,7 @@ from specplan.backends.manifest import FOLDER, KERNELS, Executables
 from specplan.backends.registry import backend_capabilities, get_backend, round_backend
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import flat_program
+from specplan.backends.static.export import flat_program
 from specplan.backends.static.graph_capabilities import STATIC, UNCOMPILED
 from specplan.backends.static.packages import check_packages
 from specplan.ir.capabilities import require_support

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from specplan.backends.static.flat import exported
+from specplan.backends.static.export import exported
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights, weight_names
 from specplan.backends.static.session import Program

@@ -16,11 +16,11 @@ from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
 from specplan.backends.onnx_export.translations import translations
-from specplan.backends.static.flat import exported
+from specplan.backends.static.export import exported
+from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import weight_names
-from specplan.backends.static.rewrites.functional import FunctionalRound
-from specplan.backends.static.tracing import PLAN_OP
+from specplan.backends.static.traced.round_run import PLAN_OP
 from specplan.ir.errors import MissingCapabilityError
 
 OPSET = 23

@@ -11,8 +11,8 @@ from specplan.backends.binding import BoundPlan, check_requests
 from specplan.backends.eager.prepared import prepare
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
+from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.rewrites.fusing import fused_for
 from specplan.backends.static.session import Program, StaticSession
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes

@@ -11,9 +11,9 @@ from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.state.slots import Layers
 from specplan.backends.kernels.fused_parts import NOTHING, Fused
 from specplan.backends.static.buckets import Sampling
+from specplan.backends.static.fusing import form_by
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors
-from specplan.backends.static.rewrites.fusing import form_by
-from specplan.backends.static.tracing import RoundRun
+from specplan.backends.static.traced.round_run import RoundRun
 from specplan.ir.ops import Forward, When
 from specplan.ir.plan import CacheState, Round, walk
 from specplan.runtime.models.modules import Module

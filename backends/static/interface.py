@@ -2,7 +2,7 @@
 
 A compiled round is a function of this list. It writes texts, caches and tracks in place and
 returns one tensor, its report, so that one transfer tells the host what became of every request.
-`specplan.backends.static.rewrites.functional` has the form that gives what it would write.
+`specplan.backends.static.functional` has the form that gives what it would write.
 """
 
 from __future__ import annotations

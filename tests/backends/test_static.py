@@ -11,7 +11,7 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import flat_program
+from specplan.backends.static.export import flat_program
 from specplan.backends.static.graph_capabilities import STATIC
 from specplan.backends.static.packages import check_packages
 from specplan.ir.plan import Plan

@@ -13,7 +13,7 @@ from specplan.backends.eager.state.known_slots import Fresh, Placement
 from specplan.backends.ops.tensors.values import Logits, Nodes
 
 if TYPE_CHECKING:
-    from specplan.backends.static.tracing import RoundRun
+    from specplan.backends.static.traced.round_run import RoundRun
 
 
 def run_forward(

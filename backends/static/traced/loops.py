@@ -16,7 +16,7 @@ from specplan.backends.ops.when import when as either
 from specplan.ir.ops import Repeat, Segment, When
 
 if TYPE_CHECKING:
-    from specplan.backends.static.tracing import RoundRun
+    from specplan.backends.static.traced.round_run import RoundRun
 
 
 def repeat(run: RoundRun, op: Repeat, scope: Scope) -> None:

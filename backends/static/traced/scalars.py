@@ -15,7 +15,7 @@ from specplan.ir.ops import Compute, Measure
 from specplan.ir.values import State
 
 if TYPE_CHECKING:
-    from specplan.backends.static.tracing import RoundRun
+    from specplan.backends.static.traced.round_run import RoundRun
 
 
 def measure(run: RoundRun, op: Measure, scope: Scope) -> None:

@@ -27,7 +27,7 @@ from specplan.backends.kernels.variants import INDEX  # noqa: E402
 from specplan.backends.machine import check_kernels, check_machine  # noqa: E402
 from specplan.backends.manifest import KERNELS  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
-from specplan.backends.static.rewrites.fusing import heads_of as heads_of_loaded  # noqa: E402
+from specplan.backends.static.fusing import heads_of as heads_of_loaded  # noqa: E402
 from specplan.bundles.compiling import build_cubins  # noqa: E402
 from specplan.cost_models.models.model_shape import ModelShape  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402

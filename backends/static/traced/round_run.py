@@ -18,8 +18,8 @@ from specplan.backends.ops.accept import Form
 from specplan.backends.ops.lookup import lookup
 from specplan.backends.ops.tensors.trees import padded_to
 from specplan.backends.ops.tensors.values import Logits, Path, Tree
+from specplan.backends.static.fusing import FusedCache
 from specplan.backends.static.interface import RoundTensors, report
-from specplan.backends.static.rewrites.fusing import FusedCache
 from specplan.backends.static.traced import loops, scalars
 from specplan.backends.static.traced.caches import RoundCache
 from specplan.backends.static.traced.forward import run_forward

@@ -1,17 +1,26 @@
-"""A traced round without what is known before it runs.
+"""A round exported: traced, without what is known before it runs, as a flat program of tensor ops.
 
-A round computes masks, parents and depths as tensors even where all requests share them. Here what
-follows from shapes alone becomes a constant, and ops that a constant leaves without effect go.
+A round computes masks, parents and depths as tensors even where all requests share them. Folding
+makes constants of what follows from shapes alone, and drops ops that a constant leaves without
+effect. A flat program needs no compiler, and runs no Python of ours.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, cast
 
 import torch
-from torch import Tensor, fx
-from torch.export import ExportedProgram
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram, export
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
+from torch.fx.subgraph_rewriter import replace_pattern_with_filters
+
+from specplan.backends.kernels import ops  # noqa: F401  (registers them)
+from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.interface import free_sizes
+from specplan.backends.static.session import Program
 
 _ATEN = torch.ops.aten
 _FROM_SHAPES = {
@@ -27,6 +36,25 @@ _KINDS = (torch.int64, torch.bool)
 _AND = {_ATEN.__and__.Tensor, _ATEN.bitwise_and.Tensor, _ATEN.logical_and.default}
 _WHERE = {_ATEN.where.self, _ATEN.where.ScalarOther}
 _ALIASES = {_ATEN.alias.default, _ATEN.detach_.default, _ATEN.lift_fresh_copy.default}
+_OURS = torch.ops.specplan
+_MULTIPLE = 16
+"""Of which a row's entries must be a multiple, so that rows begin where wide loads may."""
+
+
+def exported(module: nn.Module, tensors: Sequence[Tensor]) -> ExportedProgram:
+    """A module of a round's tensors as `torch.export` traces it, free in the slots attended to."""
+    with torch.no_grad():
+        sizes = (free_sizes(tensors),)
+        program = export(module, tuple(tensors), dynamic_shapes=sizes, strict=False)
+    fold(program)
+    return program
+
+
+def flat_program(graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
+    """A round traced for a bucket's tensors; its constants are tensors, as captures want them."""
+    flat = exported(graph, tensors).module()
+    with_layer_kernels(flat, graph.fused.layers)
+    return cast(Program, flat)
 
 
 def fold(program: ExportedProgram) -> None:
@@ -153,3 +181,40 @@ def _lift(program: ExportedProgram, node: fx.Node, name: str, value: Tensor) -> 
     signature.input_specs.insert(first, spec)
     program.constants[name] = value.contiguous().clone()
     node.replace_all_uses_with(lifted)
+
+
+def with_layer_kernels(program: fx.GraphModule, dtypes: Collection[str]) -> None:
+    """Put kernels into a traced program, in place.
+
+    Args:
+        program: as `torch.export` gives it.
+        dtypes: number types that there are kernels for, as torch names them.
+    """
+    if not dtypes:
+        return
+
+    def served(node: fx.Node) -> bool:
+        value = node.meta["val"]
+        fits = value.shape[-1] % _MULTIPLE == 0
+        return fits and str(value.dtype).removeprefix("torch.") in dtypes
+
+    for node in program.graph.nodes:
+        if node.target is _ATEN.rms_norm.default and len(node.args) == 4 and served(node):
+            hidden, shape, weight, epsilon = node.args
+            known = len(shape) == 1 and weight is not None and epsilon is not None
+            if known and weight.meta["val"].dtype == node.meta["val"].dtype:
+                node.target, node.args = _OURS.rms_norm.default, (hidden, weight, epsilon)
+    replace_pattern_with_filters(
+        program, _gated, _gated_by_kernel, [lambda match, *_: served(match.returning_nodes[0])]
+    )
+    program.recompile()
+
+
+def _gated(joined: Tensor) -> Tensor:
+    """As `RotaryLayer` traces it."""
+    halves = _ATEN.chunk.default(joined, 2, -1)
+    return _ATEN.mul_.Tensor(_ATEN.silu.default(halves[0]), halves[1])  # type: ignore[no-any-return]
+
+
+def _gated_by_kernel(joined: Tensor) -> Tensor:
+    return _OURS.gated_silu.default(joined)  # type: ignore[no-any-return]
