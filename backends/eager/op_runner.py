@@ -3,19 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
 from specplan.backends.eager.prepared import Prepared
-from specplan.backends.eager.values import Scope
-from specplan.backends.ops import lowerings
+from specplan.backends.ops import lowerings, measure
 from specplan.backends.ops.accept import Form, fastest
-from specplan.backends.ops.tensors.values import Tree
+from specplan.backends.ops.lookup import Continuations
+from specplan.backends.ops.lookup import lookup as with_continuations
+from specplan.backends.ops.tensors.values import Nodes, Tree
+from specplan.backends.ops.when import Value as Operand
+from specplan.backends.ops.when import when as either
 from specplan.ir import ops as ir
-from specplan.ir.types.value_types import Type
-from specplan.ir.values import Value
+from specplan.ir.types.value_types import TreeType, Type
+from specplan.ir.values import State, Value
 from specplan.runtime.sampling import SamplingSettings
+
+Scope: TypeAlias = dict[Value, Operand]
+T = TypeVar("T")
+
+
+def typed(operand: object, kind: type[T]) -> T:
+    """An operand, which the verifier knows to be of this kind."""
+    assert isinstance(operand, kind), f"a {type(operand).__name__} is no {kind.__name__}"
+    return operand
+
+
+def nodes_as(operand: Operand) -> Nodes:
+    """Nodes, or a tree taken as the root and all its nodes."""
+    return operand.everything if isinstance(operand, Tree) else typed(operand, Nodes)
+
+
+class Stops(Protocol):
+    """The requests of a batch in a loop that may end early.
+
+    Attributes:
+        running: bool `[B]`: the next trip counts for them.
+    """
+
+    running: Tensor
+
+    def any_stopped(self) -> bool:
+        """Whether some request takes no further trip."""
+
+    def over(self) -> bool:
+        """Whether none does; False where that is not known."""
+
+    def passed(self, flag: Tensor) -> None:
+        """Note a trip; requests whose flag holds, bool `[B]`, take no further one."""
+
+    def end(self) -> None:
+        """Leave the loop."""
 
 
 class OpRunner:
@@ -76,3 +115,89 @@ class OpRunner:
     def form(self, op: ir.Op) -> Form:
         """Which form of an acceptance rule runs."""
         return fastest
+
+    def run(self, ops: tuple[ir.Op, ...], scope: Scope) -> None:
+        """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
+        raise NotImplementedError
+
+    def continuations(self, op: ir.Lookup, at: Nodes) -> Continuations:
+        """What the source of a lookup has below some nodes."""
+        raise NotImplementedError
+
+    def lag(self, state: State, layers: Any) -> Tensor:
+        """Text tokens that some of a cache's layers lack, float64 `[B]`."""
+        raise NotImplementedError
+
+    def counting(self) -> Tensor:
+        """Requests that are not done and take part in the region that runs, bool `[B]`."""
+        raise NotImplementedError
+
+    def emitted_keys(self) -> tuple[Tensor, Tensor]:
+        """Keys of the tokens that this round emitted, int64 `[B, E]`, and which there are."""
+        raise NotImplementedError
+
+    def number(self, numbers: Tensor) -> Tensor:
+        """Numbers of requests, `[B]`, where formulas read them."""
+        return numbers
+
+    def stops(self, only: Tensor | None) -> Stops:
+        """Begin a loop that may end early, for the requests whose flag holds; None for all."""
+        raise NotImplementedError
+
+    def lookup(self, op: ir.Lookup, scope: Scope) -> None:
+        """Look continuations up, and graft them."""
+        self.graft(op, scope, self.continuations(op, nodes_as(scope[op.at])))
+
+    def graft(self, op: ir.Lookup, scope: Scope, found: Continuations) -> None:
+        """Graft continuations."""
+        tree, at, kind = typed(scope[op.tree], Tree), nodes_as(scope[op.at]), self.kind(op)
+        scope[op.results[0]] = with_continuations(
+            op, tree, at, found=found, kind=typed(kind, TreeType)
+        )
+
+    def measure(self, op: ir.Measure, scope: Scope) -> None:
+        """One number per request."""
+        if isinstance(op.operand, State):
+            scope[op.results[0]] = self.lag(op.operand, op.kind.get("layers"))
+            return
+        operand: Any = scope[op.operand]
+        if op.kind.name.startswith("batch_"):
+            numbers = measure.over_batch(operand, self.counting(), op.kind.name)
+        elif op.kind.name == "said":
+            numbers = measure.said(operand, *self.emitted_keys())
+        else:
+            numbers = measure.measure(operand, op.kind)
+        scope[op.results[0]] = self.number(numbers)
+
+    def repeat(self, op: ir.Repeat, scope: Scope) -> None:
+        """A number of trips; fewer where every request has asked for no more of them.
+
+        What a request carried when it stopped stays as it was, whoever goes on.
+        """
+        carried: list[Operand] = [scope[initial] for _, initial in op.carried]
+        outer, until, stops = self.trip, op.body.until, None
+        if until is not None:
+            stops = self.stops(None if op.only is None else typed(scope[op.only], Tensor))
+        for index in range(op.count):
+            if stops is not None and stops.over():
+                break
+            self.trip = outer * op.count + index
+            inner = dict(scope)
+            inner.update({p: value for (p, _), value in zip(op.carried, carried, strict=True)})
+            self.run(op.body.ops, inner)
+            following = [inner[name] for name in op.body.yields]
+            if stops is not None and until is not None:
+                if stops.any_stopped():
+                    pairs = zip(following, carried, strict=True)
+                    following = [either(stops.running, new, old) for new, old in pairs]
+                stops.passed(typed(inner[until], Tensor))
+            carried = following
+        if stops is not None:
+            stops.end()
+        self.trip = outer
+        scope.update(zip(op.results, carried, strict=True))
+
+    def region(self, op: ir.Segment, inner: Scope) -> Scope:
+        """Run a region in a scope of its own; what it yields, by the names of the results."""
+        self.run(op.body.ops, inner)
+        return dict(zip(op.results, (inner[name] for name in op.body.yields), strict=True))

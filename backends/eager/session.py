@@ -10,15 +10,18 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import lanes, sources
-from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.op_runner import OpRunner, Scope
 from specplan.backends.eager.passes.forward import catch_up
 from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.regions import HostStops
 from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
+from specplan.backends.eager.state.slots import overlaps
 from specplan.backends.eager.stateful_ops import OPS, OpRecord
-from specplan.backends.eager.values import Scope
-from specplan.backends.ops.tensors.values import Tree
+from specplan.backends.ops.lookup import Continuations
+from specplan.backends.ops.tensors.values import Nodes, Tree
 from specplan.ir import ops as ir
 from specplan.ir.needs import Work
+from specplan.ir.values import State
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
@@ -60,18 +63,18 @@ class EagerSession(OpRunner):
         self.trip = 0
         self.active: list[bool] | None = None
         self.trips: list[Tensor] = []
-        self.loops: list[Any] = []
+        self.loops: list[HostStops] = []
         self.observer: Observer | None = None
         self.op_record: OpRecord | None = None
 
     @property
     def done(self) -> list[bool]:
-        """Logits that want no more tokens."""
+        """Requests that want no more tokens."""
         return self.batch.done
 
     @property
     def idle_rows(self) -> list[bool]:
-        """Logits that are done, or take no part in the region that runs."""
+        """Requests that are done, or take no part in the region that runs."""
         if self.active is None:
             return self.batch.done
         return [done or not own for done, own in zip(self.batch.done, self.active, strict=True)]
@@ -177,3 +180,31 @@ class EagerSession(OpRunner):
     def settings(self, op: ir.Op) -> SamplingSettings:
         """See `OpRunner.settings`."""
         return self.batch.settings
+
+    def continuations(self, op: ir.Lookup, at: Nodes) -> Continuations:
+        """See `OpRunner.continuations`."""
+        return sources.continuations_below(self.batch, op, at)
+
+    def lag(self, state: State, layers: Any) -> Tensor:
+        """See `OpRunner.lag`."""
+        lengths = self.batch.caches[state].lengths
+        inside = [known for span, known in lengths.items() if overlaps(span, layers)]
+        least = list(map(min, *inside)) if len(inside) > 1 else inside[0]
+        lag = [now - done for now, done in zip(self.batch.lengths, least, strict=True)]
+        return torch.tensor(lag, dtype=torch.float64)
+
+    def counting(self) -> Tensor:
+        """See `OpRunner.counting`; on the host."""
+        return ~torch.tensor(self.idle_rows)
+
+    def emitted_keys(self) -> tuple[Tensor, Tensor]:
+        """See `OpRunner.emitted_keys`."""
+        return self.batch.written()[1:]
+
+    def number(self, numbers: Tensor) -> Tensor:
+        """See `OpRunner.number`: on the host."""
+        return numbers.cpu()
+
+    def stops(self, only: Tensor | None) -> HostStops:
+        """See `OpRunner.stops`."""
+        return HostStops(self, only)

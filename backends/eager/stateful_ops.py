@@ -7,20 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from specplan.backends.eager import lanes, regions, sources
+from specplan.backends.eager.op_runner import OpRunner, Scope, nodes_as, typed
 from specplan.backends.eager.passes.forward import run_forward
-from specplan.backends.eager.values import Scope, nodes_as, typed
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.compute import compute
-from specplan.backends.ops.lookup import lookup
-from specplan.backends.ops.measure import measure, over_batch, said
 from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
 from specplan.ir import ops as ir
-from specplan.ir.types.value_types import TreeType
-from specplan.ir.values import State
 from specplan.runtime.executable import forward_variant
 from specplan.runtime.uniforms import numbers_of
 
@@ -94,13 +89,6 @@ def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
     batch.caches[op.state].commit(keys, emitted, batch.lengths, inner)
 
 
-def _lookup(session: EagerSession, op: ir.Lookup, scope: Scope) -> None:
-    tree, at = typed(scope[op.tree], Tree), nodes_as(scope[op.at])
-    found = sources.continuations_below(session.batch, op, at)
-    kind = typed(session.kind(op), TreeType)
-    scope[op.results[0]] = lookup(op, tree, at, found=found, kind=kind)
-
-
 def _store(session: EagerSession, op: ir.Store, scope: Scope) -> None:
     session.batch.values[op.state] = lowerings()[op.keyword](op, scope, session)
 
@@ -119,34 +107,6 @@ def _refresh(session: EagerSession, op: ir.Refresh, scope: Scope) -> None:
         width = -(-longest // kept.retrieved) if kept.retrieved else kept.budget
         name = "retrieved" if kept.retrieved else "sink_recent"
         session.op_record = OpRecord(f"{op.keyword}:{name}", width=width)
-
-
-def _measure(session: EagerSession, op: ir.Measure, scope: Scope) -> None:
-    if isinstance(op.operand, State):
-        scope[op.results[0]] = _lag(session, op.operand, op.kind.get("layers"))
-        return
-    operand: Any = scope[op.operand]
-    if op.kind.name.startswith("batch_"):
-        taking_part = ~torch.tensor(session.idle_rows)
-        scope[op.results[0]] = over_batch(operand, taking_part, op.kind.name)
-        return
-    if op.kind.name == "said":
-        _, keys, emitted = session.batch.written()
-        scope[op.results[0]] = said(operand, keys, emitted).cpu()
-        return
-    scope[op.results[0]] = measure(operand, op.kind).cpu()
-
-
-def _lag(session: EagerSession, state: State, layers: Any) -> Tensor:
-    """Text tokens that some of a cache's layers lack."""
-    cache = session.batch.caches[state]
-    inside = [
-        known for (start, stop), known in cache.lengths.items()
-        if start < layers.stop and stop > layers.start
-    ]  # fmt: skip
-    least = list(map(min, *inside)) if len(inside) > 1 else inside[0]
-    lag = [now - done for now, done in zip(session.batch.lengths, least, strict=True)]
-    return torch.tensor(lag, dtype=torch.float64)
 
 
 def _compute(session: EagerSession, op: ir.Compute, scope: Scope) -> None:
@@ -181,18 +141,16 @@ def _is_idle(session: EagerSession, row: int) -> bool:
 OPS: dict[type[ir.Op], Callable[[Any, Any, Scope], None]] = {
     ir.Forward: _forward,
     ir.Uniform: _uniform,
-    ir.Lookup: _lookup,
+    ir.Lookup: OpRunner.lookup,
     ir.Emit: _emit,
     ir.Commit: _commit,
     ir.Store: _store,
     ir.Update: _update,
     ir.Refresh: _refresh,
-    ir.Measure: _measure,
+    ir.Measure: OpRunner.measure,
     ir.Compute: _compute,
-    ir.Repeat: regions.repeat,
+    ir.Repeat: OpRunner.repeat,
     ir.When: regions.when,
     ir.Segment: lanes.segment,
 }
-"""Ops that touch more than their operands: texts, caches, sources, states, other ops. They are
-called with the session, the op and the values so far, to which results are added; every other op
-is its lowering."""
+"""See `OpRunner.stateful`."""

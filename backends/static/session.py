@@ -97,7 +97,7 @@ class StaticSession:
 
     @property
     def done(self) -> list[bool]:
-        """Logits that want no more tokens."""
+        """Requests that want no more tokens."""
         return self.batch.done[: self.size]
 
     def finish(self, row: int) -> None:

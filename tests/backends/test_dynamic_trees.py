@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.op_runner import Scope
 from specplan.backends.eager.session import EagerSession
-from specplan.backends.eager.values import Scope
 from specplan.backends.ops.tensors.values import Logits, Tree
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.plan import Plan

@@ -35,7 +35,7 @@ class Batch:
         lengths: tokens of text per row, prompt included.
         text: int64 `[B, S + 1]`, padded with 0; the last column is never part of a text.
         keys: of the text up to every token, int64 `[B, S + 1]`.
-        done: rows that want no more tokens.
+        done: requests that want no more tokens.
         starts: tokens of text per row when the round began.
         caches: by the name of the cache state.
         tracks: by the name of the track state.
@@ -82,7 +82,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Logits."""
+        """Requests."""
         return len(self.requests)
 
     @property

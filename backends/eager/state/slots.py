@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from specplan.backends.eager.passes.described import Stretch
 
 Layers = tuple[int, int]
+"""A half-open span of layers."""
+
+
+def overlaps(span: Layers, layers: Any) -> bool:
+    """Whether a span and an entry `start:stop` of a plan have layers in common."""
+    return bool(span[0] < layers.stop and span[1] > layers.start)
 
 
 class Aside(NamedTuple):

@@ -9,17 +9,15 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import sources
-from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.op_runner import OpRunner, Scope, nodes_as, typed
 from specplan.backends.eager.prepared import Prepared
-from specplan.backends.eager.values import Scope, nodes_as, typed
-from specplan.backends.ops.lookup import Continuations, lookup
+from specplan.backends.ops.lookup import Continuations
 from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.tensors.keys import FIRST_KEY
-from specplan.backends.ops.tensors.values import Tree
+from specplan.backends.ops.tensors.values import Nodes, Tree
 from specplan.backends.static.interface import Lesson
 from specplan.ir.ops import Lookup, Op, Segment, Update
 from specplan.ir.types.host_ops import handed_out
-from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
 from specplan.runtime.sources.use import SourceUse
 
@@ -70,6 +68,7 @@ class HostRun(OpRunner):
         """
         scope: Scope = {}
         lookups: list[Continuations] = []
+        requests = len(self.texts.lengths)
         for op in ops:
             match op:
                 case Segment():
@@ -78,19 +77,18 @@ class HostRun(OpRunner):
                 case Update():
                     sources.update(self.texts, op, typed(scope[op.tree], Tree), None)
                 case Lookup():
-                    lookups.append(self._lookup(op, scope, read))
+                    parts = self.continuations(op, nodes_as(scope[op.at]))
+                    tokens, parents, live = (part.reshape(requests, -1) for part in parts)
+                    lookups.append((tokens, parents, live))
+                    if op.results[0] in read:
+                        self.graft(op, scope, parts)
                 case _:
                     self.run_op(op, scope)
         return lookups
 
-    def _lookup(self, op: Lookup, scope: Scope, read: Collection[Value]) -> Continuations:
-        tree, at = typed(scope[op.tree], Tree), nodes_as(scope[op.at])
-        parts = sources.continuations_below(self.texts, op, at)
-        if op.results[0] in read:
-            kind = typed(self.kind(op), TreeType)
-            scope[op.results[0]] = lookup(op, tree, at, found=parts, kind=kind)
-        tokens, parents, live = (part.reshape(len(self.texts.lengths), -1) for part in parts)
-        return tokens, parents, live
+    def continuations(self, op: Lookup, at: Nodes) -> Continuations:
+        """See `OpRunner.continuations`."""
+        return sources.continuations_below(self.texts, op, at)
 
     def root(self, op: Op) -> Tree:
         """See `OpRunner.root`; keys tell nodes of one tree apart, and no others are there."""

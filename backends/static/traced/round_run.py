@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.fx.traceback import annotate
 
-from specplan.backends.eager.op_runner import OpRunner
-from specplan.backends.eager.sources import judged_tokens, wanted_of
-from specplan.backends.eager.values import Scope, nodes_as, typed
-from specplan.backends.ops import lowerings
+from specplan.backends.eager.op_runner import OpRunner, Scope
+from specplan.backends.eager.sources import wanted_of
+from specplan.backends.eager.state.slots import overlaps
 from specplan.backends.ops.accept import Form
-from specplan.backends.ops.lookup import lookup
-from specplan.backends.ops.tensors.trees import padded_to
-from specplan.backends.ops.tensors.values import Logits, Path, Tree
+from specplan.backends.ops.lookup import Continuations
+from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
 from specplan.backends.static.fusing import FusedCache
 from specplan.backends.static.interface import RoundTensors, report
-from specplan.backends.static.traced import loops, scalars
 from specplan.backends.static.traced.caches import RoundCache
-from specplan.backends.static.traced.forward import run_forward
-from specplan.backends.static.traced.states import parts_of, value_of
+from specplan.backends.static.traced.stateful_ops import OPS, TracedStops
+from specplan.backends.static.traced.states import value_of
 from specplan.backends.static.traced.texts import Texts
 from specplan.ir import ops as ir
 from specplan.ir.plan import ValueState
 from specplan.ir.text.printer import print_op
-from specplan.ir.types.value_types import TreeType
+from specplan.ir.values import State
 from specplan.runtime.models.modules import Module
 from specplan.runtime.sampling import SamplingSettings
 
@@ -53,6 +50,8 @@ class RoundRun(OpRunner):
         lookup_column: columns of the host's lookups that were read so far.
         lessons: what sources will learn, see `interface.Lesson`.
     """
+
+    stateful = OPS
 
     def __init__(self, graph: RoundGraph, given: RoundTensors) -> None:
         self.graph, self.given, self.prepared = graph, given, graph.prepared
@@ -121,87 +120,31 @@ class RoundRun(OpRunner):
         return self.active
 
     def counting(self) -> Tensor:
-        """Which requests matter in it, bool `[B]`: those that are done do not."""
+        """See `OpRunner.counting`."""
         wanted = ~self.batch.done
         return wanted if self.active is None else wanted & self.active
 
-    def forward(self, op: ir.Forward, scope: Scope) -> None:
-        """A model on nodes, and on as much text as may be pending."""
-        stretch = self.prepared.stretches[id(op)]
-        place = self.prepared.places.placements.get((id(op), self.trip))
-        rows = run_forward(self, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
-        scope.update(zip(op.results, rows, strict=True))
-
-    def uniform(self, op: ir.Uniform, scope: Scope) -> None:
-        """Numbers that the host drew."""
-        first = self.uniforms[id(op)] + self.trip * op.count
-        scope[op.results[0]] = self.given.uniforms[:, first : first + op.count]
-
-    def lookup(self, op: ir.Lookup, scope: Scope) -> None:
-        """Continuations that the host looked up."""
-        tree, at = typed(scope[op.tree], Tree), nodes_as(scope[op.at])
+    def continuations(self, op: ir.Lookup, at: Nodes) -> Continuations:
+        """Those that the host looked up before the round; see `OpRunner.continuations`."""
         size, first = wanted_of(op, at.width).size, self.lookup_column
         self.lookup_column = stop = first + at.width * size
         given = (self.given.lookup_tokens, self.given.lookup_parents, self.given.lookup_live)
         tokens, parents, live = (part[:, first:stop].reshape(-1, size) for part in given)
-        kind = typed(self.kind(op), TreeType)
-        scope[op.results[0]] = lookup(op, tree, at, found=(tokens, parents, live), kind=kind)
+        return tokens, parents, live
 
-    def update(self, op: ir.Update, scope: Scope) -> None:
-        """What a source learns once the round has run."""
-        lesson = next((one for one in self.graph.inputs.lessons if one.op is op), None)
-        if lesson is None or not lesson.numbers:
-            return  # the host has the texts
-        tree = padded_to(typed(scope[op.tree], Tree), lesson.columns)
-        if op.logits is None:
-            self.lessons += [tree.tokens, tree.parents, tree.live]
-        else:
-            rows = typed(scope[op.logits], Logits)
-            self.lessons += judged_tokens(tree, rows, lesson.width)
+    def lag(self, state: State, layers: Any) -> Tensor:
+        """See `OpRunner.lag`."""
+        cache = self.caches[state]
+        inside = [span for span in cache.segments if overlaps(span, layers)]
+        return (self.batch.ends - cache.resident(inside, scratch=False))[:, 0].double()
 
-    def accept(self, op: ir.Accept, scope: Scope) -> None:
-        """Judge a tree."""
-        if op.target is not None:
-            self.judged = typed(scope[op.target], Logits)
-        scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
+    def emitted_keys(self) -> tuple[Tensor, Tensor]:
+        """See `OpRunner.emitted_keys`."""
+        return self.batch.written[1:]
 
-    def emit(self, op: ir.Emit, scope: Scope) -> None:
-        """Append to the texts."""
-        path = typed(scope[op.path], Path)
-        self.batch.emit(path, self.batch.root(self.scores))
-        for cache in self.caches.values():
-            cache.grown(path.tokens.shape[1])
-        scope[op.results[0]] = path
-
-    def commit(self, op: ir.Commit, scope: Scope) -> None:
-        """Keep what was emitted."""
-        path, (_, count) = typed(scope[op.path], Path), self.batch.appended
-        positions, _, _ = self.batch.written
-        emitted = count.minimum(path.accepted)
-        if op.state in self.batch.tracks:
-            width = path.keys.shape[1]
-            there = torch.arange(width, device=emitted.device) < emitted[:, None]
-            self.batch.tracks[op.state].commit(path.keys, there, positions[:, :width])
-            return
-        cache, resident = self.caches[op.state], self.prepared.places.residents.get(id(op))
-        if not cache.taken:
-            return
-        if resident is not None and cache.placed is not None:
-            cache.commit_placed(path, emitted, resident)
-        else:
-            cache.commit(path, emitted)
-
-    def store(self, op: ir.Store, scope: Scope) -> None:
-        """Leave a number, or a tree, for the next round."""
-        left = lowerings()[op.keyword](op, scope, self)
-        like = self.given.text[:, :1].new_zeros(
-            (self.batch.size, self.models["target"].vocab_size),
-            dtype=self.models["target"].logits_dtype,
-        )
-        names = self.graph.interface.parts(op.state)
-        parts = parts_of(left, names, like)
-        for known, new in zip(self.values[op.state], parts, strict=True):
-            known.copy_(new)
+    def stops(self, only: Tensor | None) -> TracedStops:
+        """See `OpRunner.stops`."""
+        return TracedStops(self, only)
 
     def root(self, op: ir.Op) -> Tree:
         """See `OpRunner.root`."""
@@ -227,20 +170,3 @@ def _annotated(op: ir.Op) -> AbstractContextManager[None]:
     if not torch.compiler.is_exporting():
         return nullcontext()
     return annotate({PLAN_OP: print_op(op).splitlines()[0]})
-
-
-RoundRun.stateful = {
-    ir.Forward: RoundRun.forward,
-    ir.Uniform: RoundRun.uniform,
-    ir.Lookup: RoundRun.lookup,
-    ir.Update: RoundRun.update,
-    ir.Accept: RoundRun.accept,
-    ir.Emit: RoundRun.emit,
-    ir.Commit: RoundRun.commit,
-    ir.Store: RoundRun.store,
-    ir.Measure: scalars.measure,
-    ir.Compute: scalars.compute,
-    ir.Repeat: loops.repeat,
-    ir.When: loops.when,
-    ir.Segment: loops.segment,
-}
