@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from specplan.backends.binding import BoundPlan, check_requests
 from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.backends.eager.prepared import prepare
+from specplan.backends.eager.plan_analysis import analyse
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.registry import missing_packages
 from specplan.ir.capabilities import require_support
@@ -45,13 +45,13 @@ class EagerExecutable(BoundPlan):
     """A plan bound to its models, run op by op.
 
     Attributes:
-        prepared: what the plan's ops need to know before they run.
+        analysis: what the plan's ops need to know before they run.
         side_by_side: whether lanes run at once; None: where there are cores for all of them.
     """
 
     def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
         super().__init__(plan, models)
-        self.prepared = prepare(plan, models)
+        self.analysis = analyse(plan, models)
         self.side_by_side: bool | None = None
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> EagerSession:
@@ -66,7 +66,7 @@ class EagerExecutable(BoundPlan):
         """
         check_requests(self.plan, self.models, requests)
         return EagerSession(
-            self.prepared, self.models, requests, self.shared, capacity, self.side_by_side
+            self.analysis, self.models, requests, self.shared, capacity, self.side_by_side
         )
 
 

@@ -35,12 +35,12 @@ def lanes_of(plan: Plan, models: Mapping[str, Module]) -> dict[int, tuple[Segmen
     They stand one after another, none reads what another gives, no two run the same model, and
     their ops touch nothing else that others might.
     """
-    found: dict[int, tuple[Segment, ...]] = {}
+    lanes: dict[int, tuple[Segment, ...]] = {}
     for item in plan.rounds:
         for ops in _regions(item.ops):
             for group in _groups(ops, models):
-                found[id(group[0])] = group
-    return found
+                lanes[id(group[0])] = group
+    return lanes
 
 
 def room_for(lanes: int, device: torch.device) -> bool:

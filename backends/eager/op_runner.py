@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.ops import lowerings, measure
 from specplan.backends.ops.accept import Form, fastest
 from specplan.backends.ops.lookup import Continuations
@@ -36,13 +36,11 @@ def nodes_as(operand: Operand) -> Nodes:
 
 
 class Stops(Protocol):
-    """The requests of a batch in a loop that may end early.
+    """The requests of a batch in a loop that may end early."""
 
-    Attributes:
-        running: bool `[B]`: the next trip counts for them.
-    """
-
-    running: Tensor
+    @property
+    def running(self) -> Tensor:
+        """Requests for which the next trip counts, bool `[B]`."""
 
     def any_stopped(self) -> bool:
         """Whether some request takes no further trip."""
@@ -64,12 +62,12 @@ class OpRunner:
         stateful: ops that touch more than their operands: texts, caches, sources, states, other
             ops. They are called with the runner, the op and the values so far, to which they add
             results; every other op is its lowering.
-        prepared: what is known of the plan before it runs.
+        analysis: what is known of the plan before it runs.
         trip: of all loops around the op that runs, counted together.
     """
 
     stateful: ClassVar[Mapping[type[ir.Op], Callable[[Any, Any, Scope], None]]] = {}
-    prepared: Prepared
+    analysis: PlanAnalysis
     trip: int
 
     def run_op(self, op: ir.Op, scope: Scope) -> None:
@@ -82,11 +80,11 @@ class OpRunner:
 
     def kind(self, op: ir.Op) -> Type:
         """The type of the op's result."""
-        return self.prepared.steps[id(op), self.trip].gives[0]
+        return self.analysis.steps[id(op), self.trip].gives[0]
 
     def reads(self, op: ir.Op) -> Mapping[Value, Type]:
         """The types of its operands."""
-        return self.prepared.steps[id(op), self.trip].reads
+        return self.analysis.steps[id(op), self.trip].reads
 
     def root(self, op: ir.Op) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
@@ -102,15 +100,15 @@ class OpRunner:
 
     def keeps_probs(self, op: ir.Store) -> bool:
         """Whether that state keeps the probabilities that nodes were drawn from."""
-        return op.state in self.prepared.drawn
+        return op.state in self.analysis.drawn
 
     def remembers(self, op: ir.Op) -> bool:
         """Whether logits that trees are grown from are asked for again."""
-        return self.prepared.mixes
+        return self.analysis.mixes
 
     def most(self, op: ir.Op) -> int | None:
         """Nodes that the round judges at most; None: as many as there are."""
-        return self.prepared.judged.get(id(op))
+        return self.analysis.judged.get(id(op))
 
     def form(self, op: ir.Op) -> Form:
         """Which form of an acceptance rule runs."""
@@ -148,11 +146,11 @@ class OpRunner:
         """Look continuations up, and graft them."""
         self.graft(op, scope, self.continuations(op, nodes_as(scope[op.at])))
 
-    def graft(self, op: ir.Lookup, scope: Scope, found: Continuations) -> None:
+    def graft(self, op: ir.Lookup, scope: Scope, continuations: Continuations) -> None:
         """Graft continuations."""
         tree, at, kind = typed(scope[op.tree], Tree), nodes_as(scope[op.at]), self.kind(op)
         scope[op.results[0]] = with_continuations(
-            op, tree, at, found=found, kind=typed(kind, TreeType)
+            op, tree, at, found=continuations, kind=typed(kind, TreeType)
         )
 
     def measure(self, op: ir.Measure, scope: Scope) -> None:

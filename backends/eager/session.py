@@ -12,7 +12,7 @@ from torch import Tensor
 from specplan.backends.eager import lanes, sources
 from specplan.backends.eager.op_runner import OpRunner, Scope
 from specplan.backends.eager.passes.forward import catch_up
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.regions import HostStops
 from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
 from specplan.backends.eager.state.slots import overlaps
@@ -42,22 +42,22 @@ class EagerSession(OpRunner):
 
     def __init__(
         self,
-        prepared: Prepared,
+        analysis: PlanAnalysis,
         models: Mapping[str, Module],
         requests: Sequence[Request],
         shared: Mapping[str, Source],
         capacity: int | None,
         side_by_side: bool | None = None,
     ) -> None:
-        plan = prepared.plan
-        self.prepared, self.plan, self.models = prepared, plan, models
+        plan = analysis.plan
+        self.analysis, self.plan, self.models = analysis, plan, models
         self.lanes = lanes.lanes_of(plan, models)
         self.side_by_side = side_by_side
         self.ahead: set[int] = set()
-        self.scores = models["target"].logits_dtype if prepared.scored else None
+        self.scores = models["target"].logits_dtype if analysis.scored else None
         used = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
-        self.batch = Batch(requests, models, used, prepared.speculative, capacity)
-        self.batch.add_states(prepared, models, self.scores)
+        self.batch = Batch(requests, models, used, analysis.speculative, capacity)
+        self.batch.add_states(analysis, models, self.scores)
         self.emitted: list[list[int]] = []
         self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
         self.trip = 0
@@ -109,14 +109,14 @@ class EagerSession(OpRunner):
             if cache.of is not None:
                 cache.refresh()
                 continue
-            if name not in self.prepared.prefilled:
+            if name not in self.analysis.prefilled:
                 continue
-            stretch, start = self.prepared.whole[name], perf_counter()
-            catch_up(self, cache, stretch, 1)
+            spec, start = self.analysis.whole[name], perf_counter()
+            catch_up(self, cache, spec, 1)
             if observer is not None:
                 seconds = perf_counter() - start
                 longest = max(self.lengths)
-                observer("prefill", stretch.model, self.batch.size, longest, 0, seconds)
+                observer("prefill", spec.model, self.batch.size, longest, 0, seconds)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
@@ -147,7 +147,7 @@ class EagerSession(OpRunner):
                 self.run_op(op, scope)
             else:
                 self._observe(self.observer, op, scope)
-            for name in self.prepared.spent.get(id(op), ()):
+            for name in self.analysis.spent.get(id(op), ()):
                 scope.pop(name, None)
 
     def _observe(self, observer: Observer, op: ir.Op, scope: Scope) -> None:
@@ -158,7 +158,7 @@ class EagerSession(OpRunner):
         seconds = perf_counter() - start
         record = self.op_record
         if record is None:
-            work = op.demand(self.prepared.steps[id(op), self.trip], self.plan)
+            work = op.demand(self.analysis.steps[id(op), self.trip], self.plan)
             assert isinstance(work, Work), "passes say what they are"
             record = OpRecord(work.name, width=work.width)
         observer(record.name, record.model, self.batch.size, record.width, record.context, seconds)

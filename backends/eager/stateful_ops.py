@@ -41,11 +41,11 @@ class OpRecord:
 
 
 def _forward(session: EagerSession, op: ir.Forward, scope: Scope) -> None:
-    stretch = session.prepared.stretches[id(op)]
-    place = session.prepared.places.placements.get((id(op), session.trip))
-    ran = run_forward(session, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
-    span = stretch.spans[0] if op.layers else None
-    variant = forward_variant(span, bool(stretch.gives), stretch.skips.words)
+    spec = session.analysis.pass_specs[id(op)]
+    place = session.analysis.places.placements.get((id(op), session.trip))
+    ran = run_forward(session, spec, [nodes_as(scope[name]) for name in op.nodes], place)
+    span = spec.spans[0] if op.layers else None
+    variant = forward_variant(span, bool(spec.gives), spec.skips.words)
     name = f"{op.keyword}:{variant}" if variant else op.keyword
     session.op_record = OpRecord(name, op.model, ran.width, ran.context)
     scope.update(zip(op.results, ran.rows, strict=True))
@@ -68,7 +68,7 @@ def _emit(session: EagerSession, op: ir.Emit, scope: Scope) -> None:
 
 def _commit(session: EagerSession, op: ir.Commit, scope: Scope) -> None:
     batch, cache = session.batch, session.batch.caches.get(op.state)
-    resident = session.prepared.places.residents.get(id(op))
+    resident = session.analysis.places.residents.get(id(op))
     if cache is not None and resident is not None and cache.placed is not None:
         cache.commit_placed(typed(scope[op.path], Path), batch.lengths, resident)
         return
@@ -101,11 +101,11 @@ def _update(session: EagerSession, op: ir.Update, scope: Scope) -> None:
 def _refresh(session: EagerSession, op: ir.Refresh, scope: Scope) -> None:
     cache = session.batch.caches[op.state]
     cache.refresh()
-    kept = cache.kept
-    if kept is not None:
+    retention = cache.retention
+    if retention is not None:
         longest = max(cache.whole)
-        width = -(-longest // kept.retrieved) if kept.retrieved else kept.budget
-        name = "retrieved" if kept.retrieved else "sink_recent"
+        width = -(-longest // retention.retrieved) if retention.retrieved else retention.budget
+        name = "retrieved" if retention.retrieved else "sink_recent"
         session.op_record = OpRecord(f"{op.keyword}:{name}", width=width)
 
 

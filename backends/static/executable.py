@@ -8,7 +8,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from specplan.backends.binding import BoundPlan, check_requests
-from specplan.backends.eager.prepared import prepare
+from specplan.backends.eager.plan_analysis import analyse
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.fusing import fused_for
@@ -48,7 +48,7 @@ class StaticExecutable(BoundPlan):
     ) -> None:
         super().__init__(plan, models)
         self.lowered = run_passes(plan)
-        self.prepared = prepare(self.lowered, models)
+        self.analysis = analyse(self.lowered, models)
         self.buckets = list(buckets)
         self.fused = fused_for(models, fused_on)
         self.captured_on = frozenset(captured_on)
@@ -70,7 +70,7 @@ class StaticExecutable(BoundPlan):
         bucket = bucket_for(requests, capacity, self.buckets)
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        host = EagerSession(self.prepared, self.models, filled, self.shared, bucket.text)
+        host = EagerSession(self.analysis, self.models, filled, self.shared, bucket.text)
         vocabulary = self.models["target"].vocab_size
         host.batch.sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
         return StaticSession(host, len(requests), self, bucket)
@@ -80,7 +80,7 @@ class StaticExecutable(BoundPlan):
         key = (name, sampling)
         if key not in self._graphs:
             item = self.lowered.round(name)
-            self._graphs[key] = RoundGraph(self.prepared, item, self.models, sampling, self.fused)
+            self._graphs[key] = RoundGraph(self.analysis, item, self.models, sampling, self.fused)
         return self._graphs[key]
 
     def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:

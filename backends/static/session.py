@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specplan.backends.eager import sources
 from specplan.backends.eager.passes.forward import reads_more, settle
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
@@ -33,11 +33,11 @@ class Programs(Protocol):
 
     Attributes:
         captured_on: kinds of device on which rounds are captured in graphs of the device's own.
-        prepared: what is known of the plan.
+        analysis: what is known of the plan.
     """
 
     captured_on: frozenset[str]
-    prepared: Prepared
+    analysis: PlanAnalysis
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""
@@ -82,11 +82,11 @@ class StaticSession:
         self._late = self._reads_prompts()
         if not self._late:
             batch.forget_keys()
-        self.values = first_values(batch, programs.prepared, host.models["target"])
+        self.values = first_values(batch, programs.analysis, host.models["target"])
 
     def _reads_prompts(self) -> bool:
         """Whether passes of the first round read prompts: in which order, the interpreter knows."""
-        batch, prefilled = self.batch, self.programs.prepared.prefilled
+        batch, prefilled = self.batch, self.programs.analysis.prefilled
         filled_up = self.size < batch.size and bool(batch.sources)
         return not filled_up and not prefilled.issuperset(batch.caches)
 
@@ -122,14 +122,14 @@ class StaticSession:
         """Run one round in one call; an observer gets one op `round`."""
         graph = self.programs.graph(round_name, self.sampling)
         caches = self.batch.caches
-        passes = [(caches[stretch.cache or ""], stretch) for stretch in graph.first]
+        passes = [(caches[spec.cache or ""], spec) for spec in graph.first]
         if self._late or any(reads_more(self.host, *one) for one in passes):
             return self._interpreted(graph)
-        used = max(self.batch.lengths) + self.programs.prepared.speculative
+        used = max(self.batch.lengths) + self.programs.analysis.speculative
         start = perf_counter()
         self.batch.begin_round()
-        for cache, stretch in passes:  # text that a schedule has left behind
-            settle(self.host, cache, stretch)
+        for cache, spec in passes:  # text that a schedule has left behind
+            settle(self.host, cache, spec)
         result = self._take(self._report(graph, used).tolist(), graph.inputs)
         if observer is not None:
             seconds = perf_counter() - start
@@ -138,15 +138,15 @@ class StaticSession:
 
     def _interpreted(self, graph: RoundGraph) -> StepResult:
         """Let the interpreter run a round whose passes read more text than a graph has room for."""
-        batch, prepared = self.batch, self.programs.prepared
+        batch, analysis = self.batch, self.programs.analysis
         if not self._late:
-            states = {str(s.name): s for s in prepared.plan.states if isinstance(s, ValueState)}
+            states = {str(s.name): s for s in analysis.plan.states if isinstance(s, ValueState)}
             batch.values = {
                 name: value_of(states[name], graph.interface.parts(states[name].name), parts)
                 for name, parts in self.values.items()
             }
         step, self._late = self.host.step(graph.item.name), False
-        self.values = first_values(batch, prepared, self.host.models["target"])
+        self.values = first_values(batch, analysis, self.host.models["target"])
         batch.forget_keys()
         return StepResult(step.tokens[: self.size], step.counts[: self.size])
 
@@ -174,8 +174,8 @@ class StaticSession:
         batch = self.batch
         ops, lookups = graph.inputs.first, []
         if ops:
-            host = HostRun(self._texts(), graph.prepared, graph.scores)
-            lookups = host.run(ops, graph.inputs.read)
+            host = HostRun(self._texts(), graph.analysis, graph.scores)
+            lookups = host.look_up(ops, graph.inputs.read)
         tokens, parents, live = joined(lookups, batch.size)
         return RoundTensors(
             text=batch.text,

@@ -127,7 +127,7 @@ def rounds_of(
     The last `ops` ops are left out of the last round.
     """
     executable = EagerBackend().compile(plan, models)
-    executable.prepared = replace(executable.prepared, spent={})  # values are looked at afterwards
+    executable.analysis = replace(executable.analysis, spent={})  # values are looked at afterwards
     session = executable.start(requests)
     session.prefill()
     found = []

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.described import Stretch
-from specplan.backends.eager.state.known_slots import Resident
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.slots import Layers, NodeSlots
+from specplan.backends.eager.state.static_slots import Resident
 from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.tensors.values import Path
 from specplan.backends.static.fusing import kernel_mask
@@ -64,9 +64,9 @@ class RoundCache(NodeSlots):
         """Texts have grown by so many tokens at most."""
         self.lacking = {where: bound + tokens for where, bound in self.lacking.items()}
 
-    def texts(self, stretch: Stretch) -> int:
+    def texts(self, spec: PassSpec) -> int:
         """Columns of text that a pass needs, for tokens that its layers may lack."""
-        return max((self.lacking[span, stretch.scratch] for span in stretch.segments), default=0)
+        return max((self.lacking[span, spec.scratch] for span in spec.segments), default=0)
 
     def resident(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
         """See `NodeSlots.resident`."""
@@ -97,24 +97,24 @@ class RoundCache(NodeSlots):
         seen_there = attention_mask(columns, texts, start, seen, window)
         return kernel_mask((ends - texts)[:, 0], seen_there)
 
-    def advance(self, stretch: Stretch, lengths: Tensor, only: Tensor | None) -> None:
+    def advance(self, spec: PassSpec, lengths: Tensor, only: Tensor | None) -> None:
         """Note that a pass took in text.
 
         Args:
-            stretch: what ran.
+            spec: what ran.
             lengths: of the texts, int64 `[B]`.
             only: the requests that took part, bool `[B]`; None for all.
         """
-        for span in stretch.segments:
+        for span in spec.segments:
             known, tried = self.lengths[span], self.scratch[span]
-            if stretch.scratch:
+            if spec.scratch:
                 self.scratch[span] = lengths if only is None else lengths.where(only, tried)
             else:
                 taken = lengths if only is None else lengths.where(only, known)
                 self.lengths[span] = self.scratch[span] = taken
             if only is None:
-                self.lacking[span, stretch.scratch] = 0
-                if not stretch.scratch:
+                self.lacking[span, spec.scratch] = 0
+                if not spec.scratch:
                     self.lacking[span, True] = 0
 
     def commit_placed(self, path: Path, count: Tensor, resident: Resident) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specplan.backends.eager import sources
 from specplan.backends.eager.op_runner import OpRunner, Scope, nodes_as, typed
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.ops.lookup import Continuations
 from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.tensors.keys import FIRST_KEY
@@ -47,16 +47,16 @@ class HostRun(OpRunner):
 
     Attributes:
         texts: what they look at.
-        prepared: of the plan.
+        analysis: of the plan.
         scores: of which type scores of nodes are; None where none are asked for.
     """
 
     texts: Texts
-    prepared: Prepared
+    analysis: PlanAnalysis
     scores: torch.dtype | None
     trip: int = 0
 
-    def run(self, ops: Sequence[Op], read: Collection[Value]) -> list[Continuations]:
+    def look_up(self, ops: Sequence[Op], read: Collection[Value]) -> list[Continuations]:
         """Run ops in order.
 
         Args:

@@ -54,7 +54,7 @@ class RoundRun(OpRunner):
     stateful = OPS
 
     def __init__(self, graph: RoundGraph, given: RoundTensors) -> None:
-        self.graph, self.given, self.prepared = graph, given, graph.prepared
+        self.graph, self.given, self.analysis = graph, given, graph.analysis
         self.scores = graph.scores
         self.batch = Texts(given)
         self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
@@ -83,9 +83,9 @@ class RoundRun(OpRunner):
             store = FusedCache(store, attended=attended)
         return RoundCache(
             store,
-            self.prepared.segments[name],
-            self.prepared.plain.get(name),
-            name in self.prepared.turning,
+            self.analysis.segments[name],
+            self.analysis.plain.get(name),
+            name in self.analysis.turning,
             given.resident[name].unbind(1),
             given.lengths,
             graph.pending[name],
@@ -112,7 +112,7 @@ class RoundRun(OpRunner):
         for op in ops:
             with _annotated(op):
                 self.run_op(op, scope)
-            for name in self.prepared.spent.get(id(op), ()):
+            for name in self.analysis.spent.get(id(op), ()):
                 scope.pop(name, None)
 
     def taking_part(self) -> Tensor | None:

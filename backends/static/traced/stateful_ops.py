@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.op_runner import OpRunner, Scope, nodes_as, typed
-from specplan.backends.eager.passes.described import Stretch
 from specplan.backends.eager.passes.forward import columns_of
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.sources import judged_tokens
-from specplan.backends.eager.state.known_slots import Fresh, Placement
+from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.tensors.trees import padded_to
 from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
@@ -64,9 +64,9 @@ class TracedStops:
 
 def _forward(run: RoundRun, op: ir.Forward, scope: Scope) -> None:
     """A model on nodes, and on as much text as may be pending."""
-    stretch = run.prepared.stretches[id(op)]
-    place = run.prepared.places.placements.get((id(op), run.trip))
-    rows = _run_forward(run, stretch, [nodes_as(scope[name]) for name in op.nodes], place)
+    spec = run.analysis.pass_specs[id(op)]
+    place = run.analysis.places.placements.get((id(op), run.trip))
+    rows = _run_forward(run, spec, [nodes_as(scope[name]) for name in op.nodes], place)
     scope.update(zip(op.results, rows, strict=True))
 
 
@@ -115,7 +115,7 @@ def _commit(run: RoundRun, op: ir.Commit, scope: Scope) -> None:
         there = torch.arange(width, device=emitted.device) < emitted[:, None]
         run.batch.tracks[op.state].commit(path.keys, there, positions[:, :width])
         return
-    cache, resident = run.caches[op.state], run.prepared.places.residents.get(id(op))
+    cache, resident = run.caches[op.state], run.analysis.places.residents.get(id(op))
     if not cache.taken:
         return
     if resident is not None and cache.placed is not None:
@@ -138,34 +138,34 @@ def _store(run: RoundRun, op: ir.Store, scope: Scope) -> None:
 
 
 def _run_forward(
-    run: RoundRun, stretch: Stretch, operands: Sequence[Nodes], place: Placement | Fresh | None
+    run: RoundRun, spec: PassSpec, operands: Sequence[Nodes], place: Placement | Fresh | None
 ) -> list[Logits]:
     """Run a model on nodes, and on text that its layers lack.
 
     Args:
         run: the round, its caches and tracks.
-        stretch: which layers run, from what, and what is kept.
+        spec: which layers run, from what, and what is kept.
         operands: nodes, of one tree each; the root of all is the same.
         place: their slots, where they are known.
 
     Returns:
         Logits of each operand, for each thing that the pass gives.
     """
-    cache, texts = run.caches.get(stretch.cache or ""), run.batch
+    cache, texts = run.caches.get(spec.cache or ""), run.batch
     width = 0
     if cache is not None:
         cache.follow(texts.lengths)
-        width = cache.texts(stretch)
-    call = columns_of(run, stretch, cache, operands, width)
-    passed = run_pass(run, stretch, cache, call, place)
-    if cache is not None and call.texts and stretch.segments:
+        width = cache.texts(spec)
+    call = columns_of(run, spec, cache, operands, width)
+    passed = run_pass(run, spec, cache, call, place)
+    if cache is not None and call.texts and spec.segments:
         lengths = texts.lengths
-        if stretch.features is not None and not stretch.inside:  # up to the first that was lacking
+        if spec.features is not None and not spec.inside:  # up to the first that was lacking
             lacking = call.live[:, : call.texts] & ~passed.live[:, : call.texts]
             lengths = call.positions[:, : call.texts].where(lacking, texts.ends).amin(1)
-            lengths = lengths.maximum(cache.resident(stretch.segments, stretch.scratch)[:, 0])
-        cache.advance(stretch, lengths, run.taking_part())
-    return rows_of_pass(run, stretch, call, passed, operands)
+            lengths = lengths.maximum(cache.resident(spec.segments, spec.scratch)[:, 0])
+        cache.advance(spec, lengths, run.taking_part())
+    return rows_of_pass(run, spec, call, passed, operands)
 
 
 def _compute(run: RoundRun, op: ir.Compute, scope: Scope) -> None:

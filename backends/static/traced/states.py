@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.state.batch import Batch
 from specplan.backends.ops.tensors.trees import first_columns, selected
 from specplan.backends.ops.tensors.values import Tree
@@ -35,14 +35,14 @@ def value_parts(state: ValueState, scored: bool) -> tuple[str, ...]:
     return ("tokens", "live", *shape, *probs, *scores)
 
 
-def first_values(batch: Batch, prepared: Prepared, target: Module) -> dict[str, Parts]:
+def first_values(batch: Batch, analysis: PlanAnalysis, target: Module) -> dict[str, Parts]:
     """What a new batch's value states hold, by name."""
     shape = (batch.size, target.vocab_size)
     probs = torch.zeros(shape, dtype=target.logits_dtype, device=batch.device)
     values = {}
-    for state in prepared.plan.states:
+    for state in analysis.plan.states:
         if isinstance(state, ValueState):
-            names = value_parts(state, prepared.scored)
+            names = value_parts(state, analysis.scored)
             parts = parts_of(batch.values[state.name], names, probs)
             values[str(state.name)] = tuple(part.to(batch.device) for part in parts)
     return values
