@@ -36,14 +36,15 @@ from specplan.backends.manifest import (
 )
 from specplan.ir.errors import UsageError
 from specplan.ir.files import (
+    check_destination,
     model_digest,
     read_json,
     read_text,
     sha256_file,
+    staged,
     write_atomic,
     write_json_atomic,
 )
-from specplan.ir.folders import check_destination, staged
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
 from specplan.ir.text.json_form import plan_from_json, plan_to_json

@@ -23,8 +23,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.session import Program
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.files import files_digest, name_of, read_json, write_json_atomic
-from specplan.ir.folders import staged
+from specplan.ir.files import files_digest, name_of, read_json, staged, write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
 from specplan.measure.acceptance.teacher import text_logits

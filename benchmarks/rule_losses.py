@@ -27,7 +27,7 @@ from specplan.measure.machine import versions
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, probabilities
 from specplan.runtime.tokenizer import load_tokenizer
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -37,7 +37,7 @@ PROMPTS, PLACES, FIRST = 8, 8, 24
 TEMPERATURE, TOP_K = 1.0, 50
 SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=TEMPERATURE, top_k=TOP_K)])
 
-ALONE = [rule.name for rule in LOSSY if rule.needs_rows and not rule.reads_laws]
+ALONE = [rule.name for rule in LOSSY if rule.needs_logits and not rule.reads_probs]
 """Rules that judge each token alone, by the target's row."""
 
 Outcome = tuple[Tensor, Tensor]
@@ -57,9 +57,9 @@ def places() -> Iterator[tuple[Tensor, Tensor]]:
             yield from zip(*rows, strict=True)
 
 
-def top_law(logits: Tensor) -> Tensor:
+def top_probs(logits: Tensor) -> Tensor:
     """The law `[V]` of logits `[V]` at temperature 1 and top-k 50."""
-    return law(logits[None, None], SETTINGS)[0, 0]
+    return probabilities(logits[None, None], SETTINGS)[0, 0]
 
 
 def mixed(q: Tensor, emitted: Tensor) -> Outcome:
@@ -77,7 +77,7 @@ def lenient(p: Tensor, q: Tensor, lenience: float = 0.5) -> Outcome:
 def passing(rule: str, logits: Tensor, q: Tensor) -> Outcome:
     """A rule that judges each token alone and else emits the first choice."""
     drafted = q.nonzero()
-    row = top_law(logits) if RULES[rule].TARGET == "law" else logits
+    row = top_probs(logits) if RULES[rule].TARGET == "probabilities" else logits
     tree = DraftedTree(drafted, (-1,))
     judged = RULES[rule].accept_vectorised(tree, row.expand(len(drafted), 2, len(row)))
     emitted = torch.zeros_like(q)
@@ -91,7 +91,7 @@ def measured() -> dict[str, Any]:
     """What each rule loses, and how often it accepts."""
     lost: dict[str, list[tuple[float, float]]] = {}
     for logits, draft in places():
-        p, q = top_law(logits), top_law(draft)
+        p, q = top_probs(logits), top_probs(draft)
         found = {
             "token": mixed(q, p),
             "lenient": lenient(p, q),

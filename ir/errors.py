@@ -67,3 +67,12 @@ def foreign_words(error: Exception) -> str:
     """What a library raised, in a line: its type and the first line of its message."""
     first = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}"
+
+
+class RuleError(Exception):
+    """A plan breaks the rule `rule`; the verifier adds where."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        self.rule = rule
+        self.what = what
+        super().__init__(f"[{rule}] {what}")

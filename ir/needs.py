@@ -12,7 +12,7 @@ Quantity: TypeAlias = Any
 """A number, or an array of numbers, one per load."""
 
 
-LAW_COPIES = 4
+PROBABILITY_COPIES = 4
 """Rows over the vocabulary while a law is made of logits: scaled scores, probabilities, the one-hot
 of greedy rows and the law itself, all at once."""
 
@@ -29,7 +29,7 @@ class Pass:
         ahead: rows beyond one per node, which look further ahead.
         slots: whether these take tokens of their own through the stack, as far as is known.
         pending: most tokens of text, root included, that it may catch up.
-        gives_rows: it gives logits; else it computes states alone.
+        gives_logits: it gives logits; else it computes states alone.
         spans: half-open spans of layers, one pass each; (None,) for all layers.
         skips: blocks that it leaves out; where a source says which, a set of as many, since blocks
             of a model cost alike.
@@ -45,7 +45,7 @@ class Pass:
     ahead: int
     slots: bool
     pending: int
-    gives_rows: bool
+    gives_logits: bool
     spans: tuple[tuple[int, int] | None, ...]
     skips: Skips
     way: str
@@ -99,7 +99,7 @@ class PassSizes(Protocol):
 class Sizes(Protocol):
     """How large things are on the machine that is asked about."""
 
-    def laws(self, rows: int) -> Quantity:
+    def probabilities(self, nodes: int) -> Quantity:
         """Bytes of so many rows over the target's vocabulary, of all requests."""
         ...
 
@@ -109,7 +109,7 @@ class Sizes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Allocation:
     """Memory that an op needs for a while.
 
     An op takes two moments: a pass runs its layers in the first and makes logits in the second.
@@ -119,12 +119,12 @@ class Held:
         size: bytes of all requests.
         first: the moment in which it is made, 0 or 1.
         last: the moment in which it is let go, or who reads it last: ops that read the op's
-            `rows`, or the `laws` of the tree that it gives.
+            `logits`, or the `probs` of the tree that it gives.
         logits: it is over the vocabulary.
     """
 
     name: str
     size: Quantity
     first: Literal[0, 1] = 0
-    last: Literal[0, 1, "rows", "laws"] = 1
+    last: Literal[0, 1, "logits", "probs"] = 1
     logits: bool = True

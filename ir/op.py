@@ -22,7 +22,7 @@ from specplan.ir.values import Entry, Value
 
 if TYPE_CHECKING:
     from specplan.ir.meaning import Scope
-    from specplan.ir.needs import Demand, Held, Sizes
+    from specplan.ir.needs import Allocation, Demand, Sizes
     from specplan.ir.plan import Plan
     from specplan.ir.tables.builtin import Tables
     from specplan.ir.types.context import Context
@@ -58,7 +58,7 @@ class Op:
         gone: attributes of earlier versions, with what takes their place.
         narrowed: attributes that took more in earlier versions, with what takes its place.
         renumbers: nodes of the tree that it gives have other numbers or tokens than before.
-        owns_laws: the tree that it gives holds copies of the laws that its nodes were drawn from.
+        owns_probs: the tree that it gives holds copies of the laws that its nodes were drawn from.
     """
 
     keyword: ClassVar[str]
@@ -72,7 +72,7 @@ class Op:
     gone: ClassVar[tuple[tuple[str, str], ...]] = ()
     narrowed: ClassVar[tuple[tuple[str, str], ...]] = ()
     renumbers: ClassVar[bool] = False
-    owns_laws: ClassVar[bool] = False
+    owns_probs: ClassVar[bool] = False
     results: tuple[Value, ...] = ()
 
     if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Op:
         """What it asks of a device: by which name that knows it, and how wide it is."""
         raise NotImplementedError
 
-    def bytes(self, step: Step, sizes: Sizes) -> Iterable[Held]:
+    def bytes(self, step: Step, sizes: Sizes) -> Iterable[Allocation]:
         """Memory that it needs beside what it reads, of all requests.
 
         Numbers per node and request (tokens, parents, uniforms) are left out: beside one row over

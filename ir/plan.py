@@ -143,7 +143,7 @@ class ValueState:
             object.__setattr__(self, "kind", kind)
 
     @property
-    def keeps_laws(self) -> bool:
+    def keeps_probs(self) -> bool:
         """Whether its nodes are drawn ones, which it keeps with the laws they were drawn from."""
         return self.kind.get("how") == "draw"
 

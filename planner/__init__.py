@@ -39,7 +39,7 @@ from specplan.planner.search.open_settings import OpenSettings
 from specplan.planner.search.search import SearchResult, search
 from specplan.planner.search.settings import PLAIN, settings_by
 from specplan.planner.search.uncertainty import request_draws
-from specplan.planner.templates.chains import kept_by
+from specplan.planner.templates.chains import cache_policy
 from specplan.planner.trees import StaticTree
 
 __all__ = [
@@ -64,13 +64,13 @@ __all__ = [
     "SparedBlock",
     "StaticTree",
     "acceptance_key",
+    "cache_policy",
     "discover_methods",
     "explain",
     "explain_words",
     "first_guesses",
     "gather_facts",
     "keeps_limits",
-    "kept_by",
     "later_drafters",
     "leaves_blocks_out",
     "load_problem",

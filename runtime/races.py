@@ -1,7 +1,7 @@
-"""Draws by exponential races, so that two laws drawn with one number mostly give one token.
+"""Draws by exponential races, so that two distributions sampled with one number mostly agree.
 
-Token x gets the time E(x) / law(x), with E(x) = -ln U(x); the first in the race is drawn. That is
-the Gumbel trick, argmax of ln law(x) - ln E(x). All U(x) are made from one uniform number by a
+Token x gets the time E(x) / p(x), with E(x) = -ln U(x); the first in the race is drawn. That is
+the Gumbel trick, argmax of ln p(x) - ln E(x). All U(x) are made from one uniform number by a
 hash, so that whoever knows the number runs the same race.
 """
 
@@ -47,18 +47,18 @@ def _mix(value: Tensor) -> Tensor:
     return value ^ (value >> 15)
 
 
-def race(law: Tensor, times: Tensor, count: int = 1) -> Tensor:
+def race(probs: Tensor, times: Tensor, count: int = 1) -> Tensor:
     """The first tokens of a race.
 
     Args:
-        law: `[..., V]`, non-negative, not all zero; need not sum to 1.
+        probs: `[..., V]`, non-negative, not all zero; need not sum to 1.
         times: E(x), `[..., V]`.
-        count: how many; beyond the law's support they are uniform over what is left.
+        count: how many; beyond the distribution's support they are uniform over what is left.
 
-    Returns:
-        int64 `[..., count]`; the first is drawn from the law, the next from what it leaves.
+    Returns: int64 `[..., count]`; the first is drawn from the distribution, the next from what it
+        leaves.
     """
-    arrival = torch.where(law > 0, times / law.double().clamp(min=1e-150), times * 1e200)
+    arrival = torch.where(probs > 0, times / probs.double().clamp(min=1e-150), times * 1e200)
     if count == 1:
         return arrival.argmin(-1, keepdim=True)
     return arrival.topk(count, dim=-1, largest=False).indices

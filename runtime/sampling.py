@@ -1,4 +1,4 @@
-"""From logits to a law, from a law and uniforms to tokens."""
+"""From logits to a distribution, from a distribution and uniforms to tokens."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class SamplingSettings:
         )
 
 
-def law(logits: Tensor, settings: SamplingSettings) -> Tensor:
-    """The law that a request's settings make of logits.
+def probabilities(logits: Tensor, settings: SamplingSettings) -> Tensor:
+    """The distribution that a request's settings make of logits.
 
     Temperature first, then top-k, then top-p of what is left: the smallest set of likeliest tokens
     whose mass reaches top_p. Among equal logits the lower token id counts as likelier, everywhere.
@@ -86,9 +86,9 @@ def law(logits: Tensor, settings: SamplingSettings) -> Tensor:
     scores = logits / temperature.where(~greedy_rows, 1.0)
     if settings.truncated:
         scores = _truncate(scores, settings)
-    probabilities = scores.softmax(-1)
+    probs = scores.softmax(-1)
     one_hot = torch.zeros_like(logits).scatter_(-1, best, 1.0)
-    return torch.where(greedy_rows, one_hot, probabilities)
+    return torch.where(greedy_rows, one_hot, probs)
 
 
 def _truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
@@ -106,17 +106,17 @@ def _truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
     return torch.empty_like(scores).scatter_(-1, order, ordered)
 
 
-def draw(law: Tensor, uniforms: Tensor) -> Tensor:
-    """Inverse of the cumulative law, in vocabulary order.
+def draw(probs: Tensor, uniforms: Tensor) -> Tensor:
+    """Inverse of the cumulative distribution, in vocabulary order.
 
     Args:
-        law: `[..., V]`, non-negative, not all zero; need not sum to 1.
+        probs: `[..., V]`, non-negative, not all zero; need not sum to 1.
         uniforms: `[...]` in [0, 1).
 
     Returns:
         int64 `[...]`; never a token of probability 0.
     """
-    cumulative = law.cumsum(-1, dtype=torch.float64)
+    cumulative = probs.cumsum(-1, dtype=torch.float64)
     total = cumulative[..., -1:].contiguous()
     target = uniforms[..., None].to(torch.float64) * total
     token = torch.searchsorted(cumulative, target, right=True)
@@ -124,22 +124,22 @@ def draw(law: Tensor, uniforms: Tensor) -> Tensor:
     return token.minimum(last)[..., 0]
 
 
-def draw_distinct(law: Tensor, uniforms: Tensor) -> Tensor:
+def draw_distinct(probs: Tensor, uniforms: Tensor) -> Tensor:
     """Draw without replacement, one uniform each.
 
     After each draw the token's mass is removed; when no mass is left the remaining draws are
     uniform over the tokens not drawn yet (Sequoia, arXiv 2402.12374, section 3).
 
     Args:
-        law: `[B, R, V]`.
+        probs: `[B, R, V]`.
         uniforms: `[B, R, k]`, k at most V.
 
     Returns:
         int64 `[B, R, k]`, distinct within a row, in the order drawn.
     """
     count = uniforms.shape[-1]
-    left = law.clone()
-    fresh = torch.ones_like(law)
+    left = probs.clone()
+    fresh = torch.ones_like(probs)
     tokens = []
     for index in range(count):
         exhausted = left.sum(-1, keepdim=True) <= 0
@@ -155,7 +155,7 @@ def best(rows: Tensor, count: int) -> Tensor:
     """The `count` likeliest tokens of each row, likeliest first, lower ids first among equals.
 
     Args:
-        rows: `[B, R, V]`, logits or laws.
+        rows: `[B, R, V]`, logits or distributions.
         count: at most V.
 
     Returns:

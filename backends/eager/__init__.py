@@ -2,9 +2,9 @@
 
 Text is the truth, and caches trail it. The last token of a text is the root of all that a round
 drafts. There is one form of tree, tensors `[batch, 1 + nodes]` whose column 0 is the root
-(`specplan.backends.ops.values`): tokens, parents, depths, which nodes live, scores, and the row of
-the laws that a node was drawn from. Shapes that differ by request are dead columns and parents of
-their own; nothing asks how a tree came about.
+(`specplan.backends.ops.tensors.values`): tokens, parents, depths, which nodes live, scores, and the
+probabilities that a node was drawn from. Shapes that differ by request are dead columns and parents
+of their own; nothing asks how a tree came about.
 
 A node is its path of tokens, and its key is a hash of that path from the begin of the text. So
 trees that were pruned, grafted, adopted or carried on keep their nodes, and new tokens make new

@@ -95,7 +95,7 @@ def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
         drawn=frozenset(
             str(state.name)
             for state in plan.states
-            if isinstance(state, ValueState) and state.keeps_laws
+            if isinstance(state, ValueState) and state.keeps_probs
         ),
         speculative=speculative_slots(plan) + _slots_ahead(steps),
     )

@@ -17,7 +17,7 @@ from specplan.backends.ops import lowerings
 from specplan.backends.ops.compute import compute
 from specplan.backends.ops.lookup import lookup
 from specplan.backends.ops.measure import measure, over_batch, said
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree
+from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
 from specplan.ir import ops as ir
 from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import State
@@ -89,7 +89,7 @@ def _store(session: EagerSession, op: ir.Store, scope: Scope) -> None:
 
 
 def _update(session: EagerSession, op: ir.Update, scope: Scope) -> None:
-    rows = None if op.logits is None else held_as(scope[op.logits], Rows)
+    rows = None if op.logits is None else held_as(scope[op.logits], Logits)
     sources.update(session.batch, op, held_as(scope[op.tree], Tree), rows)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.runtime.models.modules import Module
 
 
@@ -37,6 +37,11 @@ class Texts(Protocol):
     @property
     def ends(self) -> Tensor:
         """Lengths of the texts, int64 `[B, 1]`."""
+        ...
+
+    @property
+    def last(self) -> Tensor:
+        """Positions of the last tokens of the texts, int64 `[B, 1]`."""
         ...
 
     def root(self, scores: torch.dtype | None) -> Tree:

@@ -18,7 +18,7 @@ from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
 from specplan.backends.eager.values import Scope
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.accept import Form, fastest
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir import ops as ir
 from specplan.ir.needs import Work
 from specplan.ir.types.value_types import Type
@@ -195,8 +195,8 @@ class EagerSession:
         """See `Runner.state`."""
         return self.batch.values[op.state]
 
-    def keeps_laws(self, op: ir.Store) -> bool:
-        """See `Runner.keeps_laws`."""
+    def keeps_probs(self, op: ir.Store) -> bool:
+        """See `Runner.keeps_probs`."""
         return op.state in self.prepared.drawn
 
     def settings(self, op: ir.Op) -> SamplingSettings:

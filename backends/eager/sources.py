@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.lookup import Continuations, merges
-from specplan.backends.ops.reshaping import counts_of
-from specplan.backends.ops.values import Nodes, Rows, Tree
+from specplan.backends.ops.tensors.trees import counts_of
+from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
@@ -114,7 +114,7 @@ def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
     return Found.stacked([continuations(text[:length], wanted) for text, length in rows])
 
 
-def update(batch: Texts, op: Update, tree: Tree, rows: Rows | None) -> None:
+def update(batch: Texts, op: Update, tree: Tree, rows: Logits | None) -> None:
     """Teach a source rows of judged nodes, the text up to the root, or runs of drafted nodes."""
     use = batch.sources[op.source]
     if rows is not None:
@@ -140,7 +140,7 @@ def _active(batch: Texts) -> list[int]:
     return [row for row, done in enumerate(batch.done) if not done or batch.emitted(row)]
 
 
-def taught_rows(tree: Tree, rows: Rows, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def taught_rows(tree: Tree, rows: Logits, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """What a source learns of rows: the root and all nodes, which were judged, and what follows.
 
     Args:

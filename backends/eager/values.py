@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias, TypeVar
 
-from specplan.backends.ops.values import Nodes, Tree
+from specplan.backends.ops.tensors.values import Nodes, Tree
 from specplan.backends.ops.when import Value as Held
 from specplan.ir.values import Value
 

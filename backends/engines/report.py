@@ -11,8 +11,7 @@ from specplan.backends.engines.job import Emission, Load
 from specplan.backends.engines.table import LEVELS, Table
 from specplan.backends.engines.writing import check_documents, render
 from specplan.cost_models.intervals import Interval
-from specplan.ir.files import write_atomic, write_json_atomic
-from specplan.ir.folders import staged
+from specplan.ir.files import staged, write_atomic, write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
 

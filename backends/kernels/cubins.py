@@ -19,8 +19,7 @@ from typing import Any
 from specplan.backends.kernels.built import SCHEMA_VERSION, Built, BuiltKernel, KernelIndex
 from specplan.backends.kernels.variants import ARCHITECTURES, INDEX, Variant
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import sha256_bytes, write_json_atomic
-from specplan.ir.folders import check_destination, staged
+from specplan.ir.files import check_destination, sha256_bytes, staged, write_json_atomic
 
 Progress = Callable[[str, int, int], None]
 

@@ -150,11 +150,11 @@ def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None
     assert uniforms is not None
     uniforms = uniforms.contiguous()
     laws, index, index_row, law_rows = target, tokens, 0, 0
-    if tree.laws is not None:
-        laws, law_rows = tree.laws.contiguous(), tree.laws.shape[1]
-        numbers = (-1,) * nodes if tree.law_index is None else tree.law_index
+    if tree.probs is not None:
+        laws, law_rows = tree.probs.contiguous(), tree.probs.shape[1]
+        numbers = (-1,) * nodes if tree.probs_index is None else tree.probs_index
         index, index_row = _per_row(numbers, tokens)
-    has_laws = tree.laws is not None
+    has_laws = tree.probs is not None
     if rule == "token":
         launch(
             "accept_token_kernel", (batch,),

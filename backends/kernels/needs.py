@@ -113,7 +113,7 @@ def _endings(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterator[
         rules = [op.judges_by for op in walk(item.ops) if op.judges_by is not None]
         for rule, tree in zip(rules, round_demands(plan, item).judged, strict=True):
             if rule.name in fused.rules and tree.nodes:
-                distinct = not tree.is_chain and "draw" not in tree.laws
+                distinct = not tree.is_chain and "draw" not in tree.origins
                 yield acceptance(rule.name, tree.nodes, tree.drawn, distinct)
             if tree.depth:  # chains too: a cache may hold their nodes in another order
                 yield from (moves(size, tree.depth) for size in sorted(sizes))

@@ -221,9 +221,9 @@ def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None
     if not tree.size:
         return plain.accept(rule, tree, target, uniforms)
     levels = tree.size if rule == "token" else tree.depth
-    index = None if tree.laws is None else tree.law_tensor()
+    index = None if tree.probs is None else tree.probs_tensor()
     path, accepted, bonus = accept_tensors(
-        rule, tree.tokens, tree.parent_tensor(), tree.live_mask(), target, tree.laws, index,
+        rule, tree.tokens, tree.parent_tensor(), tree.live_mask(), target, tree.probs, index,
         uniforms, levels, tree.width, tree.distinct,
     )  # fmt: skip
     return Judged(path, accepted, bonus)

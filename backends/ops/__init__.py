@@ -1,14 +1,14 @@
-"""Lowerings of the ops: one file each, pure functions of tensors.
+"""Lowerings of the ops: one file per op, pure functions of tensors.
 
-`specplan.backends.ops.<op>` has a function named as the op. It reads no number of a tensor, loops
-over no requests, and its shapes follow from those of its operands and from types, so that
-`torch.export` can trace it.
+`specplan.backends.ops.<op>` has one function, named as the op. `torch.export` can trace it: it
+reads no number out of a tensor, has no loop over requests, and its shapes follow from the shapes of
+its operands and from static types.
 
-Its parameters say what it needs, so that nobody who runs ops has to name them. `op` is the op;
-others are fields of the op, and get what these operands hold (`specplan.backends.ops.values`);
-those behind the `*` are asked of whoever runs the op (`Runner`). What touches caches, texts and
-sources stays with the backend that holds them: `forward` and `commit` are the arithmetic of slots
-and masks, `lookup` begins with what a source found.
+Its parameters declare what it needs, so that whoever runs ops need not know the single op. `op` is
+the op. The other positional parameters are fields of the op and receive what these operands hold
+(`specplan.backends.ops.tensors.values`). Parameters after the `*` are asked of the `Runner`.
+Caches, texts and sources stay with the backend: `forward` and `commit` compute slots and masks,
+and `lookup` starts from what a source returned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specplan.backends.ops.accept import Form
-    from specplan.backends.ops.values import Tree
+    from specplan.backends.ops.tensors.values import Tree
     from specplan.runtime.sampling import SamplingSettings
 
 
@@ -53,7 +53,7 @@ class Runner(Protocol):
         """What the value state of `load` or `store` holds."""
         ...
 
-    def keeps_laws(self, op: Any) -> bool:
+    def keeps_probs(self, op: Any) -> bool:
         """Whether that state keeps the laws that nodes were drawn from."""
         ...
 
@@ -62,7 +62,7 @@ class Runner(Protocol):
         ...
 
     def remembers(self, op: Op) -> bool:
-        """Whether rows that trees are grown from are asked for again, see `Tree.rows`."""
+        """Whether rows that trees are grown from are asked for again, see `Tree.logits`."""
         ...
 
     def most(self, op: Op) -> int | None:

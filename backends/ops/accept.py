@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.pick import at_and_below
-from specplan.backends.ops.reshaping import first_columns
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree, nodes_of
+from specplan.backends.ops.tensors.trees import first_columns
+from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree, nodes_of
 from specplan.ir.ops import Accept
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.types.value_types import TreeType, Type
 from specplan.ir.values import Value
 from specplan.runtime.acceptance import RULES, DraftedTree, Judged
 from specplan.runtime.masks import first_true, marked
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, probabilities
 
 Form: TypeAlias = Callable[[str], Callable[..., Judged]]
 """From a rule's name to one of its forms: see `specplan.runtime.acceptance`."""
@@ -32,7 +32,7 @@ def fastest(rule: str) -> Callable[..., Judged]:
 def accept(
     op: Accept,
     tree: Tree,
-    target: Rows | None,
+    target: Logits | None,
     by: Tensor | None,
     at: Tree | Nodes | None,
     *,
@@ -73,8 +73,8 @@ def accept(
         tokens=part.tokens,
         parents=part.parents[:, 1:] - 1 if shape is None else shape,
         live=live,
-        laws=tree.all_laws,
-        law_index=None if not tree.laws else part.law_row,
+        probs=tree.all_probs,
+        probs_index=None if not tree.probs else part.probs_row,
         distinct=tree.distinct,
         levels=min(part.levels, live.shape[1]),
         widest=None if shape is not None else min(1 if tree.chain else tree.widest, tree.size),
@@ -86,7 +86,7 @@ def accept(
     if by is not None and (last, width + 1) != (width, by.shape[1]):
         last = min(last, by.shape[1] - 1)
         by = torch.cat([by[:, :width], by[:, last : last + 1]], 1)
-    rows = law(logits, settings) if rule.TARGET == "law" else logits
+    rows = probabilities(logits, settings) if rule.TARGET == "probabilities" else logits
     judged = form(op.rule.name)(drafted, rows, by, **declared.arguments(op.rule))
     return _path(part, judged, None if sure else known)
 
@@ -100,7 +100,7 @@ class _Part:
         parents: places in `nodes`, int64 `[B, 1 + M]`.
         tokens: of the judged nodes, int64 `[B, M]`.
         live: which of them there are.
-        law_row: of the judged nodes.
+        probs_row: of the judged nodes.
         levels: no node is deeper.
         whole: these are all nodes of the tree, column by column.
     """
@@ -109,14 +109,14 @@ class _Part:
     parents: Tensor
     tokens: Tensor
     live: Tensor
-    law_row: Tensor
+    probs_row: Tensor
     levels: int
     whole: bool = False
 
 
 def _whole(tree: Tree) -> _Part:
     return _Part(
-        tree.everything, tree.parents, tree.tokens[:, 1:], tree.live[:, 1:], tree.law_row[:, 1:],
+        tree.everything, tree.parents, tree.tokens[:, 1:], tree.live[:, 1:], tree.probs_row[:, 1:],
         tree.levels, whole=True,
     )  # fmt: skip
 
@@ -148,7 +148,7 @@ def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
         parents=parents,
         tokens=tree.tokens.gather(1, order),
         live=live & at.live,
-        law_row=tree.law_row.gather(1, order),
+        probs_row=tree.probs_row.gather(1, order),
         levels=width if tree.chain else tree.levels,
     )
 

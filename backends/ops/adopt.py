@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.keys import child_keys, places_of
-from specplan.backends.ops.reshaping import first_columns, padded_to, selected, summed
-from specplan.backends.ops.values import Path, Rows, Tree
+from specplan.backends.ops.tensors.keys import child_keys, places_of
+from specplan.backends.ops.tensors.trees import first_columns, padded_to, selected, summed
+from specplan.backends.ops.tensors.values import Logits, Path, Tree
 from specplan.ir.ops import Adopt
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true, marked
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, probabilities
 
 
 def adopt(
     op: Adopt,
     tree: Tree,
     path: Path,
-    logits: Rows | None,
+    logits: Logits | None,
     *,
     settings: SamplingSettings,
     kind: TreeType,
@@ -96,26 +96,26 @@ def _place_of(
 
 
 def _judged_by(
-    adopted: Tree, taken: torch.Tensor, logits: Rows | None, settings: SamplingSettings
+    adopted: Tree, taken: torch.Tensor, logits: Logits | None, settings: SamplingSettings
 ) -> Tree:
     """The tree where what was taken is drawn from the rows of its parents; without them, given."""
-    nothing = torch.full_like(adopted.law_row, -1)
+    nothing = torch.full_like(adopted.probs_row, -1)
     if logits is None:
-        row, own, laws = nothing, adopted.own, adopted.laws
+        row, own, probs = nothing, adopted.own, adopted.probs
         own = None if own is None else own.masked_fill(taken, 0.0)
     else:
         parents = adopted.keys.gather(1, adopted.parents)
         place, there = places_of(parents, logits.keys, logits.live)
-        row = torch.where(there, place + adopted.laws_held, nothing)
-        laws, own = (*adopted.laws, law(logits.values, settings)), adopted.own
+        row = torch.where(there, place + adopted.probs_count, nothing)
+        probs, own = (*adopted.probs, probabilities(logits.values, settings)), adopted.own
         if own is not None:
             said = logits.values.log_softmax(2).flatten(1)
             said = said.gather(1, place * logits.values.shape[2] + adopted.tokens)
             own = torch.where(taken, said.where(there, 0.0).to(own), own)
     return replace(
         adopted,
-        laws=laws,
-        law_row=torch.where(taken, row, adopted.law_row),
+        probs=probs,
+        probs_row=torch.where(taken, row, adopted.probs_row),
         own=own,
         scores=None if own is None else summed(adopted, own),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specplan.backends.ops.keys import places_of
+from specplan.backends.ops.tensors.keys import places_of
 from specplan.runtime.masks import prefix
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.keys import places_of
-from specplan.backends.ops.values import Nodes
+from specplan.backends.ops.tensors.keys import places_of
+from specplan.backends.ops.tensors.values import Nodes
 from specplan.runtime.masks import marked
 
 

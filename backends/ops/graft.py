@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import rehung
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.trees import rehung
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Graft
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true
@@ -29,16 +29,14 @@ def graft(op: Graft, trees: Sequence[Tree], *, kind: TreeType) -> Tree:
 
 def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
     """Equal siblings apart."""
-    parents, laws, start, held = list[Tensor](), list[Tensor](), 0, 0
-    rows = tuple(row for tree in trees for row in tree.rows)
-    noise = tuple(row for tree in trees for row in tree.noise)
+    parents, probs, start, held = list[Tensor](), list[Tensor](), 0, 0
     for tree in trees:
         own = tree.parents[:, 1:]
         parents.append(torch.where(own > 0, own + start, own) if start else own)
-        drawn = tree.law_row[:, 1:]
-        laws.append(torch.where(drawn >= 0, drawn + held, drawn) if held else drawn)
+        drawn = tree.probs_row[:, 1:]
+        probs.append(torch.where(drawn >= 0, drawn + held, drawn) if held else drawn)
         start += tree.size
-        held += tree.laws_held
+        held += tree.probs_count
     first = trees[0]
     scored = first.scores is not None
 
@@ -52,8 +50,8 @@ def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
         depths=joined("depths"),
         live=joined("live"),
         keys=joined("keys"),
-        law_row=torch.cat([first.law_row[:, :1], *laws], 1),
-        laws=tuple(block for tree in trees for block in tree.laws),
+        probs_row=torch.cat([first.probs_row[:, :1], *probs], 1),
+        probs=tuple(block for tree in trees for block in tree.probs),
         own=joined("own") if scored else None,
         scores=joined("scores") if scored else None,
         levels=max(tree.levels for tree in trees),
@@ -63,8 +61,8 @@ def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
         chain=chain,
         in_order=False,
         sure=all(tree.sure for tree in trees),
-        rows=rows,
-        noise=noise,
+        logits=tuple(one for tree in trees for one in tree.logits),
+        noise=tuple(one for tree in trees for one in tree.noise),
     )
 
 
@@ -83,7 +81,7 @@ def _merged(tree: Tree) -> Tree:
     first = torch.where(same.any(2), first_true(same, 2)[:, :, 0], own)
     parents = first.gather(1, tree.parents)
     again = first != own
-    live = tree.live & ((tree.law_row >= 0) | ~again)
+    live = tree.live & ((tree.probs_row >= 0) | ~again)
     scores = None if tree.scores is None else _summed(tree, tree.scores, first, parents)
     own_scores = tree.own
     if scores is not None:

@@ -7,21 +7,20 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.beam import beam
 from specplan.backends.ops.pick import best_columns
-from specplan.backends.ops.reshaping import counts_of, extended, selected
-from specplan.backends.ops.values import Nodes, Rows, Tree, nodes_of
+from specplan.backends.ops.tensors.trees import counts_of, extended, selected, summed
+from specplan.backends.ops.tensors.values import Logits, Nodes, Tree, nodes_of
 from specplan.ir.ops import Grow
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.races import exponentials, race
-from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, law
+from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, probabilities
 
 
 def grow(
     op: Grow,
     tree: Tree,
     at: Tree | Nodes,
-    logits: Rows,
+    logits: Logits,
     by: Tensor | None,
     *,
     settings: SamplingSettings,
@@ -39,24 +38,24 @@ def grow(
             of the parent.
         settings: of the requests.
         kind: what the verifier knows of the result.
-        remembers: whether the rows are asked for again, see `Tree.rows`.
+        remembers: whether the rows are asked for again, see `Tree.logits`.
     """
     at, chain = nodes_of(at), kind.is_chain
     rows, there = logits.ahead(at)
     if remembers:
-        tree = replace(tree, rows=(*tree.rows, Rows(at.keys, rows, there, at, False)))
+        tree = replace(tree, logits=(*tree.logits, Logits(at.keys, rows, there, at, False)))
     counts = counts_of(op.children, at.width)
     if not any(counts):
         return tree
     if op.how == "draw_distinct" and op.keep is not None:
         assert by is not None, "the verifier lets no draw without uniforms through"
-        return beam(tree, at, rows, there, by, counts=counts, keep=op.keep, settings=settings)
-    tokens, laws = _tokens(op, tree, at, rows, by, counts, settings)
+        return _beam(tree, at, rows, there, by, counts=counts, keep=op.keep, settings=settings)
+    tokens, probs = _tokens(op, tree, at, rows, by, counts, settings)
     parents, live = at.columns, at.live_in(tree)
     live = live if there is at.live else there & live
     above = [number for number, count in enumerate(counts) for _ in range(count)]
     single, place = set(counts) == {1}, None
-    if not single or laws is not None or tree.scores is not None:
+    if not single or probs is not None or tree.scores is not None:
         place = torch.tensor(above, device=tokens.device)
     if not single and place is not None:
         parents, live = parents.index_select(1, place), live.index_select(1, place)
@@ -64,18 +63,18 @@ def grow(
     if tree.scores is not None and place is not None:
         total = rows.logsumexp(2).index_select(1, place)
         own = rows.flatten(1).gather(1, place * rows.shape[2] + tokens) - total
-    drawn = None if laws is None or place is None else (place + tree.laws_held).expand_as(tokens)
+    drawn = None if probs is None or place is None else (place + tree.probs_count).expand_as(tokens)
     grown = extended(
         tree,
         parents,
         tokens,
         live,
         own=own,
-        law_row=drawn,
+        probs_row=drawn,
         at=at if single else None,
-        laws=tree.laws if laws is None else (*tree.laws, laws),
+        probs=tree.probs if probs is None else (*tree.probs, probs),
         distinct=op.how in ("draw_distinct", "shared")
-        if laws is not None and max(counts) > 1
+        if probs is not None and max(counts) > 1
         else tree.distinct,
         widest=tree.widest_below(at, max(counts)),
         chain=chain,
@@ -104,9 +103,9 @@ def _tokens(
             return ranked.flatten(1), None
         return torch.cat([ranked[:, i, :count] for i, count in enumerate(counts)], 1), None
     assert by is not None, "the verifier lets no draw without uniforms through"
-    laws = law(rows, settings)
+    probs = probabilities(rows, settings)
     if op.how == "draw" and set(counts) == {1}:
-        return draw(laws, by[:, : len(counts)]), laws
+        return draw(probs, by[:, : len(counts)]), probs
     if op.how == "shared":
         depths = at.take(tree.depths) if at.tree is tree else at.take(at.tree.depths)
         numbers = by.gather(1, depths.clamp(max=by.shape[1] - 1))
@@ -114,7 +113,7 @@ def _tokens(
     for place, count in enumerate(counts):
         if not count:
             continue
-        mine, numbers_of = laws[:, place], by[:, start : start + count]
+        mine, numbers_of = probs[:, place], by[:, start : start + count]
         if op.how == "shared":
             drawn.append(race(mine, exponentials(numbers[:, place], mine.shape[1]), count))
         elif op.how == "draw_distinct":
@@ -122,7 +121,7 @@ def _tokens(
         else:
             drawn.append(draw(mine[:, None].expand(-1, count, -1), numbers_of))
         start += count
-    return torch.cat(drawn, 1), laws
+    return torch.cat(drawn, 1), probs
 
 
 def _best_of(tree: Tree, most: int) -> Tree:
@@ -137,3 +136,80 @@ def _best_of(tree: Tree, most: int) -> Tree:
         levels=tree.levels,
     )
     return replace(left, newest=range(start, left.columns), layered=tree.layered)
+
+
+def _beam(
+    tree: Tree,
+    at: Nodes,
+    rows: Tensor,
+    there: Tensor,
+    by: Tensor,
+    *,
+    counts: tuple[int, ...],
+    keep: int,
+    settings: SamplingSettings,
+) -> Tree:
+    """Whole paths drawn without replacement, the best by perturbed log-probability.
+
+    Stochastic beam search (Kool et al. 2019, arXiv 1903.06059, algorithm 1): the paths with the
+    largest perturbed log-probabilities, where the largest of a node's children is the node's own.
+
+    Args:
+        tree: what grows.
+        at: W parents.
+        rows: their logits `[B, W, V]`.
+        there: which of these there are, bool `[B, W]`.
+        by: uniforms; each parent takes the first of as many as it may have children.
+        counts: children of each at most.
+        keep: of all of them at most.
+        settings: of the requests.
+    """
+    probs, device = probabilities(rows, settings), rows.device
+    last = by.shape[1] - 1  # parents behind it have no children
+    starts = [min(sum(counts[:place]), last) for place in range(len(counts))]
+    noise = _perturbed(tree, at, probs, by[:, torch.tensor(starts, device=device)])
+    width = max(counts)
+    values, tokens = noise.topk(min(width, noise.shape[2]), 2)
+    rank, most = torch.arange(values.shape[2], device=device), torch.tensor(counts, device=device)
+    may = (rank < most[:, None]) & (there & at.live_in(tree))[:, :, None] & values.isfinite()
+    values = values.where(may, -torch.inf).flatten(1)
+    order = values.sort(dim=1, descending=True, stable=True).indices[:, : min(keep, sum(counts))]
+    order = order.sort(dim=1).values  # parent by parent, the best first
+    width, there = order.shape[1], may.flatten(1).gather(1, order)
+    rank_of = torch.arange(width, device=device) + width * ~there
+    order = order.gather(1, rank_of.sort(dim=1).indices)
+    place, tokens = order // len(rank), tokens.flatten(1).gather(1, order)
+    own = None
+    if tree.scores is not None:
+        said = rows.flatten(1).gather(1, place * rows.shape[2] + tokens)
+        own = said - rows.logsumexp(2).gather(1, place)
+    grown = extended(
+        tree, at.columns.gather(1, place), tokens, may.flatten(1).gather(1, order), own=own,
+        probs_row=place + tree.probs_count,
+    )  # fmt: skip
+    new = Nodes(grown, grown.newest, root=False)
+    drawn = Logits(new.keys, values.gather(1, order)[:, :, None], new.live)
+    return replace(
+        grown, probs=(*tree.probs, probs), distinct=True, chain=False, in_order=False, sure=False,
+        widest=tree.widest_below(at, keep), noise=(*tree.noise, drawn),
+    )  # fmt: skip
+
+
+def _perturbed(tree: Tree, at: Nodes, probs: Tensor, numbers: Tensor) -> Tensor:
+    """Perturbed log-probabilities of all children, float64 `[B, W, V]`; -inf of impossible ones."""
+    above = torch.zeros_like(tree.tokens, dtype=torch.float64)
+    drawn = tree.probs_row >= 0
+    if tree.all_probs is not None:
+        one = tree.probs_row.clamp(min=0) * tree.all_probs.shape[2] + tree.tokens
+        above = tree.all_probs.flatten(1).gather(1, one).double().log().where(drawn, 0.0)
+        above = summed(tree, above)
+    noise = at.take(above)[:, :, None] + probs.double().log()
+    noise = noise - exponentials(numbers, probs.shape[2]).log()
+    known = torch.zeros_like(noise[:, :, 0])
+    for rows in tree.noise:
+        values, there = rows.of(at)
+        known = torch.where(there, values[:, :, 0], known)
+    shift = (-known).exp() - (-noise.amax(2)).exp()  # the best child has the noise of its parent
+    bound = -((-noise).exp() + shift[:, :, None]).clamp(min=1e-300).log()
+    bound = bound.where(probs > 0, -torch.inf)
+    return torch.where(at.take(drawn)[:, :, None], bound, noise)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import rehung
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.trees import rehung
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Load
 
 

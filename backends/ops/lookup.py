@@ -8,9 +8,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.keys import keys_along
-from specplan.backends.ops.reshaping import counts_of, lengthened, rehung
-from specplan.backends.ops.values import Nodes, Tree, nodes_of
+from specplan.backends.ops.tensors.keys import keys_along
+from specplan.backends.ops.tensors.trees import counts_of, lengthened, rehung
+from specplan.backends.ops.tensors.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Lookup
 from specplan.ir.types.value_types import TreeType
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree
+from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.values import Entry
 
 
-def measure(operand: Tree | Nodes | Path | Rows | Tensor, kind: Entry) -> Tensor:
+def measure(operand: Tree | Nodes | Path | Logits | Tensor, kind: Entry) -> Tensor:
     """A number for each request, float64 `[B]`.
 
     Of a path the accepted nodes; of a tree or of some of its nodes `count`, those that live, and
@@ -22,7 +22,7 @@ def measure(operand: Tree | Nodes | Path | Rows | Tensor, kind: Entry) -> Tensor
         return operand[:, 0].double()
     if isinstance(operand, Path):
         return operand.accepted.double()
-    if isinstance(operand, Rows):
+    if isinstance(operand, Logits):
         return _of_row(operand, kind.name).where(operand.live[:, 0], 0.0)
     nodes = operand
     if isinstance(operand, Tree):
@@ -63,7 +63,7 @@ def said(operand: Tree | Nodes, keys: Tensor, emitted: Tensor) -> Tensor:
     return (same.any(2) & nodes.live & (nodes.columns > 0)).sum(1).double()
 
 
-def _of_row(rows: Rows, kind: str) -> Tensor:
+def _of_row(rows: Logits, kind: str) -> Tensor:
     first = rows.values[:, 0].double()
     if kind == "score":
         return first[:, 0]

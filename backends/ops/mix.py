@@ -8,13 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Rows, Tree
+from specplan.backends.ops.tensors.values import Logits, Tree
 from specplan.ir.ops import Mix
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.runtime.laws import LAWS
 
 
-def mix(op: Mix, logits: Sequence[Rows | Tree], weights: Sequence[Tensor]) -> Rows:
+def mix(op: Mix, logits: Sequence[Logits | Tree], weights: Sequence[Tensor]) -> Logits:
     """Logits of the first operand's nodes; there is one where all have one.
 
     Args:
@@ -24,17 +24,19 @@ def mix(op: Mix, logits: Sequence[Rows | Tree], weights: Sequence[Tensor]) -> Ro
     """
     declared = BUILTIN.find("law", op.law.name)
     first, *others = logits
-    assert declared is not None and isinstance(first, Rows)
+    assert declared is not None and isinstance(first, Logits)
     assert first.nodes is not None, "a forward gives rows of one set of nodes"
     values, live = [first.values], first.live
     for other in others:
         found, known = torch.zeros_like(first.values), torch.zeros_like(first.live)
-        for rows in other.rows if isinstance(other, Tree) else (other,):
+        for rows in other.logits if isinstance(other, Tree) else (other,):
             there, has_row = rows.of(first.nodes)
             found, known = torch.where(has_row[:, :, None], there, found), known | has_row
         values.append(found)
         live = live & known
     shares = torch.stack(list(weights))[:, :, None].to(first.values) if weights else None
     mixed = LAWS[op.law.name].combine(torch.stack(values), shares, **declared.arguments(op.law))
-    sure = all(isinstance(one, Rows) and one.sure and first.nodes.same(one.nodes) for one in logits)
+    sure = all(
+        isinstance(one, Logits) and one.sure and first.nodes.same(one.nodes) for one in logits
+    )
     return replace(first, values=mixed, live=live, deeper=(), sure=sure)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import first_columns
-from specplan.backends.ops.values import Nodes, Tree, nodes_of
+from specplan.backends.ops.tensors.trees import first_columns
+from specplan.backends.ops.tensors.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Pick
 from specplan.ir.types.value_types import NodesType
 from specplan.runtime.masks import marked

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import extended, first_columns, padded_to, rehung, summed
-from specplan.backends.ops.values import Nodes, Tree, nodes_of
+from specplan.backends.ops.tensors.trees import extended, first_columns, padded_to, rehung, summed
+from specplan.backends.ops.tensors.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Place
 from specplan.ir.types.value_types import TreeType
 
@@ -56,7 +56,7 @@ def _ordered(tree: Tree, start: int, width: int, length: int) -> Tree:
     parents = place_of[tree.parents.index_select(1, order)]
     fields = {
         name: moved(getattr(tree, name))
-        for name in ("tokens", "depths", "live", "keys", "law_row", "own", "scores")
+        for name in ("tokens", "depths", "live", "keys", "probs_row", "own", "scores")
     }
     return replace(tree, parents=parents, tips=range(0), **fields)  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
         widest=1,
         tips=range(0),
         newest=range(1, tree.columns),
-        law_row=tree.law_row.masked_fill(new, -1),
+        probs_row=tree.probs_row.masked_fill(new, -1),
         chain=True,
         layered=False,
         in_order=True,
@@ -101,6 +101,6 @@ def _closed_up(tree: Tree) -> Tree:
         return torch.cat([field[:, :1], field.gather(1, order)], 1)
 
     own = None if tree.own is None else moved(tree.own)
-    tokens, law_row = moved(tree.tokens), moved(tree.law_row)
+    tokens, probs_row = moved(tree.tokens), moved(tree.probs_row)
     live = torch.cat([tree.live[:, :1], live], 1)
-    return replace(tree, tokens=tokens, law_row=law_row, live=live, own=own)
+    return replace(tree, tokens=tokens, probs_row=probs_row, live=live, own=own)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.reshaping import first_columns, selected
-from specplan.backends.ops.values import Nodes, Tree, nodes_of
+from specplan.backends.ops.tensors.trees import first_columns, selected
+from specplan.backends.ops.tensors.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Prune
 from specplan.ir.types.value_types import NodesType, TreeType, Type
 from specplan.ir.values import Value

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import as_given, padded_to, rehung, summed
-from specplan.backends.ops.values import Nodes, Rows, Tree, nodes_of
+from specplan.backends.ops.tensors.trees import as_given, padded_to, rehung, summed
+from specplan.backends.ops.tensors.values import Logits, Nodes, Tree, nodes_of
 from specplan.ir.ops import Relabel
 from specplan.runtime.masks import marked
 
@@ -16,7 +16,7 @@ from specplan.runtime.masks import marked
 def relabel(
     op: Relabel,
     tree: Tree,
-    logits: Rows | None,
+    logits: Logits | None,
     other: Tree | None,
     at: Tree | Nodes | None,
 ) -> Tree:
@@ -52,7 +52,7 @@ def relabel(
     chosen = chosen & (torch.arange(tree.columns, device=chosen.device) > 0)
     left = as_given(tree)
     if at is not None:
-        left = replace(tree, law_row=tree.law_row.masked_fill(chosen, -1))
+        left = replace(tree, probs_row=tree.probs_row.masked_fill(chosen, -1))
     if own is not None and tree.own is not None:
         own = torch.where(chosen, own, tree.own)
     relabelled = replace(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.reshaping import first_columns, selected
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.trees import first_columns, selected
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Reroot
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true
@@ -44,7 +44,7 @@ def reroot(op: Reroot, tree: Tree, *, kind: TreeType, root: Tree) -> Tree:
         left,
         tokens=torch.cat([root.tokens, left.tokens[:, 1:]], 1),
         keys=torch.cat([root.keys, left.keys[:, 1:]], 1),
-        law_row=torch.cat([torch.full_like(here, -1), left.law_row[:, 1:]], 1),
+        probs_row=torch.cat([torch.full_like(here, -1), left.probs_row[:, 1:]], 1),
         levels=width if in_order else left.levels,
         chain=kind.is_chain,
         in_order=in_order,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Root
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import summed
-from specplan.backends.ops.values import Nodes, Rows, Tree
+from specplan.backends.ops.tensors.trees import summed
+from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
 from specplan.ir.ops import Score
 
 
-def score(op: Score, tree: Tree, logits: Rows | None, factor: Tensor | None) -> Tree:
+def score(op: Score, tree: Tree, logits: Logits | None, factor: Tensor | None) -> Tree:
     """Scores by other logits, or times a number.
 
     Args:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import as_given, padded_to, with_own_laws
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.trees import as_given, padded_to, with_own_probs
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Store
 
 
 def store(
-    op: Store, value: Tree | Tensor, *, state: Tree | Tensor, keeps_laws: bool
+    op: Store, value: Tree | Tensor, *, state: Tree | Tensor, keeps_probs: bool
 ) -> Tree | Tensor:
     """What the state holds from now on.
 
@@ -20,12 +20,13 @@ def store(
         op: the op.
         value: what is stored.
         state: what the state held; a tree has room for as many nodes.
-        keeps_laws: drawn nodes keep the laws that they were drawn from, all nodes their scores.
+        keeps_probs: drawn nodes keep the probabilities that they were drawn from, and all nodes
+            their scores.
     """
     if isinstance(value, Tensor) or isinstance(state, Tensor):
         return value
     value = padded_to(value, state.columns)
-    if keeps_laws:
-        return with_own_laws(value)
+    if keeps_probs:
+        return with_own_probs(value)
     score = None if value.own is None else value.own.new_zeros(()).expand_as(value.own)
     return replace(as_given(value), own=score, scores=score)

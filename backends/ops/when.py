@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import padded_to
-from specplan.backends.ops.values import Nodes, Path, Rows, Tree
+from specplan.backends.ops.tensors.trees import padded_to
+from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
 
-Value: TypeAlias = Tree | Nodes | Rows | Path | Tensor
+Value: TypeAlias = Tree | Nodes | Logits | Path | Tensor
 
 
 def when(flag: Tensor, entered: Value, otherwise: Value) -> Value:
@@ -31,7 +31,7 @@ def when(flag: Tensor, entered: Value, otherwise: Value) -> Value:
         return torch.where(flag if entered.dim() == 1 else flag[:, None], entered, otherwise)
     if isinstance(entered, Tree) and isinstance(otherwise, Tree):
         return _tree(flag, entered, otherwise)
-    if isinstance(entered, Rows) and isinstance(otherwise, Rows):
+    if isinstance(entered, Logits) and isinstance(otherwise, Logits):
         return _rows(flag, entered, otherwise)
     if isinstance(entered, Nodes) and isinstance(otherwise, Nodes):
         return _nodes(flag, entered, otherwise)
@@ -50,12 +50,12 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
     entered = padded_to(entered, otherwise.columns)
     otherwise = padded_to(otherwise, entered.columns)
     chosen = flag.to(entered.tokens.device)[:, None]
-    known = otherwise.laws
-    if _begins_with(entered.laws, known):  # it was grown from the other
-        laws, moved = entered.laws, entered.law_row
+    known = otherwise.probs
+    if _begins_with(entered.probs, known):  # it was grown from the other
+        probs, moved = entered.probs, entered.probs_row
     else:
-        laws, moved = (*known, *entered.laws), entered.law_row
-        moved = torch.where(moved >= 0, moved + otherwise.laws_held, moved)
+        probs, moved = (*known, *entered.probs), entered.probs_row
+        moved = torch.where(moved >= 0, moved + otherwise.probs_count, moved)
     fields: dict[str, Any] = {
         name: torch.where(chosen, getattr(entered, name), getattr(otherwise, name))
         for name in ("tokens", "parents", "depths", "live", "keys", "own", "scores")
@@ -64,8 +64,8 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
     return replace(
         entered,
         **fields,
-        law_row=torch.where(chosen, moved, otherwise.law_row),
-        laws=laws,
+        probs_row=torch.where(chosen, moved, otherwise.probs_row),
+        probs=probs,
         levels=max(entered.levels, otherwise.levels),
         distinct=entered.distinct or otherwise.distinct,
         newest=longer.newest,
@@ -75,12 +75,12 @@ def _tree(flag: Tensor, entered: Tree, otherwise: Tree) -> Tree:
         layered=entered.layered and otherwise.layered,
         in_order=entered.in_order and otherwise.in_order,
         sure=entered.sure and otherwise.sure,
-        rows=_joined(entered.rows, otherwise.rows),
+        logits=_joined(entered.logits, otherwise.logits),
         noise=_joined(entered.noise, otherwise.noise),
     )
 
 
-def _joined(entered: tuple[Rows, ...], otherwise: tuple[Rows, ...]) -> tuple[Rows, ...]:
+def _joined(entered: tuple[Logits, ...], otherwise: tuple[Logits, ...]) -> tuple[Logits, ...]:
     return entered if _begins_with(entered, otherwise) else (*otherwise, *entered)
 
 
@@ -89,19 +89,19 @@ def _begins_with(longer: Sequence[object], shorter: Sequence[object]) -> bool:
     return len(first) == len(shorter) and all(map(is_, first, shorter))
 
 
-def _rows(flag: Tensor, entered: Rows, otherwise: Rows) -> Rows:
+def _rows(flag: Tensor, entered: Logits, otherwise: Logits) -> Logits:
     chosen = flag.to(entered.live.device)[:, None]
     if entered.keys.shape == otherwise.keys.shape:
         shared = entered.nodes is not None and entered.nodes.same(otherwise.nodes)
         nodes = entered.nodes if shared else None
-        return Rows(
+        return Logits(
             torch.where(chosen, entered.keys, otherwise.keys),
             torch.where(chosen[:, :, None], entered.values, otherwise.values),
             torch.where(chosen, entered.live, otherwise.live),
             nodes,
             entered.sure and otherwise.sure,
         )
-    return Rows(
+    return Logits(
         torch.cat([entered.keys, otherwise.keys], 1),
         torch.cat([entered.values, otherwise.values], 1),
         torch.cat([entered.live & chosen, otherwise.live & ~chosen], 1),

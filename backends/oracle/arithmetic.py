@@ -25,7 +25,7 @@ class Arithmetic:
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution that the request's sampling settings make of logits, `[V]`."""
-        return sampling.law(logits[None, None], self.settings)[0, 0]
+        return sampling.probabilities(logits[None, None], self.settings)[0, 0]
 
     def log_probability(self, logits: Tensor, token: int) -> float:
         """See `World.log_probability`."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from specplan.backends.oracle.context import SLOT, States, context_of
 from specplan.backends.oracle.memory import Memory
-from specplan.backends.oracle.seen import SLOT, States, context_of
 from specplan.backends.oracle.stacks import Stack
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.meaning import Logits, Path, Picked

@@ -10,8 +10,7 @@ import torch
 
 from specplan.backends.oracle.passes import read_early
 from specplan.backends.oracle.stacks import Stack
-from specplan.backends.oracle.trips import TypesByTrip
-from specplan.backends.oracle.world import OneRequest
+from specplan.backends.oracle.world import OneRequest, TypesByTrip
 from specplan.ir.meaning import Scope
 from specplan.ir.plan import CacheState, Plan
 from specplan.ir.types.infer import infer_round

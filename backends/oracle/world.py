@@ -9,19 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specplan.backends.oracle.acceptance import judged
 from specplan.backends.oracle.arithmetic import Arithmetic
-from specplan.backends.oracle.judging import judged
 from specplan.backends.oracle.memory import Memory
 from specplan.backends.oracle.passes import Pass
 from specplan.backends.oracle.stacks import Stack
-from specplan.backends.oracle.trips import TypesByTrip
 from specplan.ir.meaning import Judged, Logits, Node, Path, Picked, Tree
-from specplan.ir.op import Op
+from specplan.ir.op import Op, Step
 from specplan.ir.ops import Accept, Forward, Lookup
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
 from specplan.ir.tables.builtin import BUILTIN
-from specplan.ir.types.value_types import ROOT, TreeType
-from specplan.ir.values import TEXT_STATE, State
+from specplan.ir.types.infer import RoundTypes
+from specplan.ir.types.value_types import ROOT, TreeType, Type
+from specplan.ir.values import TEXT_STATE, State, Value
 from specplan.ir.world import Batch
 from specplan.runtime import sampling
 from specplan.runtime.requests import Request
@@ -220,3 +220,23 @@ def _first_value(state: ValueState) -> Any:
         return float(given["init"])
     parents = given["parents"] or range(-1, given["nodes"] - 1)
     return tuple(Node(max(given["init"], 0), parent, given["init"] >= 0) for parent in parents)
+
+
+class TypesByTrip:
+    """Types of a round, as they are in each trip through its loops."""
+
+    def __init__(self, types: RoundTypes) -> None:
+        self.steps: dict[tuple[int, int], Step] = {
+            (id(one.op), one.trip): one for one in types.steps
+        }
+        self.regions = types.regions
+
+    def results(self, op: Op, trip: int) -> Sequence[Type]:
+        """Types of an op's results."""
+        at = id(op), trip
+        return self.steps[at].gives if at in self.steps else self.regions[at]
+
+    def operand(self, op: Op, name: Value | None, trip: int) -> Type | None:
+        """The type of what an op reads."""
+        step = self.steps.get((id(op), trip))
+        return None if step is None or name is None else step.reads.get(name)

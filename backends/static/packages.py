@@ -23,7 +23,7 @@ from specplan.backends.static.identity import (
 from specplan.backends.static.session import Program
 from specplan.ir.capabilities import Capabilities, require_support
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError, foreign_words
-from specplan.ir.folders import staged
+from specplan.ir.files import staged
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
 from specplan.runtime.models.modules import Module

@@ -15,8 +15,8 @@ from specplan.backends.eager.values import Scope, held_as, nodes_as
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.accept import Form
 from specplan.backends.ops.lookup import lookup
-from specplan.backends.ops.reshaping import padded_to
-from specplan.backends.ops.values import Path, Rows, Tree
+from specplan.backends.ops.tensors.trees import padded_to
+from specplan.backends.ops.tensors.values import Logits, Path, Tree
 from specplan.backends.static.interface import RoundTensors, packed
 from specplan.backends.static.rewrites.fusing import FusedCache
 from specplan.backends.static.traced import loops, scalars
@@ -67,7 +67,7 @@ class RoundRun:
         self.running = ~given.done
         self.trip = self.found = 0
         self.failed: Tensor | None = None
-        self.judged: Rows | None = None
+        self.judged: Logits | None = None
         self.taught: list[Tensor] = []
         self._settings = SamplingSettings(
             temperature=given.temperature,
@@ -161,13 +161,13 @@ class RoundRun:
         if op.logits is None:
             self.taught += [tree.tokens, tree.parents, tree.live]
         else:
-            rows = held_as(scope[op.logits], Rows)
+            rows = held_as(scope[op.logits], Logits)
             self.taught += taught_rows(tree, rows, taught.width)
 
     def accept(self, op: ir.Accept, scope: Scope) -> None:
         """Judge a tree."""
         if op.target is not None:
-            self.judged = held_as(scope[op.target], Rows)
+            self.judged = held_as(scope[op.target], Logits)
         scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
 
     def emit(self, op: ir.Emit, scope: Scope) -> None:
@@ -228,8 +228,8 @@ class RoundRun:
         assert isinstance(state, ValueState)
         return value_of(state, self.graph.interface.parts(op.state), self.values[op.state])
 
-    def keeps_laws(self, op: ir.Store) -> bool:
-        """See `Runner.keeps_laws`."""
+    def keeps_probs(self, op: ir.Store) -> bool:
+        """See `Runner.keeps_probs`."""
         return op.state in self.prepared.drawn
 
     def settings(self, op: ir.Op) -> SamplingSettings:

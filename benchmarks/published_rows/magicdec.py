@@ -3,7 +3,7 @@
 A round drafts gamma tokens with a cache of fixed budget, verifies them against the whole cache,
 and accepts; tokens per round (Omega) are the row's. After a round in which some request accepted
 all drafts, the first draft step takes two tokens: its cache lacks the last one (the repository's
-`double_buffer`). What the round adds beside is the device's `judge_seconds`.
+`double_buffer`). What the round adds besides is the `acceptance_seconds` of the stack.
 
 Calibration, two constants per GPU type, both of its all-reduces (NCCL within compiled graphs):
 latency, and bandwidth at messages of some megabytes. Rows: times of plain steps and of

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specplan.cost_models.acceptance.evidence.mixture import BetaMixture, MixtureLaw
+from specplan.cost_models.acceptance.evidence.mixture import BetaMixture, MixtureModel
 from specplan.cost_models.acceptance.model import Shape
 
 ALIKE = 1e-6
 """A correlation below this is none: every round alike."""
 
 
-def law_of(alpha: float, correlation: float, others: Sequence[float] = ()) -> MixtureLaw:
+def law_of(alpha: float, correlation: float, others: Sequence[float] = ()) -> MixtureModel:
     """A Beta mixture.
 
     Args:
@@ -24,7 +24,7 @@ def law_of(alpha: float, correlation: float, others: Sequence[float] = ()) -> Mi
     concentration = (1.0 - spread) / spread
     mean = min(max(alpha, 1e-9), 1.0 - 1e-9)
     mixture = BetaMixture.of(mean * concentration, (1.0 - mean) * concentration, others=others)
-    return MixtureLaw(mixture)
+    return MixtureModel(mixture)
 
 
 def beta_tokens(alpha: float, gamma: int, correlation: float) -> float:

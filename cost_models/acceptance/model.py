@@ -1,4 +1,4 @@
-"""What every law of acceptance answers, and what laws that price trees node by node share."""
+"""What every acceptance model answers, and what models that price trees node by node share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class AcceptanceLaw(Protocol):
+class AcceptanceModel(Protocol):
     """Answers about trees; `parents` and `ranks` as in `formulas/closed_forms.py`."""
 
     def hazard(self, depth: int, rank: int) -> float:
@@ -41,7 +41,7 @@ class AcceptanceLaw(Protocol):
         ...
 
     def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
-        """Tokens that a round emits under draws of what the law leaves open; None if it is exact.
+        """Tokens that a round emits under draws of the posterior; None where the model is exact.
 
         The same draw of different trees belongs to the same state of the world.
         """
@@ -100,8 +100,8 @@ def _shape(parents: tuple[int, ...], ranks: tuple[int, ...]) -> Shape:
     )
 
 
-class NodeLaw(ABC):
-    """A law that gives each node of a tree its probability of being accepted."""
+class NodeModel(ABC):
+    """A model that gives each node of a tree its probability of being accepted."""
 
     _latest: tuple[Shape, dict[Any, Any]] | None = None
     """The tree that was last asked for, and the answers: the same is asked several times."""
@@ -112,7 +112,7 @@ class NodeLaw(ABC):
 
     @abstractmethod
     def reach_draws(self, shape: Shape) -> Floats | None:
-        """The same under draws of the law's posterior, [nodes, draws]; None if it is exact."""
+        """The same under draws of the posterior, [nodes, draws]; None if it is exact."""
 
     def tokens_per_round(
         self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9

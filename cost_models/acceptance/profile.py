@@ -17,7 +17,7 @@ from specplan.cost_models.acceptance.evidence.hazards import Hazards
 from specplan.cost_models.acceptance.evidence.registry import evidence_kinds
 from specplan.cost_models.acceptance.key import AcceptanceKey as AcceptanceKey
 from specplan.cost_models.acceptance.key import How as How
-from specplan.cost_models.acceptance.model import AcceptanceLaw, Floats
+from specplan.cost_models.acceptance.model import AcceptanceModel, Floats
 from specplan.cost_models.acceptance.old_profiles import OLD_VERSION, converted
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
@@ -109,15 +109,15 @@ class AcceptanceProfile:
 
     def hazard(self, depth: int, rank: int) -> float:
         """P(the child of this rank is accepted | its parent was); depth >= 1, rank >= 0."""
-        return self._law.hazard(depth, rank)
+        return self.evidence.model.hazard(depth, rank)
 
     def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
         """(accepted, trials) behind a hazard; (0, 0) where nothing was counted."""
-        return self._law.counts(depth, rank)
+        return self.evidence.model.counts(depth, rank)
 
     def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
         """A hazard with its posterior interval."""
-        return self._law.hazard_interval(depth, rank, confidence)
+        return self.evidence.model.hazard_interval(depth, rank, confidence)
 
     def tokens_per_round(
         self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
@@ -130,22 +130,22 @@ class AcceptanceProfile:
         Raises:
             UsageError: a tree with siblings on a profile of lengths.
         """
-        return self._law.tokens_per_round(parents, ranks, confidence)
+        return self.evidence.model.tokens_per_round(parents, ranks, confidence)
 
     def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
         """Tokens per round under draws of what the evidence leaves open; None if nothing is.
 
         The same draw of different trees belongs to the same state of the world.
         """
-        return self._law.token_draws(parents, ranks)
+        return self.evidence.model.token_draws(parents, ranks)
 
     def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(at least d drafted tokens of this tree are accepted), d = 1, 2, ..."""
-        return self._law.accepted_at_least(parents, ranks)
+        return self.evidence.model.accepted_at_least(parents, ranks)
 
     def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(a round's last accepted node is the root, node 0, node 1, ...)."""
-        return self._law.end_shares(parents, ranks)
+        return self.evidence.model.end_shares(parents, ranks)
 
     def rounds(
         self,
@@ -159,7 +159,7 @@ class AcceptanceProfile:
 
         Without traces every request is taken to be alike, and only the mean is known.
         """
-        return self._law.rounds(parents, ranks, tokens, batch, confidence)
+        return self.evidence.model.rounds(parents, ranks, tokens, batch, confidence)
 
     def with_all_trips(self) -> AcceptanceProfile:
         """The same for a backend that runs every trip of a loop that may end early."""
@@ -204,5 +204,5 @@ class AcceptanceProfile:
             ) from error
 
     @property
-    def _law(self) -> AcceptanceLaw:
-        return self.evidence.law
+    def _law(self) -> AcceptanceModel:
+        return self.evidence.model

@@ -12,7 +12,7 @@ from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 
 
-class TraceLaw:
+class TraceModel:
     """Replays every tree that it is asked for, once.
 
     Args:

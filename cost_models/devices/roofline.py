@@ -54,7 +54,6 @@ class AnalyticDevice:
             there are no links.
         seconds_per_collective: latency of an all-reduce.
         host_seconds: a round's glue.
-        judge_seconds: sampling and verification of a drafted tree, per round.
         lane_overlap: see `Device`; 0 where the sheet does not say, at most 1.
         relative_error: half width of the 90 % interval of a forward, relative.
         sources: where each figure comes from, by attribute.
@@ -80,7 +79,6 @@ class AnalyticDevice:
     link_bandwidth: float = 0.0
     seconds_per_collective: float = 0.0
     host_seconds: float = 0.0
-    judge_seconds: float = 0.0
     lane_overlap: float = 0.0
     relative_error: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -188,15 +186,16 @@ class AnalyticDevice:
     ) -> Seconds:
         """One op that is no forward; see `Device`.
 
-        A data sheet says nothing of them: judging a drafted tree costs the device's
-        `judge_seconds`, every other op one launch, and its bytes at the bandwidth that attention
-        reaches, which reads the same caches. Both are less in some programs, and seldom more
-        than half as much again: between MagicDec's rounds and their parts lie 0 to 1.7 ms, 1.35 in
-        the middle (arXiv 2408.11049, its tables).
+        A data sheet says nothing of them. Acceptance of draft tokens takes the stack's
+        `acceptance_seconds`, every other op one launch, and the bytes that an op moves go at the
+        bandwidth of attention, which reads the same caches. The interval is wide: MagicDec's
+        rounds take 0 to 1.7 ms more than their parts, 1.35 ms in the median (arXiv 2408.11049).
         """
-        judged = op_name.split(":")[0] == "accept" and np.all(width > 1)
+        accepts = op_name.split(":")[0] == "accept" and np.all(np.asarray(width) > 0)
         bandwidth = self.count * self.memory_bandwidth * self.attention_memory_efficiency
-        seconds = self.judge_seconds if judged else self.seconds_per_launch
+        seconds: Quantity = self.seconds_per_launch
+        if accepts:
+            seconds = max(seconds, self.stack.acceptance_seconds)
         seconds = seconds + moved / bandwidth
         return Seconds(seconds, 0.0 * seconds, 1.5 * seconds)
 

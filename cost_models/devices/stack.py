@@ -26,6 +26,8 @@ class Stack:
         elementwise_fusion: part of the traffic of unfused elementwise kernels that is left.
         seconds_per_forward: host time of a forward that hides behind nothing: inputs, sampling.
         seconds_per_sequence: the same per sequence of the batch: scheduling, detokenising.
+        acceptance_seconds: acceptance of a round's draft tokens: sampling from the target's logits,
+            the acceptance rule, and the host's part of both.
         compute_efficiency: factor on the device's, of matrix products.
         memory_efficiency: factor on the device's, of matrix products.
         attention_efficiency: factor on the device's bandwidth in attention.
@@ -51,6 +53,7 @@ class Stack:
     elementwise_fusion: float = 0.0
     seconds_per_forward: float = 0.0
     seconds_per_sequence: float = 0.0
+    acceptance_seconds: float = 0.0
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
     attention_efficiency: float = 1.0

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from specplan.cost_models.formulas.formula import Expression, Law, Variable
+from specplan.cost_models.formulas.formula import Expression, FormulaSet, Variable
 from specplan.ir.errors import UsageError
 
 Stretch = tuple[float, float]
@@ -18,7 +18,7 @@ POINTS = 257
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Where a law's formula is above a bound, along one of its variables.
+    """Where a formula is above a bound, along one of its variables.
 
     Attributes:
         unknown: the variable.
@@ -70,7 +70,7 @@ class BreakEven:
 
 
 def break_even(
-    law: Law,
+    formulas: FormulaSet,
     unknown: str,
     *,
     formula: str = "speedup",
@@ -79,12 +79,12 @@ def break_even(
     high: float | None = None,
     **known: Any,
 ) -> BreakEven:
-    """Where a formula of a law exceeds a bound, along one variable.
+    """Where a formula exceeds a bound, along one variable.
 
     Args:
-        law: the law.
+        formulas: holds the formula.
         unknown: the variable to solve for; no sequence.
-        formula: which of the law's formulas.
+        formula: its name.
         bound: what it must exceed.
         low: least value to look at; the variable's own where not given.
         high: largest value to look at; the variable's own where not given.
@@ -94,23 +94,23 @@ def break_even(
         UsageError: a name is unknown, a value is missing, or the formula does not depend on the
             unknown.
     """
-    variable = law.variable(unknown)
-    if variable.sequence or variable not in law.needs(formula):
+    variable = formulas.variable(unknown)
+    if variable.sequence or variable not in formulas.needs(formula):
         raise UsageError(
             f"the formula {formula!r} cannot be solved for {unknown!r}",
-            where=f"law {law.name}",
-            remedy=f"It depends on {', '.join(v.name for v in law.needs(formula))}.",
+            where=f"formulas {formulas.name}",
+            remedy=f"It depends on {', '.join(v.name for v in formulas.needs(formula))}.",
         )
     least = variable.low if low is None else low
     most = variable.high if high is None else high
-    solution = solve_for(law, unknown, formula=formula, bound=bound)
+    solution = solve_for(formulas, unknown, formula=formula, bound=bound)
 
     def excess(x: float) -> float:
-        return float(law.value(formula, **known, **{unknown: x})) - bound
+        return float(formulas.value(formula, **known, **{unknown: x})) - bound
 
     exact: tuple[float, ...] = ()
     if solution is not None and not variable.whole:
-        root = law.value(solution, **known)
+        root = formulas.value(solution, **known)
         exact = (root,) if least < root < most else ()
     found = stretches(excess, least, most, whole=variable.whole, exact=exact)
     return BreakEven(variable, least, most, found, solution)
@@ -118,7 +118,7 @@ def break_even(
 
 @cache
 def solve_for(
-    law: Law, unknown: str, *, formula: str = "speedup", bound: float = 1.0
+    formulas: FormulaSet, unknown: str, *, formula: str = "speedup", bound: float = 1.0
 ) -> Expression | None:
     """The value of a variable at which a formula equals a bound, in the other symbols.
 
@@ -130,8 +130,8 @@ def solve_for(
     """
     import sympy
 
-    symbol = law.variable(unknown).symbol
-    expression = law.formula(formula).expression
+    symbol = formulas.variable(unknown).symbol
+    expression = formulas.formula(formula).expression
     if expression.has(sympy.Max, sympy.Min, sympy.Sum) and any(
         part.has(symbol) for part in expression.atoms(sympy.Max, sympy.Min, sympy.Sum)
     ):

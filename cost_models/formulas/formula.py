@@ -1,9 +1,8 @@
-"""Laws: published formulas as expressions, with what their symbols mean and where they come from.
+"""Published formulas as expressions, with the meaning of their symbols and their source.
 
-A formula is stated once, as a sympy expression: printed by `law_words`, solved by `break_even`,
-and compiled to a NumPy function here. The laws themselves lie in `laws/`, one per file. Nothing on
-the way of pricing a plan uses them: `closed_forms` has the few that it needs as plain functions,
-and tests hold the two equal. sympy is loaded with the first law, not before.
+A formula is stated once: `specplan laws` prints it, `break_even` solves it, and `FormulaSet.value`
+compiles it to a NumPy function. Pricing a plan uses none of them: `closed_forms` has the few that
+it needs as plain functions, and tests hold the two equal. sympy is loaded with the first set.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ class Variable:
 
 @dataclass(frozen=True)
 class Formula:
-    """One quantity of a law.
+    """One quantity.
 
     Attributes:
         name: by which it is asked for.
         symbol: how the paper writes it, in LaTeX.
         meaning: in words.
-        expression: in the symbols of the law's variables.
+        expression: in the symbols of the set's variables.
         unit: SI, or what is counted; "" for a plain number.
     """
 
@@ -86,11 +85,11 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Law:
+class FormulaSet:
     """Formulas of one source.
 
     Attributes:
-        name: as in `load_law`.
+        name: as in `load_formulas`.
         title: in a few words.
         source: authors, year and identifier of the paper; or where else it comes from.
         variables: what the formulas depend on.
@@ -113,7 +112,7 @@ class Law:
         Raises:
             UsageError: there is none.
         """
-        return _named(self.variables, name, f"law {self.name}", "variable")
+        return _named(self.variables, name, f"formulas {self.name}", "variable")
 
     def formula(self, name: str) -> Formula:
         """The formula of that name.
@@ -121,14 +120,14 @@ class Law:
         Raises:
             UsageError: there is none.
         """
-        return _named(self.formulas, name, f"law {self.name}", "formula")
+        return _named(self.formulas, name, f"formulas {self.name}", "formula")
 
     def needs(self, formula: str) -> tuple[Variable, ...]:
-        """The variables that a formula depends on, in the law's order."""
+        """The variables that a formula depends on, in the set's order."""
         return self.variables_of(self.formula(formula).expression)
 
     def variables_of(self, expression: Expression) -> tuple[Variable, ...]:
-        """Those of the law's variables that an expression depends on, in the law's order."""
+        """Those of the set's variables that an expression depends on, in the set's order."""
         free = expression.free_symbols
         return tuple(
             variable
@@ -140,7 +139,7 @@ class Law:
         """A formula's value.
 
         Args:
-            formula: its name; or an expression in the law's symbols.
+            formula: its name; or an expression in the set's symbols.
             known: every variable it needs by name: numbers or NumPy arrays that broadcast;
                 sequences of numbers for the variables that are sequences. More is ignored.
 
@@ -156,7 +155,7 @@ class Law:
         if missing:
             raise UsageError(
                 f"no value is given for {', '.join(missing)}",
-                where=f"law {self.name}",
+                where=f"formulas {self.name}",
                 remedy="Give every variable of the formula by name.",
             )
         if any(variable.sequence for variable in needed):
@@ -173,33 +172,37 @@ class Law:
         return tuple(f"{m.where}: {m.said}; {m.right}." for m in self.mistakes)
 
 
-def law_names() -> tuple[str, ...]:
-    """The names of all laws, in order; loads none."""
+def published_names() -> tuple[str, ...]:
+    """The names of all sets of formulas, in order; loads none."""
     package = import_module("specplan.cost_models.formulas.published")
     names = (module.name for module in iter_modules(package.__path__))
     return tuple(sorted(name for name in names if not name.startswith("_")))
 
 
-def load_law(name: str) -> Law:
-    """A law by its name; hyphens and spaces count as underscores.
+def load_formulas(name: str) -> FormulaSet:
+    """The formulas of one source by its name; hyphens and spaces count as underscores.
 
     Raises:
-        UsageError: there is no such law.
+        UsageError: no set has this name.
     """
     known = name.strip().lower().replace("-", "_").replace(" ", "_")
-    if known not in law_names():
+    if known not in published_names():
         raise UsageError(
-            f"there is no law {name!r}",
-            where="law",
-            remedy=f"Known laws: {', '.join(law_names())}.",
+            f"there are no formulas of {name!r}",
+            where="formulas",
+            remedy=f"Known: {', '.join(published_names())}.",
         )
-    law: Law = import_module(f"specplan.cost_models.formulas.published.{known}").LAW
-    return law
+    formulas: FormulaSet = import_module(f"specplan.cost_models.formulas.published.{known}").LAW
+    return formulas
 
 
-def list_laws() -> tuple[Law, ...]:
-    """All laws by name."""
-    return tuple(load_law(name) for name in law_names())
+def list_formulas() -> tuple[FormulaSet, ...]:
+    """All sets of formulas, by name."""
+    return tuple(load_formulas(name) for name in published_names())
+
+
+list_laws = list_formulas
+"""The former name of `list_formulas`."""
 
 
 def _named(things: tuple[_Named, ...], name: str, where: str, kind: str) -> _Named:

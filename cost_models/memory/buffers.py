@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.memory.workspace import Moment, PassParts, higher, pass_parts, row_bytes
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.ir.needs import Held
+from specplan.ir.needs import Allocation
 from specplan.ir.op import Step
 from specplan.ir.types.value_types import Lineage, LogitsType, TreeType
 
@@ -66,9 +66,9 @@ class _Sizes:
     batch: Quantity
     slots: Quantity
 
-    def laws(self, rows: int) -> Quantity:
-        """Bytes of rows over the target's vocabulary."""
-        return row_bytes(self.shapes["target"], self.batch, rows)
+    def probabilities(self, nodes: int) -> Quantity:
+        """Bytes of one vector per node over the target's vocabulary."""
+        return row_bytes(self.shapes["target"], self.batch, nodes)
 
     def forward(self, model: str, tokens: int, rows: int) -> PassParts:
         """What a pass takes."""
@@ -104,7 +104,7 @@ class _Lifetimes:
         self._rows: dict[int, int] = {}
         self._laws: dict[int, int] = {}
         made = {id(given) for step in steps for given in step.gives}
-        own = {id(given) for step in steps if step.op.owns_laws for given in step.gives}
+        own = {id(given) for step in steps if step.op.owns_probs for given in step.gives}
         self._joined = 0  # rows that come out of a region: from which pass is not known
         self._reshaped = 0  # trees made of others: whose laws they hold is not known
         for place, step in enumerate(steps):
@@ -119,12 +119,12 @@ class _Lifetimes:
                     elif held.drawn and id(held) not in own:
                         self._reshaped = place
 
-    def of(self, place: int, step: Step, held: Held) -> int:
+    def of(self, place: int, step: Step, held: Allocation) -> int:
         """The last moment in which something is needed."""
         match held.last:
-            case "rows":
+            case "logits":
                 return 2 * self.of_rows(place, step) + 1
-            case "laws":
+            case "probs":
                 (tree,) = step.gives
                 assert isinstance(tree, TreeType)
                 return 2 * self.of_laws(place, tree) + 1

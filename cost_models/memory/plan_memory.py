@@ -172,7 +172,7 @@ def plan_memory(
 def _laws_kept(plan: Plan, target: ModelShape, batch: Quantity) -> Iterator[MemoryPart]:
     """Laws of drawn trees that go from round to round."""
     for state in plan.states:
-        if isinstance(state, ValueState) and state.keeps_laws:
+        if isinstance(state, ValueState) and state.keeps_probs:
             size = row_bytes(target, batch, state.kind.integer("nodes", 0))
             yield MemoryPart(f"laws @{state.name}", size)
 

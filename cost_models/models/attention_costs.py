@@ -127,7 +127,7 @@ def latent_attention_cost(
         Cost(
             flops=of(absorbed, expanded),
             kv_bytes=cache_width * held * attention.cached_elements,
-            activation_bytes=activation_width * (new * heads * per_head + read),
+            activation_bytes=activation_width * (new * heads * per_head + of(0, read)),
             launches=1,
         ),
     )

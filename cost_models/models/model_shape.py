@@ -34,6 +34,8 @@ class ModelShape(Decoder):
             drafter layers are not counted.
         digest: identity of the checkpoint (`specplan.ir.files.model_digest`), or of the config
             alone where there are no weights.
+        states_dtype: the dtype is given, by the caller, the config or the weights; otherwise it
+            is assumed to be bfloat16.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ModelShape(Decoder):
     kv_format: NumberFormat
     parameters: int
     digest: str
+    states_dtype: bool = True
 
     @classmethod
     def from_config(
@@ -142,6 +145,7 @@ class ModelShape(Decoder):
             kv_format=model.kv_format,
             parameters=sum(parameter_inventory(decoder).values()),
             digest=model.digest,
+            states_dtype=model.states_dtype,
         )
 
     @cached_property

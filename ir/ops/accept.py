@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.ir.meaning import Judged, Scope, numbered
-from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
+from specplan.ir.needs import PROBABILITY_COPIES, Allocation, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
 from specplan.ir.tables.builtin import Tables
@@ -79,15 +79,15 @@ class Accept(Op):
             yield from (("law", what) for what in self._misfits(step, rule, tree))
 
     def _misfits(self, step: Step, rule: Declaration, tree: TreeType) -> Iterator[str]:
-        if rule.needs_rows != (self.target is not None):
-            takes = "needs target=" if rule.needs_rows else "reads no rows; leave target= out"
+        if rule.needs_logits != (self.target is not None):
+            takes = "needs target=" if rule.needs_logits else "reads no rows; leave target= out"
             yield f"rule {rule.name} {takes}"
         if rule.chain_only and not tree.is_chain:
             yield f"rule {rule.name} judges chains, and %{self.tree} may branch"
-        if rule.children and tree.laws - set(rule.children):
+        if rule.children and tree.origins - set(rule.children):
             ways = " or ".join(rule.children)
             yield f"rule {rule.name} judges children of how={ways}, and %{self.tree} has others"
-        if rule.reads_laws and len(tree.siblings) > 1:
+        if rule.reads_probs and len(tree.siblings) > 1:
             ways = "with replacement at some nodes and without it at others"
             yield f"children of %{self.tree} are drawn {ways}; draw all in one way"
         if rule.uniforms_per_node is not None:
@@ -109,7 +109,7 @@ class Accept(Op):
         """The nodes that are judged."""
         return Work(f"{self.keyword}:{self.rule.name}", nodes_before(step, self.tree))
 
-    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Allocation]:
         """Copies of the rows that judge: one more where each request's chain is put in order.
 
         Of a tree that lacks rows, nodes up to the first without one are judged.
@@ -120,8 +120,8 @@ class Accept(Op):
         rows = None if self.target is None else step.reads[self.target]
         assert isinstance(tree, TreeType)
         nodes = min(tree.nodes, rows.width) if isinstance(rows, LogitsType) else tree.nodes
-        copies = LAW_COPIES + (tree.parents is None and tree.is_chain)
-        yield Held(f"judging %{self.tree}", copies * sizes.laws(nodes + 1))
+        copies = PROBABILITY_COPIES + (tree.parents is None and tree.is_chain)
+        yield Allocation(f"judging %{self.tree}", copies * sizes.probabilities(nodes + 1))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """The path that the rule takes; a dead one where the logits of its start are missing."""

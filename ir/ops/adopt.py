@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Node, Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.bounds import check_tree_size
 from specplan.ir.types.context import Context
@@ -55,10 +55,10 @@ class Adopt(Op):
             nodes=nodes, depth=min(tree.depth + 1, nodes), newest_count=path.depth + 1,
             parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
             newest=tuple(range(base, nodes)) if chain else None, ragged=True,
-            laws=tree.laws | {"given" if self.logits is None else "draw"},
+            origins=tree.origins | {"given" if self.logits is None else "draw"},
             siblings=tree.siblings,
             dropped_draws=tree.dropped_draws, whole=False, lineage=path.below,
-            root_row=tree.root_row or self.logits is not None,
+            root_logits=tree.root_logits or self.logits is not None,
         )  # fmt: skip
         return (adopted,)
 

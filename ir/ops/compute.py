@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import RuleError, UsageError
 from specplan.ir.formula import evaluate, formula_names, is_condition
 from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.context import Context
 from specplan.ir.types.value_types import FlagType, NumberType
 from specplan.ir.values import Text, Value

@@ -8,11 +8,11 @@ from itertools import chain
 from typing import Any, Literal
 
 from specplan.ir.blocks import Skips
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Scope, numbered
-from specplan.ir.needs import Held, Pass, Sizes
+from specplan.ir.needs import Allocation, Pass, Sizes
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
 from specplan.ir.types.value_types import LogitsType, NodesType, TreeType, Type
@@ -197,7 +197,7 @@ class Forward(Op):
             ahead=self._ahead(root + drafted),
             slots=self.cache is not None and not self.head_only,
             pending=self.pending,
-            gives_rows=self.gives != (),
+            gives_logits=self.gives != (),
             spans=tuple((span.start, span.stop) for span in self.layers) or (None,),
             skips=Skips.read(self.skip),
             way=self.write,
@@ -211,7 +211,7 @@ class Forward(Op):
             return sum(self.levels) - len(self.levels)
         return (self.levels - 1) * nodes
 
-    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Allocation]:
         """What its layers and its logits take; rows live until they are read for the last time."""
         root, drafted = _operands(self, step)
         first = root or (self.pending > 0 and step.trip == 0)
@@ -220,12 +220,12 @@ class Forward(Op):
         rows += self._ahead(rows) if rows else 0
         parts = sizes.forward(self.model, width, rows)
         what = f"%{self.results[0]}" if self.results else f"{self.model}, no logits"
-        yield Held(f"pass of {what}", parts.always, logits=False)
-        yield Held(f"layers of {what}", parts.layers, last=0, logits=False)
+        yield Allocation(f"pass of {what}", parts.always, logits=False)
+        yield Allocation(f"layers of {what}", parts.layers, last=0, logits=False)
         if rows:
-            yield Held(f"states for {what}", parts.gathered, first=1, logits=False)
-            yield Held(f"{what} before the cast", parts.cast, first=1)
-            yield Held(f"rows {what}", parts.logits, first=1, last="rows")
+            yield Allocation(f"states for {what}", parts.gathered, first=1, logits=False)
+            yield Allocation(f"{what} before the cast", parts.cast, first=1)
+            yield Allocation(f"rows {what}", parts.logits, first=1, last="logits")
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Logits of the nodes that have an unbroken line of states above them."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from math import exp, inf, log
 from typing import Any, Literal
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Node, Path, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.bounds import check_tree_size
 from specplan.ir.types.context import Context
 from specplan.ir.types.tree_types import given_nodes
@@ -49,12 +49,12 @@ class Graft(Op):
         trees = tuple(context.expect(name, TreeType, "graft") for name in self.trees)
         nodes = sum(tree.nodes for tree in trees)
         check_tree_size(nodes)
-        races = sum("shared" in tree.laws for tree in trees)
+        races = sum("shared" in tree.origins for tree in trees)
         merged_draws = races > 1 or (self.same == "merge" and races > 0)
-        laws = frozenset[str]().union(*(tree.laws for tree in trees))
+        origins = frozenset[str]().union(*(tree.origins for tree in trees))
         siblings = frozenset[str]().union(*(tree.siblings for tree in trees))
         if sum(tree.drawn for tree in trees) > 1:
-            laws |= {"joined"}
+            origins |= {"joined"}
             siblings |= {"draw"}
         joined = TreeType(
             nodes=nodes,
@@ -64,11 +64,11 @@ class Graft(Op):
             newest_count=max(nodes, 1),
             ragged=any(tree.ragged for tree in trees),
             chain=sum(tree.nodes > 0 for tree in trees) <= 1 and all(t.is_chain for t in trees),
-            laws=laws,
+            origins=origins,
             siblings=siblings,
             dropped_draws=merged_draws or any(tree.dropped_draws for tree in trees),
             whole=all(tree.whole for tree in trees),
-            root_row=any(tree.root_row for tree in trees),
+            root_logits=any(tree.root_logits for tree in trees),
             lineage=trees[0].lineage,
         )
         return (joined,)

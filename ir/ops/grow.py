@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Logits, Node, Picked, Scope, Tree, counts_of, numbered
-from specplan.ir.needs import LAW_COPIES, Held, Sizes, Work
+from specplan.ir.needs import PROBABILITY_COPIES, Allocation, Sizes, Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
 from specplan.ir.types.scope import nodes_of
@@ -75,13 +75,13 @@ class Grow(Op):
         fewer = self.keep is not None and self.keep < sum(counts)
         paths = self.how == "draw_distinct"  # those kept are draws of paths without replacement
         dropped = tree.dropped_draws or (self.draws and fewer and not paths)
-        laws = tree.laws | ({self.how} if sum(counts) else set())
+        origins = tree.origins | ({self.how} if sum(counts) else set())
         siblings = tree.siblings | self._siblings(tree, at, counts)
         return (
             replace(
-                grown, laws=laws, siblings=siblings, dropped_draws=dropped,
+                grown, origins=origins, siblings=siblings, dropped_draws=dropped,
                 whole=tree.whole and rows.exact,
-                root_row=tree.root_row or ROOT in (at.indices or ()),
+                root_logits=tree.root_logits or ROOT in (at.indices or ()),
             ),
         )  # fmt: skip
 
@@ -139,16 +139,18 @@ class Grow(Op):
         assert isinstance(grown, TreeType)
         return Work(f"{self.keyword}:{self.how}", grown.nodes - nodes_before(step, self.tree))
 
-    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Held]:
+    def bytes(self, step: Step, sizes: Sizes) -> Iterator[Allocation]:
         """Copies while children are drawn, and the laws of all nodes that have any."""
         (grown,) = step.gives
         if not self.draws or not isinstance(grown, TreeType):
             return
         name = self.results[0]
         parents = nodes_of(step.reads, self.at, "at").width
-        yield Held(f"drawing %{name}", LAW_COPIES * sizes.laws(parents), last=0)
-        laws = len(set(grown.parents)) if grown.parents is not None else grown.nodes
-        yield Held(f"laws of %{name}", sizes.laws(laws), first=1, last="laws")
+        yield Allocation(
+            f"drawing %{name}", PROBABILITY_COPIES * sizes.probabilities(parents), last=0
+        )
+        parents = len(set(grown.parents)) if grown.parents is not None else grown.nodes
+        yield Allocation(f"laws of %{name}", sizes.probabilities(parents), first=1, last="probs")
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
         """Children of each node; where its logits are missing they are dead."""

@@ -27,7 +27,7 @@ class Load(Op):
 
     keyword = "load"
     renumbers = True
-    owns_laws = True
+    owns_probs = True
     positional = ("state",)
     touches = (("state", ("value",)),)
     state: State

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Node, Scope, counts_of, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, SourceState
-from specplan.ir.rules.error import RuleError
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
 from specplan.ir.types.state_types import with_source
@@ -58,7 +58,7 @@ class Lookup(Op):
             raise RuleError("size", "match is [shortest, longest]")
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, self.length, self.nodes)
-        return (replace(grown, laws=tree.laws | {"given"}, ragged=True),)
+        return (replace(grown, origins=tree.origins | {"given"}, ragged=True),)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
         """A source is asked for what it can give."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Logits, Path, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.context import Context
 from specplan.ir.types.value_types import ROOT, LogitsType, NumberType, TreeType
 from specplan.ir.values import Entry, Value
@@ -54,7 +54,7 @@ class Mix(Op):
             if first.lineage is None or not first.lineage.related(other.lineage):
                 both = f"rows %{self.logits[0]} and %{name} belong to different trees"
                 raise RuleError("lineage", both)
-            rooted = other.root_row if isinstance(other, TreeType) else other.root
+            rooted = other.root_logits if isinstance(other, TreeType) else other.root
             root = root and rooted
             if isinstance(other, TreeType) and not rooted and ROOT in (first.indices or ()):
                 nothing = f"nothing was grown below the root of %{name}: it stands for no row there"

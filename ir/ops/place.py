@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Node, Scope, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.bounds import check_tree_size
 from specplan.ir.types.context import Context
 from specplan.ir.types.tree_types import attach, check_nodes, given_nodes, is_tip
@@ -56,7 +56,7 @@ class Place(Op):
                 chain=chain, lineage=None,
                 dropped_draws=tree.dropped_draws or tree.drawn,
             )  # fmt: skip
-        return (replace(grown, laws=tree.laws | {"given"}),)
+        return (replace(grown, origins=tree.origins | {"given"}),)
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """All nodes of the tree that it gives."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Node, Scope, Tree, numbered
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.context import Context
 from specplan.ir.types.tree_types import check_logits, check_nodes, given_nodes
 from specplan.ir.types.value_types import ROOT, LogitsType, TreeType
@@ -54,7 +54,7 @@ class Relabel(Op):
         if other is not None:
             self._check_other(tree, other)
         named = replace(
-            tree, laws=tree.laws | {"given"}, lineage=None, root_row=False, tips=False,
+            tree, origins=tree.origins | {"given"}, lineage=None, root_logits=False, tips=False,
             newest=tuple(range(tree.nodes)) or (ROOT,), newest_count=max(tree.nodes, 1),
             dropped_draws=tree.dropped_draws or (tree.drawn and at is not None)
             or (other is not None and other.drawn),

@@ -26,7 +26,7 @@ class Reroot(Op):
 
     keyword = "reroot"
     renumbers = True
-    owns_laws = True
+    owns_probs = True
     positional = ("tree", "path")
     gone = (("take", "what survives lies below the emitted path; forward levels= looks ahead"),)
     tree: Value
@@ -42,7 +42,7 @@ class Reroot(Op):
         left = replace(
             tree, nodes=nodes, depth=nodes if chain else min(tree.depth, nodes),
             parents=tuple(range(-1, nodes - 1)) if chain else None, newest=None, newest_count=nodes,
-            tips=False, ragged=True, chain=chain, lineage=None, root_row=False,
+            tips=False, ragged=True, chain=chain, lineage=None, root_logits=False,
         )  # fmt: skip
         return (left,)
 

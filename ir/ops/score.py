@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.context import Context
 from specplan.ir.types.tree_types import check_logits, given_nodes
 from specplan.ir.types.value_types import ROOT, LogitsType, NumberType, TreeType

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Node, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, ValueState
-from specplan.ir.rules.error import RuleError
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
 from specplan.ir.types.state_types import loaded_type
@@ -58,7 +58,7 @@ class Store(Op):
         elif room.parents and not room.is_chain and tree.parents != room.parents:
             other = f"@{self.state} holds trees of one shape, and %{self.value} has another"
             yield "capacity", other
-        elif room.drawn and not tree.laws <= room.laws:
+        elif room.drawn and not tree.origins <= room.origins:
             drawn = f"@{self.state} holds nodes of how=draw alone, and %{self.value} has others"
             yield "capacity", drawn
 
@@ -71,7 +71,7 @@ class Store(Op):
         value, state = scope[self.value], world.plan.state(self.state)
         if isinstance(value, Tree):
             nodes = value.nodes
-            if not (isinstance(state, ValueState) and state.keeps_laws):
+            if not (isinstance(state, ValueState) and state.keeps_probs):
                 nodes = tuple(Node(n.token, n.parent, n.live) for n in nodes)
             value = nodes
         world.values[self.state] = value

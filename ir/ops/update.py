@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import Plan, SourceState
-from specplan.ir.rules.error import RuleError
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
 from specplan.ir.types.state_types import with_source
@@ -56,7 +56,7 @@ class Update(Op):
         if not isinstance(source, SourceState) or not isinstance(tree, TreeType):
             return
         declared = tables.find("source", source.kind.name)
-        taught = "rows" if self.logits is not None else "runs" if tree.nodes else "text"
+        taught = "logits" if self.logits is not None else "runs" if tree.nodes else "text"
         if declared is None or declared.learns is None or taught in declared.learns:
             return
         learns = " and ".join(_TAUGHT[one] for one in declared.learns) or "nothing"
@@ -78,7 +78,7 @@ class Update(Op):
 
 
 _TAUGHT = {
-    "rows": "the judged rows of a tree (logits=)",
+    "logits": "the judged rows of a tree (logits=)",
     "text": "the text (last= of the tree without drafted nodes)",
     "runs": "runs of drafted tokens (last=)",
 }

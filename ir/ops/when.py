@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from specplan.ir.errors import RuleError
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.context import Context, Scope
 from specplan.ir.types.scope import join
 from specplan.ir.types.tree_types import identified

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import RuleError, UsageError
 from specplan.ir.formula import formula_names, is_condition
 from specplan.ir.op import Op
 from specplan.ir.plan import Plan
-from specplan.ir.rules.error import RuleError
 from specplan.ir.rules.states import states
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.bounds import check_bounds

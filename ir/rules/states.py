@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from specplan.ir.errors import RuleError
 from specplan.ir.ops import Commit, Forward, Op
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, ValueState, walk
-from specplan.ir.rules.error import RuleError
 from specplan.ir.rules.tables import state_entries
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.state_types import loaded_type

@@ -28,9 +28,9 @@ class Declaration:
         ranges: where a parameter may lie, for those that are bounded.
         lossless: at which sampling temperatures a rule or law keeps the target's law.
         chain_only: the rule judges trees in which no node has two children.
-        needs_rows: the rule reads the target's rows.
-        reads_laws: the rule reads the laws that tokens were drawn from. One that does not keeps the
-            target's law for any tree, however nodes were chosen.
+        needs_logits: the rule reads the target's logits.
+        reads_probs: the rule reads the probabilities that tokens were drawn from. A rule that does
+            not keeps the target's distribution for any tree, however its nodes were chosen.
         children: the only ways in which children may come about (`how=` of `grow`, or "given"),
             where a rule judges no others; empty for any.
         uniforms_per_node: None where none are drawn; otherwise a tree of n nodes takes that many
@@ -43,7 +43,7 @@ class Declaration:
             that it emits and the target's, by default parameters, with the laws p and q of
             docs/rules.md as target's and draft's, and the other way round.
         of: what a measure is taken of, empty for anything.
-        learns: what a source is taught: `rows` of logits, the `text`, or `runs` of drafted tokens;
+        learns: what a source is taught: `logits`, the `text`, or `runs` of drafted tokens;
             None for one that says nothing of it.
         finds: what a source gives of one text: `one` continuation, several side by side (`apart`),
             or also trees of them, in fewer nodes (`merged`).
@@ -58,15 +58,15 @@ class Declaration:
     ranges: tuple[tuple[str, Range], ...] = ()
     lossless: Literal["always", "greedy", "never"] = "always"
     chain_only: bool = False
-    needs_rows: bool = True
-    reads_laws: bool = False
+    needs_logits: bool = True
+    reads_probs: bool = False
     children: tuple[str, ...] = ()
     uniforms_per_node: int | None = None
     draws_by_place: bool = False
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
     of: Literal["logits", "tree", "path", "uniforms", "cache", "number", ""] = ""
-    learns: tuple[Literal["rows", "text", "runs"], ...] | None = None
+    learns: tuple[Literal["logits", "text", "runs"], ...] | None = None
     finds: Literal["one", "apart", "merged"] = "merged"
     one_text: bool = False
     source: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.ir.rules.error import RuleError
+from specplan.ir.errors import RuleError
 from specplan.ir.values import Range, Span
 
 LARGEST_TREE = 1 << 11

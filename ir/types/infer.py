@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from specplan.ir.errors import RuleError
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import Plan, Round
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.bounds import MOST_STEPS, MOST_WORK, check_bounds
 from specplan.ir.types.context import Context, Scope
 from specplan.ir.types.scope import operands

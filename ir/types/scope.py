@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
+from specplan.ir.errors import RuleError
 from specplan.ir.op import Op
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.value_types import (
     ROOT,
     FlagType,
@@ -144,11 +144,11 @@ def _join_trees(first: TreeType, second: TreeType) -> TreeType:
         tips=first.tips and second.tips,
         ragged=True,
         chain=first.is_chain and second.is_chain,
-        laws=first.laws | second.laws,
+        origins=first.origins | second.origins,
         siblings=first.siblings | second.siblings,
         dropped_draws=first.dropped_draws or second.dropped_draws,
         whole=first.whole and second.whole,
-        root_row=first.root_row and second.root_row,
+        root_logits=first.root_logits and second.root_logits,
         lineage=_common(first.lineage, second.lineage),
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from specplan.ir.errors import RuleError
 from specplan.ir.plan import Plan, SourceState, ValueState
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.bounds import check_tree_size
 from specplan.ir.types.value_types import ROOT, NumberType, TreeType
 from specplan.ir.values import State
@@ -30,8 +30,8 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
     tree = TreeType(
         nodes=nodes, depth=depth, parents=parents if chain or parents else None, newest=None,
         newest_count=nodes, ragged=True, chain=chain,
-        laws=frozenset({"draw" if state.keeps_laws else "given"}),
-        siblings=frozenset({"draw"} if state.keeps_laws and not chain else ()),
+        origins=frozenset({"draw" if state.keeps_probs else "given"}),
+        siblings=frozenset({"draw"} if state.keeps_probs and not chain else ()),
     )  # fmt: skip
     if kind.get("how", "given") not in ("given", "draw"):
         raise RuleError("state", f"@{name}: how is given or draw")

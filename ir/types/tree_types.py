@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from specplan.ir.errors import RuleError
 from specplan.ir.op import Step
-from specplan.ir.rules.error import RuleError
 from specplan.ir.types.bounds import check_tree_size
 from specplan.ir.types.value_types import Lineage, LogitsType, NodesType, TreeType, Type
 from specplan.ir.values import Value

@@ -64,11 +64,11 @@ class TreeType:
     `parents` is the static shape, None where it depends on data; `newest` the nodes the last op
     added (None where data decides which), `newest_count` at most how many, `tips` whether none of
     them has a child; `ragged` trees may be
-    shorter for some requests; in a `chain` no node has two children; `laws` says how children came
-    about, `siblings` whether nodes with several children drew them with replacement (`draw`) or
-    without (`draw_distinct`); of a `whole` tree all rows that children were grown from are exact,
-    and with `root_row` one of them is the root's; `lineage` is what nodes and rows of the tree are
-    known by.
+    shorter for some requests; in a `chain` no node has two children; `origins` says how nodes
+    came about (`how=` of `grow`, or "given"), `siblings` whether nodes with several children drew
+    them with replacement (`draw`) or without (`draw_distinct`). In a `whole` tree all logits that
+    children were grown from are exact; with `root_logits` one of them is the root's. `lineage`
+    identifies the tree for its nodes and logits.
     """
 
     nodes: int = 0
@@ -79,11 +79,11 @@ class TreeType:
     tips: bool = False
     ragged: bool = False
     chain: bool = True
-    laws: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
     siblings: frozenset[str] = frozenset()
     dropped_draws: bool = False
     whole: bool = True
-    root_row: bool = False
+    root_logits: bool = False
     lineage: Lineage | None = None
 
     @property
@@ -126,7 +126,7 @@ class TreeType:
     @property
     def drawn(self) -> bool:
         """True when some node was drawn from a law."""
-        return bool(self.laws & {"draw", "draw_distinct", "shared"})
+        return bool(self.origins & {"draw", "draw_distinct", "shared"})
 
 
 @dataclass(frozen=True, slots=True)

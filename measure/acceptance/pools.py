@@ -1,6 +1,6 @@
 """Teacher forcing of trees that a beam grows: where the target's text stands in a draft's pools.
 
-The nodes of such a tree are the draft model's best, point laws. Under `greedy` and under
+The nodes of such a tree are the draft model's best, point distributions. Under `greedy` and under
 `recursive` a point child is accepted exactly when the token that the target chooses there, its best
 or its draw, is that child: what is accepted of a tree is the path that spells the emitted text. So
 pools grown along the target's own text, greedy or sampled, tell exactly what rounds with these

@@ -2,9 +2,9 @@
 
 At temperature 0 a drafted path is accepted exactly where it is the target's own text, so one pass
 of the draft model over that text tells the rank of the accepted child at every position. At other
-temperatures the rule itself judges children drawn from the draft's law at each position: since the
-rule keeps the target's law, text and acceptance have the right laws, only their dependence within
-a position is lost.
+temperatures the rule itself judges children drawn from the draft's distribution at each position:
+since the rule keeps the target's distribution, text and acceptance have the right distributions,
+only their dependence within a position is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, draw_distinct, law
+from specplan.runtime.sampling import SamplingSettings, draw_distinct, probabilities
 from specplan.runtime.sources.text import lookup
 from specplan.runtime.uniforms import uniforms
 
@@ -107,21 +107,21 @@ def sampled_ranks(
     """
     count = target.shape[0]
     settings = SamplingSettings.of([request] * count)
-    target_law = law(target[:, None], settings)
-    draft_law = law(draft[:, None], settings)
+    target_probs = probabilities(target[:, None], settings)
+    draft_probs = probabilities(draft[:, None], settings)
     most = min(most, target.shape[1])
     places = range(count) if places is None else places
     drawn = uniforms([request.seed] * count, "teacher.draft", places, 0, most)
-    children = draw_distinct(draft_law, drawn[:, None])[:, 0]
+    children = draw_distinct(draft_probs, drawn[:, None])[:, 0]
     tree = DraftedTree(
         tokens=children,
         parents=(-1,) * most,
-        laws=draft_law,
-        law_index=(0,) * most,
+        probs=draft_probs,
+        probs_index=(0,) * most,
         distinct=True,
     )
     judging = uniforms([request.seed] * count, "teacher.accept", places, 0, most + 1)
-    rows = target_law.expand(-1, most + 1, -1)
+    rows = target_probs.expand(-1, most + 1, -1)
     judged = RULES["recursive"].accept(tree, rows, judging)
     return judged.path[:, 0].tolist()  # type: ignore[no-any-return]
 

@@ -15,7 +15,7 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import print_atom
 from specplan.planner import (
     ProblemFacts,
-    kept_by,
+    cache_policy,
     later_drafters,
     possible_drafters,
     profiling_plan,
@@ -130,7 +130,7 @@ def budget_probes(parts: Sequence[SmallCache], greedy: bool) -> Iterator[Probe]:
         greedy: temperature 0.
     """
     for part in dict.fromkeys((*parts[:1], *parts[-1:])):
-        view = f"state @part = cache target view=@kv {kept_by(part)}\nround "
+        view = f"state @part = cache target view=@kv {cache_policy(part)}\nround "
         body = _drafted("target %f cache=@part pending=1 write=scratch", SKIP_CHAIN, greedy)
         tail = _tail("%c", SKIP_CHAIN, (), None if greedy else "token")
         tail = tail.replace("}\n", "  refresh @part\n}\n")

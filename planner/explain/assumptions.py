@@ -21,6 +21,9 @@ def assumptions(result: SearchResult) -> list[str]:
     """Where times and acceptance come from, and what was left out of the search and the prices."""
     facts = result.facts
     found = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
+    for name, shape in facts.shapes.items():
+        if not shape.states_dtype:
+            found.append(f'"{name}" is {shape.dtype}: its config.json states no dtype')
     if facts.measured.plans:
         plans = len({plan.plan for plan in facts.measured.plans})
         turns = sum(plan.turns for plan in facts.measured.plans)

@@ -29,7 +29,7 @@ _UNKNOWNS = {
 _MOST_LOADS = 3
 
 
-def law_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+def formula_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     """Each law with its numbers: its formula, then one sentence per cell of the workload."""
     told: set[str] = set()
     for entry in explanation["laws"]:
@@ -40,9 +40,9 @@ def law_words(explanation: Mapping[str, Any]) -> Iterator[str]:
 def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
     import sympy
 
-    from specplan.cost_models.formulas.formula import load_law
+    from specplan.cost_models.formulas.formula import load_formulas
 
-    law = load_law(entry["law"])
+    law = load_formulas(entry["law"])
     formula = law.formula(entry["formula"])
     variables = law.needs(formula.name)
     source = law.source.partition(":")[0].partition(";")[0]

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from specplan.cost_models.acceptance.hazards import posterior
-from specplan.cost_models.acceptance.model import AcceptanceLaw
+from specplan.cost_models.acceptance.model import AcceptanceModel
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.pricing import Unpriced
@@ -25,7 +25,7 @@ from specplan.planner.explain.choice import (
     pareto_data,
     runner_up_data,
 )
-from specplan.planner.explain.governing import governing_law
+from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
 from specplan.planner.explain.memory import memory_data
 from specplan.planner.facts import ProblemFacts
@@ -100,7 +100,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
         "memory": memory_data(facts, result.chosen),
         "acceptance": [_acceptance(facts, part) for part, _ in parts],
         "laws": [
-            governing_law(part, result.plain, judged(part), cells)
+            governing_formula(part, result.plain, judged(part), cells)
             for part, cells in result.chosen.parts
         ],
         "break_even": [
@@ -211,7 +211,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile.evidence)
     assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
     drafting, own = next((one, one.evidence) for _, one in drafted if one.evidence is not None)
-    reached = own.law.accepted_at_least(drafting.parents, drafting.ranks)
+    reached = own.model.accepted_at_least(drafting.parents, drafting.ranks)
     widths = None if tree.depths is None else Counter(tree.depths)
     return {
         "drafter": str(candidate.drafter),
@@ -223,9 +223,9 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
             {
                 "depth": depth,
                 "nodes": None if widths is None else widths[depth],
-                "accepted_at_least": interval_data(_share(own.law, share)),
-                "first_choice": interval_data(own.law.hazard_interval(depth, 0)),
-                "trials": own.law.counts(depth, 0)[1],
+                "accepted_at_least": interval_data(_share(own.model, share)),
+                "first_choice": interval_data(own.model.hazard_interval(depth, 0)),
+                "trials": own.model.counts(depth, 0)[1],
             }
             for depth, share in enumerate(reached, start=1)
         ],
@@ -251,7 +251,7 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
     ]
 
 
-def _share(law: AcceptanceLaw, share: float) -> Interval:
+def _share(model: AcceptanceModel, share: float) -> Interval:
     """A share of the rounds, counted over as many as there were positions."""
-    trials = law.counts(1, 0)[1]
+    trials = model.counts(1, 0)[1]
     return posterior(share * trials, trials) if trials else Interval.exact(share)

@@ -14,7 +14,7 @@ from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import own_round
 
 
-def governing_law(
+def governing_formula(
     candidate: Candidate, plain: Candidate, tree: TreeType | None, cells: Sequence[int]
 ) -> dict[str, Any]:
     """Which law says how fast a plan decodes, and the numbers it says it with.

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from specplan.cost_models.acceptance.evidence.base import Drafting
 from specplan.cost_models.acceptance.evidence.hazards import Hazards
-from specplan.cost_models.acceptance.model import AcceptanceLaw
+from specplan.cost_models.acceptance.model import AcceptanceModel
 from specplan.cost_models.formulas.closed_forms import accepted_at_least
 
 Table = tuple[tuple[float, ...], ...]
@@ -30,10 +30,10 @@ def scaled_hazards(drafting: Drafting, scale: float) -> Hazards:
 
 def _table(drafting: Drafting) -> Table:
     """Hazards by depth and rank that give this tree the profile's own acceptance by depth."""
-    law = _law(drafting)
+    model = _model(drafting)
     width = max(drafting.ranks, default=0) + 1
-    wanted = law.accepted_at_least(drafting.parents, drafting.ranks)
-    plain = accepted_at_least(drafting.parents, drafting.ranks, law.hazard)
+    wanted = model.accepted_at_least(drafting.parents, drafting.ranks)
+    plain = accepted_at_least(drafting.parents, drafting.ranks, model.hazard)
     rows = []
     wanted += (0.0,) * (len(plain) - len(wanted))  # depths that no trace reached
     levels = zip(pairwise((1.0, *wanted)), pairwise((1.0, *plain)), strict=False)
@@ -41,7 +41,7 @@ def _table(drafting: Drafting) -> Table:
         factor = 1.0
         if min(above, plain_above, plain_here) > 0.0:
             factor = (here / above) / (plain_here / plain_above)
-        row = [law.hazard(depth, rank) * factor for rank in range(width)]
+        row = [model.hazard(depth, rank) * factor for rank in range(width)]
         most = max(1.0, sum(row))
         rows.append(tuple(p / most for p in row))
     return tuple(rows)
@@ -50,14 +50,14 @@ def _table(drafting: Drafting) -> Table:
 def _trials(drafting: Drafting) -> float | None:
     """Trials that give the tokens per round an interval as wide as the profile's own."""
     tree = drafting.parents, drafting.ranks
-    own = _law(drafting).tokens_per_round(*tree)
+    own = _model(drafting).tokens_per_round(*tree)
     if own.high <= own.low:
         return None
     trials = 1000.0
-    found = Hazards(_table(drafting), trials).law.tokens_per_round(*tree)
+    found = Hazards(_table(drafting), trials).model.tokens_per_round(*tree)
     return trials * ((found.high - found.low) / (own.high - own.low)) ** 2
 
 
-def _law(drafting: Drafting) -> AcceptanceLaw:
+def _model(drafting: Drafting) -> AcceptanceModel:
     assert drafting.evidence is not None, "plans that draft have evidence"
-    return drafting.evidence.law
+    return drafting.evidence.model

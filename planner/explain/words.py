@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specplan.planner.explain.break_even_words import break_even_words, law_words
+from specplan.planner.explain.break_even_words import break_even_words, formula_words
 from specplan.planner.explain.choice import (
     confidence_words,
     load_name,
@@ -41,7 +41,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
         *_time(explanation),
         *memory_words(explanation),
         *_acceptance(explanation),
-        *law_words(explanation),
+        *formula_words(explanation),
         *break_even_words(explanation),
         *_others(explanation),
     ]

@@ -142,8 +142,8 @@ def _worthwhile(draft: str, beam: int, pools: Pools) -> Iterator[DynamicTreeOpti
     for depth in (depth for depth in DEPTHS if depth <= pools.layers):
         largest = pool_size(beam, depth)
         for nodes in sorted({min(nodes, largest) for nodes in NODES}):
-            law = pools.cut(depth, nodes).law
-            tokens = sum(law.accepted_at_least(range(-1, depth - 1), (0,) * depth))
+            model = pools.cut(depth, nodes).model
+            tokens = sum(model.accepted_at_least(range(-1, depth - 1), (0,) * depth))
             others = [t for d, n, t in found if d <= depth and n <= nodes]
             if not others or tokens > max(others) + 1e-9:
                 found.append((depth, nodes, tokens))

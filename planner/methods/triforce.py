@@ -26,7 +26,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Options
-from specplan.planner.templates.chains import kept_by
+from specplan.planner.templates.chains import cache_policy
 from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
@@ -135,8 +135,8 @@ class TriForce(ProfiledByRunning[TriForceOptions]):
 {judge("%c", options.nodes, rule=None if facts.greedy else "token")}
 commit {cache} %e
 refresh @part"""
-        view = f"@part = cache target view=@kv {kept_by(options.view)}"
-        kept = {draft: kept_by(SmallCache(draft, DRAFT_BUDGET))}
+        view = f"@part = cache target view=@kv {cache_policy(options.view)}"
+        kept = {draft: cache_policy(SmallCache(draft, DRAFT_BUDGET))}
         return single_round_plan(facts, self.name, (draft,), body, states=(view,), kept=kept)
 
 

@@ -17,7 +17,7 @@ OfChain = Model | SkipBlocks | SmallCache
 """A draft model, the target without some blocks, or either with few cached tokens."""
 
 
-def kept_by(drafter: SmallCache) -> str:
+def cache_policy(drafter: SmallCache) -> str:
     """How the cache of a drafter with few cached tokens is declared."""
     policy = f"retrieved(chunk={CHUNK})" if drafter.retrieved else f"sink_recent(sink={SINKS})"
     return f"policy={policy} budget={drafter.budget}"
@@ -49,7 +49,7 @@ class ChainDrafter:
             assert role == "target", "other models run whole"
             skip = print_atom(drafter.skips.words)
             return cls(f"{role} %f cache=@kv pending=1 skip={skip} write=scratch")
-        kept = kept_by(drafter) if isinstance(drafter, SmallCache) else ""
+        kept = cache_policy(drafter) if isinstance(drafter, SmallCache) else ""
         if role == "target":
             view = f"@part = cache target view=@kv {kept}"
             forward = "target %f cache=@part pending=1 write=scratch"

@@ -146,8 +146,8 @@ def _worthwhile(pools: Pools) -> Iterator[MergedOptions]:
     found: list[tuple[int, int, float]] = []
     for length in (length for length in TREE_LENGTHS if length <= pools.layers):
         for nodes in TREE_NODES:
-            law = pools.cut(length, nodes).law
-            tokens = sum(law.accepted_at_least(range(-1, length - 1), (0,) * length))
+            model = pools.cut(length, nodes).model
+            tokens = sum(model.accepted_at_least(range(-1, length - 1), (0,) * length))
             others = [t for d, n, t in found if d <= length and n <= nodes]
             if not others or tokens > max(others) + 1e-9:
                 found.append((length, nodes, tokens))

@@ -78,12 +78,10 @@ def descend(
 ) -> Judged:
     """Judge the children of the node reached, level by level; the bonus is drawn where it ends.
 
-    Args:
-        tree: the drafted nodes.
-        target: laws `[B, N + 1, V]`.
-        uniforms: `[B, N + 1]`; the last draws the bonus.
-        judge: from children `[B, N]` and the target's law at their parent `[B, V]` to the accepted
-            child `[B, 1]` or -1, and what is left of the law when none is `[B, V]`.
+    Args: tree: the drafted nodes. target: probabilities `[B, N + 1, V]`. uniforms: `[B, N + 1]`;
+        the last draws the bonus. judge: from children `[B, N]` and the target's probabilities at
+        their parent `[B, V]` to the accepted
+            child `[B, 1]` or -1, and the residual `[B, V]` when none is.
     """
     if tree.size == 0:
         return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
@@ -98,8 +96,8 @@ def descend(
         going = chosen >= 0
         here = torch.where(going, chosen, here)
         steps.append(chosen)
-        law = target.gather(1, (here + 1)[:, :, None].expand(-1, -1, target.shape[2]))[:, 0]
-        residual = torch.where(going, law, residual)
+        probs = target.gather(1, (here + 1)[:, :, None].expand(-1, -1, target.shape[2]))[:, 0]
+        residual = torch.where(going, probs, residual)
     path = torch.cat(steps, 1)
     return Judged(path=path, accepted=(path >= 0).sum(1), bonus=draw(residual, uniforms[:, -1]))
 
@@ -110,7 +108,7 @@ def descend_reference(
     uniforms: Tensor,
     judge: Callable[[int, list[int], Tensor], tuple[int | None, Tensor]],
 ) -> Judged:
-    """`descend` row by row; `judge` takes the row, its children that may be dead, and the law."""
+    """`descend` row by row; `judge` takes row, children and probabilities."""
     paths, bonuses = [], []
     for row, parents in enumerate(tree.parent_lists()):
         path: list[int] = []

@@ -1,6 +1,7 @@
 """Rule `greedy`: a node is accepted when its token is the target's first choice.
 
-Lossless at temperature 0. Source: Leviathan et al. 2022, arXiv 2211.17192, with one-hot laws.
+Lossless at temperature 0. Source: Leviathan et al. 2022, arXiv 2211.17192, with one-hot
+distributions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from specplan.runtime.acceptance._walks import follow, follow_reference, follow_
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 
 TARGET = "logits"
-"""What `target` holds; laws serve as well, they have the same first choice."""
+"""What `target` holds; distributions serve as well, they have the same first choice."""
 
 
 def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor | None = None) -> Judged:

@@ -1,12 +1,12 @@
 """Rule `gumbel`: target and draft draw with the same randomness, and what agrees is accepted.
 
-What follows a node is drawn from the target's law by a race whose noise is made of one number
-(`specplan.runtime.races`): number d for what follows nodes at depth d, the root being at depth 0.
-Where a live child holds the token drawn, the walk goes on there, else the token is the bonus. So
-the target's tokens depend on the numbers alone and never on the draft: lossless at every
-temperature, for any tree. Where the draft took its children by the same race over its own law q, a
-single child is accepted with sum over x of 1 / sum over y of max(p(y) / p(x), q(y) / q(x)), at
-least (1 - TV) / (1 + TV); where it drew with other numbers, as `naive` accepts.
+What follows a node is drawn from the target's distribution by a race whose noise is made of one
+number (`specplan.runtime.races`): number d for what follows nodes at depth d, the root being at
+depth 0. Where a live child holds the token drawn, the walk goes on there, else the token is the
+bonus. So the target's tokens depend on the numbers alone and never on the draft: lossless at every
+temperature, for any tree. Where the draft took its children by the same race over its own
+distribution q, a single child is accepted with sum over x of 1 / sum over y of max(p(y) / p(x),
+q(y) / q(x)), at least (1 - TV) / (1 + TV); where it drew with other numbers, as `naive` accepts.
 
 In a plan, `grow how=shared` runs the draft's races over the numbers that `accept` reads, siblings
 being the first, second, ... of one race. Where the stream has `key=position`, the text is the same
@@ -29,7 +29,7 @@ from specplan.runtime.acceptance._walks import (
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 from specplan.runtime.races import exponentials, race
 
-TARGET = "law"
+TARGET = "probabilities"
 """What `target` holds."""
 
 
@@ -38,7 +38,7 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
 
     Args:
         tree: the drafted nodes.
-        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
         uniforms: `[B, N + 1]`; number d draws what follows nodes at depth d.
     """
     return follow(tree, _choices(tree, target, uniforms))

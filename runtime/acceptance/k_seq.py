@@ -5,8 +5,8 @@ of 1 - (1 - beta(r))^k = r beta(r). Children are scanned in order; x is accepted
 min(1, p(x) / (r q(x))). When none is, the bonus is drawn from norm(p - min(q, p / r) (1 - (1 -
 beta)^k) / beta). Some child is accepted with probability 1 - (1 - beta)^k, at least (1 - 1/e) of
 what is best for k independent draws. Lossless at every temperature for children drawn independently
-from one law, and for a single child of any kind; for k = 1 it is `token`. The root is bisected, and
-its upper end taken: every r from the root to k keeps the law.
+from one distribution, and for a single child of any kind; for k = 1 it is `token`. The root is
+bisected, and its upper end taken: every r from the root to k keeps the distribution.
 
 Source: Sun et al. 2023, SpecTr, arXiv 2310.15141.
 """
@@ -20,7 +20,7 @@ from specplan.runtime.acceptance._walks import descend, descend_reference
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 from specplan.runtime.masks import first_true
 
-TARGET = "law"
+TARGET = "probabilities"
 """What `target` holds."""
 
 HALVINGS = 40
@@ -31,18 +31,18 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """Judge a tree.
 
     Args:
-        tree: the drafted nodes; siblings were drawn independently from one law.
-        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        tree: the drafted nodes; siblings were drawn independently from one distribution.
+        target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
         uniforms: `[B, N + 1]`; number i judges node i, the last draws the bonus.
     """
     live = tree.live_mask()
 
-    def judge(children: Tensor, law: Tensor) -> tuple[Tensor, Tensor]:
+    def judge(children: Tensor, probs: Tensor) -> tuple[Tensor, Tensor]:
         judged = children & live
         first = first_true(judged)
-        proposal = _law_of(tree, first, law)
-        level, left = _shared(law, proposal, judged.sum(1, keepdim=True))
-        odds, mass = proposal.gather(1, tree.tokens), law.gather(1, tree.tokens)
+        proposal = _probs_of(tree, first, probs)
+        level, left = _shared(probs, proposal, judged.sum(1, keepdim=True))
+        odds, mass = proposal.gather(1, tree.tokens), probs.gather(1, tree.tokens)
         won = judged & (uniforms[:, :-1] * odds * level < mass)
         winner = first_true(won)
         return winner.where(won.any(1, keepdim=True), -1), left
@@ -53,25 +53,25 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
 accept_vectorised = accept
 
 
-def _law_of(tree: DraftedTree, node: Tensor, like: Tensor) -> Tensor:
-    """The law `[B, V]` that `node` `[B, 1]` was drawn from."""
+def _probs_of(tree: DraftedTree, node: Tensor, like: Tensor) -> Tensor:
+    """The distribution `[B, V]` that `node` `[B, 1]` was drawn from."""
     point = torch.zeros_like(like).scatter_(1, tree.tokens.gather(1, node), 1.0)
-    if tree.laws is None:
+    if tree.probs is None:
         return point
-    law_row = tree.law_tensor().gather(1, node)
-    index = law_row.clamp(min=0)[:, :, None].expand(-1, -1, like.shape[1])
-    return torch.where(law_row < 0, point, tree.laws.gather(1, index)[:, 0].to(like.dtype))
+    probs_row = tree.probs_tensor().gather(1, node)
+    index = probs_row.clamp(min=0)[:, :, None].expand(-1, -1, like.shape[1])
+    return torch.where(probs_row < 0, point, tree.probs.gather(1, index)[:, 0].to(like.dtype))
 
 
-def acceptance_level(law: Tensor, proposal: Tensor, count: Tensor) -> Tensor:
+def acceptance_level(probs: Tensor, proposal: Tensor, count: Tensor) -> Tensor:
     """The level r, `[..., 1]`, in float64; at least the root.
 
     Args:
-        law: p, `[..., V]`.
+        probs: p, `[..., V]`.
         proposal: q, `[..., V]`.
         count: k, `[..., 1]`.
     """
-    p, q = law.double(), proposal.double()
+    p, q = probs.double(), proposal.double()
     low = torch.ones_like(p[..., :1])
     high = count.to(p.dtype).clamp(min=1.0)
     for _ in range(HALVINGS):
@@ -82,43 +82,43 @@ def acceptance_level(law: Tensor, proposal: Tensor, count: Tensor) -> Tensor:
     return high
 
 
-def _shared(law: Tensor, proposal: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """The level `[..., 1]`, and what is left of the law `[..., V]` when all were rejected."""
-    level = acceptance_level(law, proposal, count)
-    kept = torch.minimum(proposal.double(), law.double() / level)
+def _shared(probs: Tensor, proposal: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """The level `[..., 1]`, and the residual `[..., V]` after all children were rejected."""
+    level = acceptance_level(probs, proposal, count)
+    kept = torch.minimum(proposal.double(), probs.double() / level)
     beta = kept.sum(-1, keepdim=True).clamp(max=1.0)
     taken = (1.0 - (1.0 - beta) ** count) / beta.where(beta > 0, 1.0)
-    left = (law.double() - kept * taken).clamp(min=0.0).to(law.dtype)
-    # Nothing left means that rejection had probability 0 up to rounding: keep the law.
-    return level, torch.where(left.sum(-1, keepdim=True) > 0, left, law)
+    left = (probs.double() - kept * taken).clamp(min=0.0).to(probs.dtype)
+    # An empty residual means that rejection had probability 0 up to rounding: keep p.
+    return level, torch.where(left.sum(-1, keepdim=True) > 0, left, probs)
 
 
 def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept` as in the paper, one child and one number at a time."""
-    law_rows, tokens, numbers = tree.law_lists(), tree.tokens.tolist(), uniforms.tolist()
+    probs_rows, tokens, numbers = tree.probs_lists(), tree.tokens.tolist(), uniforms.tolist()
     live = tree.live_mask().tolist()
 
-    def judge(row: int, children: list[int], law: Tensor) -> tuple[int | None, Tensor]:
+    def judge(row: int, children: list[int], probs: Tensor) -> tuple[int | None, Tensor]:
         judged = [node for node in children if live[row][node]]
         if not judged:
-            return None, law
-        p: list[float] = law.tolist()
-        index, token = law_rows[row][judged[0]], tokens[row][judged[0]]
+            return None, probs
+        p: list[float] = probs.tolist()
+        index, token = probs_rows[row][judged[0]], tokens[row][judged[0]]
         q: list[float] = [float(x == token) for x in range(len(p))]
-        if tree.laws is not None and index >= 0:
-            q = tree.laws[row, index].tolist()
+        if tree.probs is not None and index >= 0:
+            q = tree.probs[row, index].tolist()
         level, left = _shared_reference(p, q, len(judged))
         for node in judged:
             token = tokens[row][node]
             if numbers[row][node] * q[token] * level < p[token]:
-                return node, law
-        return None, law.new_tensor(left) if sum(left) > 0 else law
+                return node, probs
+        return None, probs.new_tensor(left) if sum(left) > 0 else probs
 
     return descend_reference(tree, target, uniforms, judge)
 
 
 def _shared_reference(p: list[float], q: list[float], count: int) -> tuple[float, list[float]]:
-    """The level, and what is left of the law when all were rejected."""
+    """The level, and the residual after all children were rejected."""
 
     def kept(level: float) -> list[float]:
         return [min(y, x / level) for x, y in zip(p, q, strict=True)]

@@ -3,7 +3,7 @@
 `token` with l q(x) in place of q(x) in the comparison: accept with probability min(1, p(x) / (l
 q(x))), 0 < l <= 1; at the first rejection draw from norm((p - q)+), as `token` does. Lossy below l
 = 1: no token is emitted with more than p / l, and what is lost is the mass of min(p / l, q) above
-p. At l = 1, and for laws of temperature 0, it is `token`.
+p. At l = 1, and for distributions of temperature 0, it is `token`.
 
 Source: Leviathan et al. 2022, arXiv 2211.17192, appendix on lenience. Its variant for first choices
 (accept where p(x) >= l max p, printed there with the sign turned round) is `top_beta` with the
@@ -17,7 +17,7 @@ from torch import Tensor
 from specplan.runtime.acceptance.token import judge_chain, judge_chain_reference
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 
-TARGET = "law"
+TARGET = "probabilities"
 """What `target` holds."""
 
 
@@ -26,7 +26,7 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor, *, lenience: flo
 
     Args:
         tree: node i's parent is node i - 1.
-        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
         uniforms: `[B, N + 1]`; number i judges node i, the last draws the bonus.
         lenience: l, above 0 and at most 1.
     """

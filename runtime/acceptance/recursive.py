@@ -1,11 +1,11 @@
 """Rule `recursive`: recursive rejection sampling down a tree.
 
-At each node the residual R starts as the target's law. Children are judged in order: x drawn from
-D is accepted with probability min(1, R(x) / D(x)), else R becomes norm((R - D)+). For siblings
-drawn without replacement, x is then removed from D, which is renormalised, or becomes uniform over
-the tokens not drawn yet when no mass is left. A point child (ranked or looked up) is accepted with
-probability R(x), else x is removed from R. When no child is left, the bonus is drawn from R.
-Lossless at every temperature.
+At each node the residual R starts as the target's distribution. Children are judged in order: x
+drawn from D is accepted with probability min(1, R(x) / D(x)), else R becomes norm((R - D)+). For
+siblings drawn without replacement, x is then removed from D, which is renormalised, or becomes
+uniform over the tokens not drawn yet when no mass is left. A point child (ranked or looked up) is
+accepted with probability R(x), else x is removed from R. When no child is left, the bonus is drawn
+from R. Lossless at every temperature.
 
 Sources: Sequoia, arXiv 2402.12374, section 3 (without replacement, with the fallback that its
 released code leaves out); MCSD, arXiv 2401.06706; RSD, arXiv 2402.14160; EAGLE-2, arXiv 2406.16858
@@ -21,7 +21,7 @@ from specplan.runtime.acceptance._walks import descend, descend_reference
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 from specplan.runtime.masks import first_true
 
-TARGET = "law"
+TARGET = "probabilities"
 """What `target` holds."""
 
 
@@ -30,7 +30,7 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
 
     Args:
         tree: the drafted nodes.
-        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
         uniforms: `[B, N + 1]`; number i judges node i, the last draws the bonus.
     """
     # On the CPU the walk, which looks at the nodes it visits only, is several times faster. The
@@ -46,7 +46,7 @@ def accept_vectorised(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Ju
         tree,
         target,
         uniforms,
-        lambda children, law: _judge_children(tree, children, law, uniforms),
+        lambda children, probs: _judge_children(tree, children, probs, uniforms),
     )
 
 
@@ -58,7 +58,7 @@ def _judge_children(
     Args:
         tree: the drafted nodes.
         children: bool `[B, N]`.
-        residual: `[B, V]`, the target's law at the node.
+        residual: `[B, V]`, the target's distribution at the node.
         uniforms: `[B, N + 1]`.
 
     Returns:
@@ -83,31 +83,33 @@ def _judge_children(
 def _proposal(
     tree: DraftedTree, siblings: Tensor, node: Tensor, token: Tensor, like: Tensor
 ) -> Tensor:
-    """The law `[B, V]` that `node` `[B, 1]` was drawn from, given the siblings drawn before it."""
+    """Probabilities `[B, V]` that `node` `[B, 1]` was drawn by, after the siblings before it."""
     point = torch.zeros_like(like).scatter_(1, token, 1.0)
-    if tree.laws is None:
+    if tree.probs is None:
         return point
-    law_rows = tree.law_tensor()
-    law_row = law_rows.gather(1, node)
-    index = law_row.clamp(min=0)[:, :, None].expand(-1, -1, like.shape[1])
-    law = tree.laws.gather(1, index)[:, 0].to(like.dtype)
+    probs_rows = tree.probs_tensor()
+    probs_row = probs_rows.gather(1, node)
+    index = probs_row.clamp(min=0)[:, :, None].expand(-1, -1, like.shape[1])
+    probs = tree.probs.gather(1, index)[:, 0].to(like.dtype)
     if tree.distinct:
         earlier = torch.arange(tree.size, device=node.device) < node
-        same = siblings & earlier & (law_rows == law_row)
-        law = without(law, torch.zeros_like(like).scatter_add_(1, tree.tokens, same.to(like.dtype)))
-    return torch.where(law_row < 0, point, law)
+        same = siblings & earlier & (probs_rows == probs_row)
+        probs = without(
+            probs, torch.zeros_like(like).scatter_add_(1, tree.tokens, same.to(like.dtype))
+        )
+    return torch.where(probs_row < 0, point, probs)
 
 
-def without(law: Tensor, gone: Tensor) -> Tensor:
-    """`law` with the tokens `gone` removed and renormalised; uniform over the rest when empty.
+def without(probs: Tensor, gone: Tensor) -> Tensor:
+    """`probs` with the tokens `gone` removed and renormalised; uniform over the rest when empty.
 
     Args:
-        law: `[..., V]`.
+        probs: `[..., V]`.
         gone: `[..., V]`, non-zero where a token is gone.
     """
-    left = law.where(gone == 0, 0.0)
+    left = probs.where(gone == 0, 0.0)
     total = left.sum(-1, keepdim=True)
-    rest = (gone == 0).to(law.dtype)
+    rest = (gone == 0).to(probs.dtype)
     uniform = rest / rest.sum(-1, keepdim=True).clamp(min=1.0)
     return torch.where(total > 0, left / total.where(total > 0, 1.0), uniform)
 
@@ -121,16 +123,18 @@ def _reject(residual: Tensor, proposal: Tensor) -> Tensor:
 
 def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept` as in the papers, one child at a time."""
-    law_rows, tokens, numbers = tree.law_lists(), tree.tokens.tolist(), uniforms.tolist()
+    probs_rows, tokens, numbers = tree.probs_lists(), tree.tokens.tolist(), uniforms.tolist()
     live = None if tree.live is None else tree.live.tolist()
 
     def judge(row: int, children: list[int], residual: Tensor) -> tuple[int | None, Tensor]:
         for node in children:
             if live is not None and not live[row][node]:
                 continue
-            law_row, token = law_rows[row][node], tokens[row][node]
-            gone = [tokens[row][s] for s in children if s < node and law_rows[row][s] == law_row]
-            proposal = _walk_proposal(tree, row, law_row, token, gone, residual)
+            probs_row, token = probs_rows[row][node], tokens[row][node]
+            gone = [
+                tokens[row][s] for s in children if s < node and probs_rows[row][s] == probs_row
+            ]
+            proposal = _walk_proposal(tree, row, probs_row, token, gone, residual)
             if numbers[row][node] * float(proposal[token]) < float(residual[token]):
                 return node, residual
             residual = _reject(residual, proposal)
@@ -140,20 +144,20 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
 
 
 def _walk_proposal(
-    tree: DraftedTree, row: int, law_row: int, token: int, gone: list[int], like: Tensor
+    tree: DraftedTree, row: int, probs_row: int, token: int, gone: list[int], like: Tensor
 ) -> Tensor:
-    """The law `[V]` that a child was drawn from after its siblings with tokens `gone`."""
-    if tree.laws is None or law_row < 0:
+    """The distribution `[V]` that a child was drawn from after its siblings with tokens `gone`."""
+    if tree.probs is None or probs_row < 0:
         point = torch.zeros_like(like)
         point[token] = 1.0
         return point
-    law = tree.laws[row, law_row]
+    probs = tree.probs[row, probs_row]
     if not tree.distinct:
-        return law
-    law = law.index_fill(0, torch.tensor(gone, dtype=torch.int64, device=law.device), 0.0)
-    total = law.sum()
+        return probs
+    probs = probs.index_fill(0, torch.tensor(gone, dtype=torch.int64, device=probs.device), 0.0)
+    total = probs.sum()
     if total > 0:
-        return law / total
-    law = torch.ones_like(law)
-    law[gone] = 0.0
-    return law / law.sum()
+        return probs / total
+    probs = torch.ones_like(probs)
+    probs[gone] = 0.0
+    return probs / probs.sum()

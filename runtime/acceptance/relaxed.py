@@ -39,9 +39,9 @@ def accept(
         top: how many first choices may pass.
         delta: how much less probable than the first choice what passes may be.
     """
-    law = target.double().softmax(-1)
-    own = of_nodes(tree, law)
-    least = law.amax(-1).gather(1, tree.parent_tensor() + 1) - delta
+    probs = target.double().softmax(-1)
+    own = of_nodes(tree, probs)
+    least = probs.amax(-1).gather(1, tree.parent_tensor() + 1) - delta
     passed = (ranks(tree, target) < top) & (own >= least)
     return deepest(tree, passed, own.log(), target.argmax(-1))
 
@@ -58,14 +58,14 @@ def accept_reference(
     delta: float = 0.6,
 ) -> Judged:
     """`accept`, node by node."""
-    laws = target.double().softmax(-1)
+    every = target.double().softmax(-1)
 
     def passes(row: int, parent: int, token: int) -> bool:
         ranked = target[row, parent + 1].sort(descending=True, stable=True).indices[:top]
-        law = laws[row, parent + 1]
-        return token in ranked.tolist() and bool(law[token] >= law.max() - delta)
+        probs = every[row, parent + 1]
+        return token in ranked.tolist() and bool(probs[token] >= probs.max() - delta)
 
     def score(row: int, parent: int, token: int) -> float:
-        return float(laws[row, parent + 1, token].log())
+        return float(every[row, parent + 1, token].log())
 
     return deepest_reference(tree, passes, score, target.argmax(-1))

@@ -19,11 +19,13 @@ class DraftedTree:
         parents: per node, the parent's index or -1 for the root; the same for all rows (tuple) or
             int64 `[B, N]`.
         live: bool `[B, N]`, or None when all are. A node below a dead node is never accepted.
-        laws: `[B, Q, V]`, laws that tokens were drawn from; None when all laws are point laws.
-        law_index: per node, the row of `laws` that it was drawn from, -1 for a point law (a child
-            that was ranked or looked up); the same for all batch rows (tuple) or int64 `[B, N]`.
-        distinct: siblings with one law row were drawn without replacement (`draw_distinct`), else
-            independently (`draw`).
+        probs: `[B, Q, V]`, the distributions that tokens were drawn from; None when no node was
+            drawn.
+        probs_index: per node, the row of `probs` that it was drawn from, -1 for a node that was not
+            drawn (a child that was ranked or looked up); the same for all batch rows (tuple) or
+            int64 `[B, N]`.
+        distinct: siblings with one row of `probs` were drawn without replacement (`draw_distinct`),
+            else independently (`draw`).
         levels: a bound of the longest path in edges; None: read off `parents`.
         widest: a bound of the children of one node; None: read off `parents`.
     """
@@ -31,8 +33,8 @@ class DraftedTree:
     tokens: Tensor
     parents: tuple[int, ...] | Tensor
     live: Tensor | None = None
-    laws: Tensor | None = None
-    law_index: tuple[int, ...] | Tensor | None = None
+    probs: Tensor | None = None
+    probs_index: tuple[int, ...] | Tensor | None = None
     distinct: bool = True
     levels: int | None = None
     widest: int | None = None
@@ -46,21 +48,21 @@ class DraftedTree:
         """Parents per row, on the host."""
         return _lists(self.parents, self.tokens.shape[0])
 
-    def law_lists(self) -> list[list[int]]:
-        """Law rows per batch row, on the host; all -1 for point laws."""
-        if self.law_index is None:
+    def probs_lists(self) -> list[list[int]]:
+        """Rows of `probs` per batch row, on the host; all -1 when no node was drawn."""
+        if self.probs_index is None:
             return [[-1] * self.size for _ in range(self.tokens.shape[0])]
-        return _lists(self.law_index, self.tokens.shape[0])
+        return _lists(self.probs_index, self.tokens.shape[0])
 
     def parent_tensor(self) -> Tensor:
         """Parents as int64 `[B, N]`."""
         return _tensor(self.parents, self.tokens)
 
-    def law_tensor(self) -> Tensor:
-        """Law rows as int64 `[B, N]`."""
-        if self.law_index is None:
+    def probs_tensor(self) -> Tensor:
+        """Rows of `probs` as int64 `[B, N]`."""
+        if self.probs_index is None:
             return torch.full_like(self.tokens, -1)
-        return _tensor(self.law_index, self.tokens)
+        return _tensor(self.probs_index, self.tokens)
 
     def live_mask(self) -> Tensor:
         """Liveness as bool `[B, N]`."""
@@ -68,16 +70,16 @@ class DraftedTree:
             return torch.ones_like(self.tokens, dtype=torch.bool)
         return self.live
 
-    def node_laws(self, like: Tensor) -> Tensor:
-        """The law of each node `[B, N, V]`, one-hot where it is a point; `like` is `[B, *, V]`."""
+    def node_probs(self, like: Tensor) -> Tensor:
+        """Draft probabilities of each node `[B, N, V]`, one-hot if not drawn; `like` `[B,*,V]`."""
         shape = (*self.tokens.shape, like.shape[2])
         points = like.new_zeros(shape).scatter_(2, self.tokens[:, :, None], 1.0)
-        if self.laws is None:
+        if self.probs is None:
             return points
-        if self.law_index == tuple(range(self.size)):
-            return self.laws[:, : self.size].to(like.dtype)
-        index = self.law_tensor()[:, :, None]
-        rows = self.laws.gather(1, index.clamp(min=0).expand(shape)).to(like.dtype)
+        if self.probs_index == tuple(range(self.size)):
+            return self.probs[:, : self.size].to(like.dtype)
+        index = self.probs_tensor()[:, :, None]
+        rows = self.probs.gather(1, index.clamp(min=0).expand(shape)).to(like.dtype)
         return torch.where(index < 0, points, rows)
 
     @property
@@ -108,10 +110,9 @@ class DraftedTree:
 class Judged:
     """The outcome for each row.
 
-    Attributes:
-        path: int64 `[B, D]`, accepted nodes from the top, padded with -1.
-        accepted: int64 `[B]`, how many.
-        bonus: int64 `[B]`, the token after them, of the target's own law (the bonus, or the
+    Attributes: path: int64 `[B, D]`, accepted nodes from the top, padded with -1. accepted: int64
+        `[B]`, how many. bonus: int64 `[B]`, the token after them, of the target's own distribution
+        (the bonus, or the
             correction where a node was rejected).
     """
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 
-TARGET = "law"
+TARGET = "probabilities"
 """What `target` holds."""
 
 
@@ -34,7 +34,7 @@ def accept(
 
     Args:
         tree: the drafted nodes.
-        target: laws `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
+        target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
         uniforms: unused.
         epsilon: a probability above it always passes.
         delta: factor of exp(-H).
@@ -47,9 +47,9 @@ def accept(
 accept_vectorised = accept
 
 
-def threshold(law: Tensor, epsilon: float, delta: float) -> Tensor:
-    """What a probability must exceed, `[...]`, under laws `[..., V]`."""
-    entropy = -(law * (law + 1e-5).log()).sum(-1)
+def threshold(probs: Tensor, epsilon: float, delta: float) -> Tensor:
+    """What a probability must exceed, `[...]`, under probabilities `[..., V]`."""
+    entropy = -(probs * (probs + 1e-5).log()).sum(-1)
     return (delta * (-entropy).exp()).clamp(max=epsilon)
 
 
@@ -64,9 +64,9 @@ def accept_reference(
     """`accept`, node by node."""
 
     def passes(row: int, parent: int, token: int) -> bool:
-        law = target[row, parent + 1]
-        entropy = -(law * torch.log(law + 1e-5)).sum()
-        return bool(law[token] > min(epsilon, delta * float(torch.exp(-entropy))))
+        probs = target[row, parent + 1]
+        entropy = -(probs * torch.log(probs + 1e-5)).sum()
+        return bool(probs[token] > min(epsilon, delta * float(torch.exp(-entropy))))
 
     def score(row: int, parent: int, token: int) -> float:
         return float(target[row, parent + 1, token].log())

@@ -23,7 +23,7 @@ class Adjacency(Source):
         successors: int32 `[V, width]`, likeliest first; -1 where nothing was learned.
     """
 
-    learns: ClassVar[tuple[str, ...]] = ("rows",)
+    learns: ClassVar[tuple[str, ...]] = ("logits",)
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()

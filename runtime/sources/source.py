@@ -95,7 +95,7 @@ class Source(ABC):
     """Something that is looked up, and perhaps taught; one state, of one request or of many.
 
     Attributes:
-        learns: what it is taught: "rows" of logits, the "text", or "runs" of drafted tokens.
+        learns: what it is taught: "logits", the "text", or "runs" of drafted tokens.
         merges: it can merge continuations into one tree.
         one_continuation: it gives one continuation of a text only.
         one_text: each holds one text.

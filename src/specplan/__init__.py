@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from specplan.checks.acceptance import check_acceptance
     from specplan.checks.plans import check_plans
     from specplan.checks.speed import check_speed
-    from specplan.cost_models.formulas.formula import list_laws
+    from specplan.cost_models.formulas.formula import list_formulas
     from specplan.emitting import emit
     from specplan.importing import import_acceptance
     from specplan.ir import Plan, Round, parse_plan, print_plan, verify_plan
@@ -60,7 +60,7 @@ _HOMES = {
     "checks.plans": ("check_plans",),
     "checks.speed": ("check_speed",),
     "bundles.compiling": ("build_cubins", "compile_bundle", "lower_for_tensorrt"),
-    "cost_models.formulas.formula": ("list_laws",),
+    "cost_models.formulas.formula": ("list_formulas", "list_laws"),
     "bundles.decoder": ("Decoder", "Settings"),
     "emitting": ("emit",),
     "importing": ("import_acceptance", "import_device"),
@@ -108,7 +108,7 @@ __all__ = [
     "import_acceptance",
     "import_device",
     "list_devices",
-    "list_laws",
+    "list_formulas",
     "list_methods",
     "list_rules",
     "load_bundle",

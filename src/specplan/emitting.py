@@ -18,7 +18,7 @@ from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
-from specplan.ir.folders import check_destination
+from specplan.ir.files import check_destination
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle
-from specplan.ir import folders
+from specplan.ir import files
 from specplan.ir.errors import UsageError
 from specplan.ir.text.parser import parse_plan
 from tests.planner.checkpoints import write_checkpoint
@@ -92,7 +92,7 @@ def test_an_old_bundle_is_replaced_whole_or_kept(
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(folders, "_put_in_place", fail)
+        patch.setattr(files, "_put_in_place", fail)
         with pytest.raises(OSError, match="disk full"):
             _write(tmp_path / "bundle", "static_tree")
     assert load_bundle(tmp_path / "bundle") == old

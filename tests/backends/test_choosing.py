@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from specplan.backends.ops.pick import best_columns, pick
 from specplan.backends.ops.prune import prune
-from specplan.backends.ops.reshaping import rehung, summed
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Nodes, Tree
+from specplan.backends.ops.tensors.trees import rehung, summed
+from specplan.backends.ops.tensors.values import Nodes, Tree
 from specplan.ir.ops import Pick, Prune
 from specplan.ir.types.value_types import NodesType, TreeType
 from specplan.ir.values import Value
@@ -36,7 +36,7 @@ def random_tree(chance: Random) -> Tree:
         depths=torch.zeros(batch, 1 + size, dtype=torch.int64),
         live=drawn(lambda node: node == 0 or chance.random() < 0.8),
         keys=first.keys.expand(-1, 1 + size),
-        law_row=torch.full((batch, 1 + size), -1),
+        probs_row=torch.full((batch, 1 + size), -1),
         levels=size,
         newest=range(1, 1 + size),
         chain=False,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.values import Value
 from specplan.planner.methods.dynamic_depth import METHOD, DynamicDepthOptions
 from specplan.planner.trees import BeamGrowth

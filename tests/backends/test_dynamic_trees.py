@@ -12,7 +12,7 @@ import transformers
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.eager.values import Scope
-from specplan.backends.ops.values import Rows, Tree
+from specplan.backends.ops.tensors.values import Logits, Tree
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import verify_plan
@@ -171,7 +171,7 @@ def test_every_node_sees_its_path_and_nothing_else(models: dict[str, CausalModel
     """Target rows and draft scores are those of each path run alone, round after round."""
     for texts, _, scope in rounds_of(dynamic_plan(3, 4, 10), models, RAGGED, 4):
         pool, tree, rows = (scope[Value(name)] for name in ("pool", "c", "l"))
-        assert isinstance(pool, Tree) and isinstance(tree, Tree) and isinstance(rows, Rows)
+        assert isinstance(pool, Tree) and isinstance(tree, Tree) and isinstance(rows, Logits)
         assert tree.scores is not None and tree.size == 10 and pool.size == pool_size(3, 4)
         found, there = rows.of(tree.everything)
         assert there.all()

@@ -16,10 +16,10 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.inductor.capabilities import CAPABILITIES as INDUCTOR
 from specplan.backends.ops.graft import graft
-from specplan.backends.ops.keys import FIRST_KEY
-from specplan.backends.ops.reshaping import extended
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY
+from specplan.backends.ops.tensors.trees import extended
+from specplan.backends.ops.tensors.values import Tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.capabilities import refusals
 from specplan.ir.meaning import Node
@@ -177,9 +177,9 @@ def _random_chain(chance: Random, batch: int, drawn: bool) -> Tree:
         tokens = torch.tensor([[chance.randrange(2)] for _ in range(batch)])
         own = torch.tensor([[-chance.random()] for _ in range(batch)], dtype=torch.float64)
         row = one * (place if drawn else -1)
-        tree = extended(tree, one * place, tokens, place < lengths, own=own, law_row=row)
+        tree = extended(tree, one * place, tokens, place < lengths, own=own, probs_row=row)
     laws = (torch.rand(batch, size, 2, dtype=torch.float64),) if drawn and size else ()
-    return replace(tree, laws=laws)
+    return replace(tree, probs=laws)
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
@@ -193,10 +193,12 @@ def test_merged_trees_hold_every_path_and_go_on_at_the_first(seed: int, drawn: b
     first = 0
     for tree in chains:  # nodes keep their order, and the laws that they were drawn from
         for node in range(1, tree.columns if drawn else 1):
-            rows = merged.law_row[:, first + node]
-            assert merged.all_laws is not None and tree.all_laws is not None
+            rows = merged.probs_row[:, first + node]
+            assert merged.all_probs is not None and tree.all_probs is not None
             for request, law in enumerate(rows.tolist()):
-                assert torch.equal(merged.all_laws[request, law], tree.all_laws[request, node - 1])
+                assert torch.equal(
+                    merged.all_probs[request, law], tree.all_probs[request, node - 1]
+                )
         first += tree.size
     for row in range(batch):
         apart = [path for tree in chains for path in token_paths(tree, row).values()]
@@ -226,7 +228,7 @@ def _defined(tree: Tree, row: int) -> Meaning:
     nodes = (
         Node(
             int(tree.tokens[row, i]), i - 2, bool(tree.live[row, i]), float(tree.own[row, i]),
-            "draw" if int(tree.law_row[row, i]) >= 0 else "given",
+            "draw" if int(tree.probs_row[row, i]) >= 0 else "given",
         )
         for i in range(1, tree.columns)
     )  # fmt: skip

@@ -11,15 +11,21 @@ import pytest
 import torch
 
 from specplan.backends.ops.graft import graft
-from specplan.backends.ops.keys import FIRST_KEY
-from specplan.backends.ops.reshaping import extended
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY
+from specplan.backends.ops.tensors.trees import extended
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Graft
 from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
-from tests.runtime.exact import Case, Scenario, emitted_law, proposal, target_law
-from tests.runtime.exact_checks import WAYS, agrees, random_laws
+from tests.runtime.exact import (
+    Case,
+    Scenario,
+    emitted_probabilities,
+    proposal,
+    target_probabilities,
+)
+from tests.runtime.exact_checks import WAYS, agrees, random_probabilities
 
 LENGTH, VOCABULARY = 2, 3
 APART = (-1, 0, -1, 2)
@@ -31,8 +37,8 @@ def drawn_chain(tokens: tuple[int, ...]) -> Tree:
     one = torch.ones(1, 1, dtype=torch.int64)
     tree = first_tree(one, one * FIRST_KEY, None)
     for place, token in enumerate(tokens):
-        tree = extended(tree, one * place, one * token, one > 0, law_row=one * place)
-    return replace(tree, laws=(torch.full((1, LENGTH, VOCABULARY), 1 / VOCABULARY),))
+        tree = extended(tree, one * place, one * token, one > 0, probs_row=one * place)
+    return replace(tree, probs=(torch.full((1, LENGTH, VOCABULARY), 1 / VOCABULARY),))
 
 
 def merged_parents(tokens: tuple[int, ...]) -> tuple[int, ...]:
@@ -50,7 +56,7 @@ def merged_parents(tokens: tuple[int, ...]) -> tuple[int, ...]:
 
 def outcomes(rule: str, seed: int, *, dropped: bool = False) -> dict[tuple[int, ...], Fraction]:
     """The law of what a round emits; `dropped` leaves out draws that an earlier one equals."""
-    target, draft = random_laws(seed), random_laws(seed + 100)
+    target, draft = random_probabilities(seed), random_probabilities(seed + 100)
     apart = Case(APART, target, draft, distinct=False)
     found: defaultdict[tuple[tuple[int, ...], ...], list[Scenario]] = defaultdict(list)
     for tokens in product(range(VOCABULARY), repeat=len(APART)):
@@ -73,7 +79,7 @@ def outcomes(rule: str, seed: int, *, dropped: bool = False) -> dict[tuple[int, 
     for (parents, again), items in found.items():
         case = replace(apart, parents=parents, dead=again)
         agrees(rule, case, items)
-        for text, weight in emitted_law(case, items, LENGTH + 1).items():
+        for text, weight in emitted_probabilities(case, items, LENGTH + 1).items():
             law[text] += weight
     assert len(found) > 1
     return dict(law)
@@ -82,8 +88,10 @@ def outcomes(rule: str, seed: int, *, dropped: bool = False) -> dict[tuple[int, 
 @pytest.mark.parametrize("rule", ["recursive", "k_seq"])
 @pytest.mark.parametrize("seed", range(2))
 def test_the_law_is_the_targets(rule: str, seed: int) -> None:
-    assert outcomes(rule, seed) == target_law(random_laws(seed), LENGTH + 1)
+    assert outcomes(rule, seed) == target_probabilities(random_probabilities(seed), LENGTH + 1)
 
 
 def test_without_equal_draws_it_would_not_be() -> None:
-    assert outcomes("recursive", 0, dropped=True) != target_law(random_laws(0), LENGTH + 1)
+    assert outcomes("recursive", 0, dropped=True) != target_probabilities(
+        random_probabilities(0), LENGTH + 1
+    )

@@ -22,7 +22,7 @@ from specplan.measure.acceptance.teacher import text_logits
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, draw, law
+from specplan.runtime.sampling import SamplingSettings, draw, probabilities
 from specplan.runtime.tokenizer import load_tokenizer
 from specplan.runtime.uniforms import uniforms
 from tests.backends.kinds import every_kind
@@ -158,7 +158,7 @@ def test_every_lossless_rule_keeps_the_law_of_the_pair(
     """
     text, seeds = [*requests[1].prompt_tokens[:20], 0], list(range(1500))
     one = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=1.0, top_k=50)])
-    p, q = (law(text_logits(exact[name], text, 20)[None], one)[0, 0] for name in exact)
+    p, q = (probabilities(text_logits(exact[name], text, 20)[None], one)[0, 0] for name in exact)
     count = 1 if rule in ("token", "block") else 3
     drawn = draw(q.expand(1500, count, -1), uniforms(seeds, "draft", [20] * 1500, 0, count))
     laws, nodes = q.expand(1500, 1, -1), (-1,) * count
@@ -188,7 +188,7 @@ def _after_the_first(
     text = [*prompt, first]
     one = SamplingSettings.of([Request(prompt_tokens=prompt, **settings)])  # type: ignore[arg-type]
     logits = text_logits(exact["target"], [*text, 0], len(text))
-    return prompt, settings, first, law(logits[None], one)[0, 0].double().numpy()
+    return prompt, settings, first, probabilities(logits[None], one)[0, 0].double().numpy()
 
 
 def _second_tokens(

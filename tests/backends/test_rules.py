@@ -44,7 +44,7 @@ def requests(temperature: float) -> list[Request]:
     ]
 
 
-SAMPLED = [r.name for r in RULE_ENTRIES if r.needs_rows and r.lossless != "greedy"]
+SAMPLED = [r.name for r in RULE_ENTRIES if r.needs_logits and r.lossless != "greedy"]
 
 
 @pytest.mark.parametrize("rule", SAMPLED)

@@ -11,9 +11,9 @@ import torch
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.ops.measure import measure
-from specplan.backends.ops.reshaping import extended
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Nodes, Rows
+from specplan.backends.ops.tensors.trees import extended
+from specplan.backends.ops.tensors.values import Logits, Nodes
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
@@ -179,7 +179,7 @@ def test_measures_of_a_row_and_of_a_tree() -> None:
     """By hand: logits of the law (.5, .3, .2), and path probabilities .5, .3 and .15."""
     assert measure(torch.tensor([[0.25, 0.5]]), Entry("uniform")).tolist() == [0.25]
     one = torch.ones(1, 1, dtype=torch.int64)
-    rows = Rows(one, torch.tensor([[[0.5, 0.3, 0.2]]], dtype=torch.float64).log(), one > 0)
+    rows = Logits(one, torch.tensor([[[0.5, 0.3, 0.2]]], dtype=torch.float64).log(), one > 0)
     assert measure(rows, Entry("top1")).tolist() == pytest.approx([0.5])
     assert measure(rows, Entry("margin")).tolist() == pytest.approx([0.2])
     assert measure(rows, Entry("entropy")).tolist() == pytest.approx([1.0296530])

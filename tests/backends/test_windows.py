@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.eager.lanes import lanes_of
-from specplan.backends.ops.keys import FIRST_KEY, key_after
 from specplan.backends.ops.reroot import reroot
-from specplan.backends.ops.reshaping import extended, padded_to, with_own_laws
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY, key_after
+from specplan.backends.ops.tensors.trees import extended, padded_to, with_own_probs
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.capabilities import refusals
 from specplan.ir.ops import Reroot
 from specplan.ir.plan import Plan
@@ -246,9 +246,9 @@ def test_what_is_left_of_a_chain_below_a_path(data: st.DataObject) -> None:
     for place in range(size):
         parents = tips if place == window else one * place
         live = place < tips if place < window else one > 0
-        tree = extended(tree, parents, tokens[:, place : place + 1], live, law_row=one * place)
+        tree = extended(tree, parents, tokens[:, place : place + 1], live, probs_row=one * place)
     laws = torch.rand(batch, size, 2)
-    tree = replace(tree, laws=(laws,), in_order=False)
+    tree = replace(tree, probs=(laws,), in_order=False)
     live, emitted, roots = tree.live[:, 1:], list[list[int]](), list[int]()
     for row in range(batch):
         chain = tokens[row][live[row]].tolist()
@@ -260,13 +260,13 @@ def test_what_is_left_of_a_chain_below_a_path(data: st.DataObject) -> None:
     root = first_tree(one, torch.tensor(roots)[:, None], None)
     left = reroot(Reroot(tree=Value("t"), path=Value("e")), tree, kind=kind, root=root)
     assert left.size == nodes and left.chain
-    stored = with_own_laws(padded_to(left, 1 + size))
+    stored = with_own_probs(padded_to(left, 1 + size))
     for row, path in enumerate(emitted):
         chain, drawn = tokens[row][live[row]].tolist(), laws[row][live[row]]
         rest = chain[len(path) :][:nodes] if chain[: len(path)] == path else []
         for found in (left, stored):
             assert found.live[row, 1:].tolist() == [n < len(rest) for n in range(found.size)]
             assert found.tokens[row, 1 : 1 + len(rest)].tolist() == rest
-            assert found.all_laws is not None
-            for place, law in enumerate(found.law_row[row, 1 : 1 + len(rest)].tolist()):
-                assert torch.equal(found.all_laws[row, law], drawn[len(path) + place])
+            assert found.all_probs is not None
+            for place, law in enumerate(found.probs_row[row, 1 : 1 + len(rest)].tolist()):
+                assert torch.equal(found.all_probs[row, law], drawn[len(path) + place])

@@ -9,7 +9,7 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.holds import STATIC
 from specplan.ir.capabilities import refusals
@@ -169,7 +169,7 @@ def test_drawn_nodes_are_given_ones_in_a_state_that_keeps_no_laws(
     session.prefill()
     session.step("r")
     held = next(value for name, value in session.batch.values.items() if str(name) == "x")
-    assert isinstance(held, Tree) and not held.laws and bool((held.law_row == -1).all())
+    assert isinstance(held, Tree) and not held.probs and bool((held.probs_row == -1).all())
 
 
 BELOW = "  %c = lookup @s %x at=%f children=1 length=2 nodes=4\n"

@@ -12,7 +12,7 @@ from specplan.ir.plan import Plan
 from specplan.measure.acceptance.teacher import text_logits
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, law
+from specplan.runtime.sampling import SamplingSettings, probabilities
 from tests.backends.pairs import run
 
 VOCABULARY = 5
@@ -30,7 +30,7 @@ def law_of_texts(target: CausalModel) -> np.ndarray:
             text = [*PROMPT, *before, 0]
             logits = text_logits(target, text, len(text) - 1)
             joint[before] *= (
-                law(logits[None], settings)[0, 0]
+                probabilities(logits[None], settings)[0, 0]
                 .numpy()
                 .reshape(VOCABULARY, *([1] * (LENGTH - length - 1)))
             )

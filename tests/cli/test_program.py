@@ -111,7 +111,7 @@ def test_laws_are_listed_and_printed() -> None:
     page = Path(__file__).resolve().parents[2] / "docs/laws.md"
     assert specplan_here("laws", "--markdown").stdout == page.read_text(encoding="utf-8")
     lost = specplan_here("explain", "--law", "nobody")
-    assert lost.returncode == 2 and "Known laws: block_verification" in lost.stderr
+    assert lost.returncode == 2 and "Known: block_verification" in lost.stderr
     assert specplan_here("explain").returncode == 2
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.formulas.formula import load_law
+from specplan.cost_models.formulas.formula import load_formulas
 from specplan.cost_models.serving.loaded_server import between, most_served, requests_in_flight
-from tests.cost_models.laws.test_break_even import GOODPUT
+from tests.cost_models.formulas.test_break_even import GOODPUT
 
 BATCHES = np.array([1.0, 8.0, 32.0, 128.0])
 NO_LIMIT = np.empty((0, 4))
@@ -24,7 +24,7 @@ LOADS = st.floats(0.01, 100.0)
 @pytest.mark.parametrize(("idle", "slope"), [(2.0, 0.02), (0.3, 0.004), (10.0, 0.0)])
 def test_affine_times_obey_the_closed_form(idle: float, slope: float) -> None:
     """a / (1 - b load), and load times that in flight, as the law prints it."""
-    law = load_law("loaded_server")
+    law = load_formulas("loaded_server")
     most = 128.0 / (idle + slope * 128.0)
     for load in np.linspace(0.05, 0.999, 12) * most:
         known = {"idle_seconds": idle, "slope_seconds": slope, "load": load}
@@ -139,7 +139,7 @@ TOKENS = 200.0
 
 def smartspec_seconds(length: int) -> np.ndarray:
     """Of a request of 200 tokens, by batch size, drafting so many tokens each round."""
-    law = load_law("goodput")
+    law = load_formulas("goodput")
     rates = [law.value("goodput", batch=n, length=length, **GOODPUT) for n in BATCHES.astype(int)]
     return BATCHES * TOKENS / np.array(rates, dtype=np.float64)
 

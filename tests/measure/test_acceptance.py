@@ -29,7 +29,7 @@ from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import Family, discover_methods, gather_facts, load_problem  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
-from specplan.runtime.sampling import SamplingSettings, best, law  # noqa: E402
+from specplan.runtime.sampling import SamplingSettings, best, probabilities  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
@@ -102,7 +102,7 @@ def test_sampled_ranks_have_the_known_acceptance() -> None:
     request = Request(prompt_tokens=(0,), temperature=0.9, seed=3)
     ranks = sampled_ranks(target.expand(count, -1), draft.expand(count, -1), request, 4)
     settings = SamplingSettings.of([request])
-    p, q = law(target[None], settings)[0, 0], law(draft[None], settings)[0, 0]
+    p, q = probabilities(target[None], settings)[0, 0], probabilities(draft[None], settings)[0, 0]
     alpha = float(torch.minimum(p, q).sum())
     share = ranks.count(0) / count
     assert abs(share - alpha) < 4 * (alpha * (1 - alpha) / count) ** 0.5

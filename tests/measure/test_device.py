@@ -20,6 +20,7 @@ from specplan.cost_models.devices.measured.rows import ForwardRow  # noqa: E402
 from specplan.cost_models.devices.measured.spread import UNKNOWN_DRIFT  # noqa: E402
 from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
 from specplan.measure.device import profile as device_module  # noqa: E402
+from specplan.measure.device import visits  # noqa: E402
 from specplan.measure.device.cliffs import find_cliffs  # noqa: E402
 from specplan.measure.device.probes import EXIT_CHAINS  # noqa: E402
 from specplan.measure.device.profile import (  # noqa: E402
@@ -28,7 +29,6 @@ from specplan.measure.device.profile import (  # noqa: E402
     budgets_of,
     cells,
     measure_device,
-    visits,
 )
 from specplan.measure.device.visits import Visit  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402

@@ -23,7 +23,7 @@ from specplan.planner.trees.shape import RankPath, StaticTree  # noqa: E402
 from specplan.runtime.acceptance import RULES, DraftedTree  # noqa: E402
 from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
-from specplan.runtime.sampling import SamplingSettings, law  # noqa: E402
+from specplan.runtime.sampling import SamplingSettings, probabilities  # noqa: E402
 from tests.backends.pairs import load_pair, save_pair  # noqa: E402
 from tests.runtime.tiny_models import save_tiny  # noqa: E402
 
@@ -73,7 +73,7 @@ def written(target: CausalModel, temperature: float, count: int, seed: int) -> l
     text = list(PROMPT)
     for _ in range(count):
         logits = text_logits(target, [*text, 0], len(text))
-        text.append(int(law(logits[None], settings(temperature))[0, 0].multinomial(1)))
+        text.append(int(probabilities(logits[None], settings(temperature))[0, 0].multinomial(1)))
     return text
 
 
@@ -139,7 +139,7 @@ def test_rounds_that_the_rule_judges_accept_what_teacher_forcing_says(
         for count in accepted[:-1]:
             starts.append(starts[-1] + count + 1)
         assert [cut.rows[0][start] for start in starts] == accepted
-        rounds = cut.law.rounds(range(-1, layers - 1), (0,) * layers, len(text) - len(PROMPT))
+        rounds = cut.model.rounds(range(-1, layers - 1), (0,) * layers, len(text) - len(PROMPT))
         assert rounds.mean == len(accepted)
         share = profile.evidence.lag_share(layers, nodes)
         assert share == pytest.approx(sum(lagging) / len(lagging))
@@ -160,7 +160,9 @@ def judged(
         found = RULES["greedy"].accept(drafted, rows, None)
     else:
         drawn = torch.rand(1, len(paths) + 1)
-        found = RULES["recursive"].accept(drafted, law(rows, settings(temperature)), drawn)
+        found = RULES["recursive"].accept(
+            drafted, probabilities(rows, settings(temperature)), drawn
+        )
     count = int(found.accepted[0])
     last = found.path[0, count - 1] if count else None
     return (() if last is None else paths[int(last)]), int(found.bonus[0])

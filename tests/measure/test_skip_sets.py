@@ -39,7 +39,7 @@ from specplan.planner import (  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models.kv_cache import KVCache  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
-from specplan.runtime.sampling import SamplingSettings, law  # noqa: E402
+from specplan.runtime.sampling import SamplingSettings, probabilities  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
@@ -124,7 +124,7 @@ def test_sampled_lengths_have_the_known_acceptance(bench: Workbench) -> None:
     whole = _extend(model, cache, [*prompt, 9], 0, 5, Skips())
     draft = _extend(model, cache, [*prompt, 9], 4, 5, SKIPS)
     rows = SamplingSettings.of([Request(prompt_tokens=prompt, **settings)])  # type: ignore[arg-type]
-    p, q = (law(row[None, None], rows)[0, 0] for row in (whole, draft))
+    p, q = (probabilities(row[None, None], rows)[0, 0] for row in (whole, draft))
     alpha = float(torch.minimum(p, q).sum())
     assert abs(accepted / count - alpha) < 4 * (alpha * (1 - alpha) / count) ** 0.5
     assert 0.02 < alpha < 0.98

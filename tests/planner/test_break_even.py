@@ -13,7 +13,7 @@ from specplan.cost_models.acceptance.evidence.base import Drafting, read_draftin
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
-from specplan.cost_models.formulas.formula import load_law
+from specplan.cost_models.formulas.formula import load_formulas
 from specplan.planner.explain.break_even import break_evens, draft_steps
 from specplan.planner.explain.break_even_words import break_even_words
 from specplan.planner.explain.data import explain
@@ -177,25 +177,25 @@ def test_a_profile_scaled_by_one_is_the_profile(found: SearchResult) -> None:
     drafting = drafting_of(found.facts, chosen)
     own = Drafting(drafting.demands, drafting.parents, drafting.ranks, Ranks(tuple(rows)))
     assert own.evidence is not None
-    law, same = own.evidence.law, scaled_hazards(own, 1.0).law
+    model, same = own.evidence.model, scaled_hazards(own, 1.0).model
     tree = (own.parents, own.ranks)
-    reached = law.accepted_at_least(*tree)
+    reached = model.accepted_at_least(*tree)
     again = same.accepted_at_least(*tree)
     assert again == pytest.approx(reached[: len(again)]) and not any(reached[len(again) :])
-    mine, its = same.tokens_per_round(*tree), law.tokens_per_round(*tree)
+    mine, its = same.tokens_per_round(*tree), model.tokens_per_round(*tree)
     assert mine.mean == pytest.approx(its.mean)
     assert mine.high - mine.low == pytest.approx(its.high - its.low, rel=0.15)
     most = most_scale(own)
     tokens = [
-        scaled_hazards(own, scale).law.tokens_per_round(*tree).mean
+        scaled_hazards(own, scale).model.tokens_per_round(*tree).mean
         for scale in (0.0, 0.5, 1.0, most)
     ]
     assert tokens[0] == 1.0 and tokens == sorted(tokens)
-    assert max(scaled_hazards(own, most).law.hazard(d, 0) for d in range(1, 5)) <= 1.0
+    assert max(scaled_hazards(own, most).model.hazard(d, 0) for d in range(1, 5)) <= 1.0
 
 
 @pytest.mark.parametrize(("method", "words"), LAWS)
-def test_the_governing_law_has_the_plans_numbers(
+def test_the_governing_formula_has_the_plans_numbers(
     found: SearchResult, method: str, words: str
 ) -> None:
     """The law's value at the printed numbers is the printed speedup."""
@@ -203,7 +203,7 @@ def test_the_governing_law_has_the_plans_numbers(
     result = SearchResult(found.facts, found.candidates, chosen, found.plain)
     (entry,) = explain(result)["laws"]
     assert entry["law"] == LAWS[method, words]
-    law = load_law(entry["law"])
+    law = load_formulas(entry["law"])
     for cell, estimate in zip(entry["by_cell"], chosen.estimates, strict=True):
         means = {
             name: value["mean"] if isinstance(value, dict) else value

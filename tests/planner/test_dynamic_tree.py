@@ -127,7 +127,7 @@ def test_settings_that_emit_no_more_are_left_out(tmp_path: Path) -> None:
 
 def tokens(profile: AcceptanceProfile, depth: int, nodes: int) -> float:
     chain = range(-1, depth - 1), (0,) * depth
-    return profile.evidence.cut(depth, nodes).law.tokens_per_round(*chain).mean
+    return profile.evidence.cut(depth, nodes).model.tokens_per_round(*chain).mean
 
 
 def test_shallow_pools_give_shallow_trees(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
 
 
 def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
-    facts = example_facts(tmp_path, given=rates([0.6, 0.15, 0.05], trials=30))
+    facts = example_facts(tmp_path, given=rates([0.6, 0.15, 0.05], trials=25))
     workload = facts.problem.workload.model_copy(update={"prompts": tmp_path / "prompts.jsonl"})
     for here in (True, False):
         device = "measured" if here else facts.problem.device
@@ -55,6 +55,16 @@ def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
         data = explain(search(replace(facts, problem=changed)))
         assert data["confidence"]["expected_regret"] > 0.005
         assert ("specplan tune" in "\n".join(explain_words(data))) == here
+
+
+def test_a_dtype_that_no_config_states_is_an_assumption(tmp_path: Path) -> None:
+    facts = example_facts(tmp_path)
+    stated = explain(search(facts))["assumptions"]
+    assert not any("states no dtype" in words for words in stated)
+    guessed = replace(facts, target=replace(facts.target, states_dtype=False))
+    assumed = explain(search(guessed))["assumptions"]
+    dtype = facts.target.dtype
+    assert f'"target" is {dtype}: its config.json states no dtype' in assumed
 
 
 def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
@@ -281,7 +291,7 @@ def test_the_report_holds_every_estimate_with_its_interval(tmp_path: Path) -> No
                 assert part["seconds"]["low"] <= part["seconds"]["mean"] <= part["seconds"]["high"]
 
 
-def test_law_and_break_even_are_told(tmp_path: Path) -> None:
+def test_formula_and_break_even_are_printed(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     assert {point["unknown"] for part in data["break_even"] for point in part["points"]} == {
         "acceptance", "draft_seconds", "batch", "prompt_tokens",

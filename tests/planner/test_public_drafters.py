@@ -12,7 +12,6 @@ import pytest
 from specplan import optimize
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.planner.search.comparing import speedup
 
 HEAD_70B: dict[str, Any] = {
     "architectures": ["LlamaForCausalLMEagle3"],
@@ -44,7 +43,10 @@ def problem(folder: Path, config: Path, rates: list[list[float]], name: str) -> 
 
 @pytest.mark.shared
 def test_one_token_more_of_deepseek_v3(shared: Path, tmp_path: Path) -> None:
-    """arXiv 2412.19437 section 5.4.3: 85 to 90 % accepted, 1.8 times the tokens per second."""
+    """arXiv 2412.19437 section 5.4.3: 85 to 90 % accepted, 1.8 times the tokens per second.
+
+    That is of decoding alone; the time of a request has its prompt in it too.
+    """
     config = shared / "data/model_configs/deepseek-ai--DeepSeek-V3"
     value = problem(tmp_path, config, [[0.875]], "mtp") | {
         "sources": ["mtp"],
@@ -54,8 +56,8 @@ def test_one_token_more_of_deepseek_v3(shared: Path, tmp_path: Path) -> None:
     found = optimize(value)
     assert found.search.chosen.drafter == Model("mtp")
     one = next(c for c in found.candidates if c.words.startswith("chain of 1 "))
-    gain = speedup(one, found.search.plain, "latency").mean
-    assert gain == pytest.approx(1.8, rel=0.1)
+    plain, drafting = (c.estimate.seconds_per_token for c in (found.search.plain, one))
+    assert plain.median[0] / drafting.median[0] == pytest.approx(1.8, rel=0.1)
 
 
 @pytest.mark.shared

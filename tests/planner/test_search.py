@@ -102,8 +102,8 @@ def test_plain_decoding_wins_when_little_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
-    few = AcceptanceProfile.from_hazards([[0.12]], trials=5)
-    many = AcceptanceProfile.from_hazards([[0.12]], trials=20000)
+    few = AcceptanceProfile.from_hazards([[0.18]], trials=5)
+    many = AcceptanceProfile.from_hazards([[0.18]], trials=20000)
     unsure = search(example_facts(tmp_path, given={Model("draft"): few}))
     sure = search(example_facts(tmp_path, given={Model("draft"): many}))
     one = "chain of 1 by draft"

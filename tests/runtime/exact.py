@@ -1,8 +1,8 @@
-"""Exact laws of a round by enumeration, in fractions.
+"""Exact distributions of a round by enumeration, in fractions.
 
 Every draft and every way to judge it is a scenario with an exact weight and with uniforms from just
 inside the region that leads to it. The real rule is run on all scenarios as one batch and must
-decide as enumerated; the weights then say what law it emits.
+decide as enumerated; the weights then say what distribution it emits.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import torch
 
 from specplan.runtime.acceptance import DraftedTree
 
-Law = tuple[Fraction, ...]
-Laws = Callable[[tuple[int, ...]], Law]
-"""From the tokens since the root to the law of the next token."""
+Probabilities = tuple[Fraction, ...]
+NextProbabilities = Callable[[tuple[int, ...]], Probabilities]
+"""From the tokens since the root to the distribution of the next token."""
 
 EDGE = Fraction(1, 10**9)
 """How far inside its region a uniform lies."""
@@ -33,8 +33,8 @@ class Case:
     """
 
     parents: tuple[int, ...]
-    target: Laws
-    draft: Laws
+    target: NextProbabilities
+    draft: NextProbabilities
     distinct: bool = True
     points: dict[int, int] = field(default_factory=dict)
     dead: tuple[int, ...] = ()
@@ -75,27 +75,27 @@ def path_tokens(case: Case, tokens: tuple[int, ...], node: int) -> tuple[int, ..
     return (*path_tokens(case, tokens, case.parents[node]), tokens[node])
 
 
-def proposal(case: Case, tokens: tuple[int, ...], node: int) -> Law:
-    """The law of `node`'s token given the nodes before it."""
-    law = list(case.draft(path_tokens(case, tokens, case.parents[node])))
+def proposal(case: Case, tokens: tuple[int, ...], node: int) -> Probabilities:
+    """The distribution of `node`'s token given the nodes before it."""
+    probs = list(case.draft(path_tokens(case, tokens, case.parents[node])))
     if node in case.points:
-        return tuple(Fraction(x == case.points[node]) for x in range(len(law)))
+        return tuple(Fraction(x == case.points[node]) for x in range(len(probs)))
     if not case.distinct:
-        return tuple(law)
+        return tuple(probs)
     gone = {
         tokens[other]
         for other in range(node)
         if case.parents[other] == case.parents[node] and other not in case.points
     }
-    left = [Fraction(0) if x in gone else mass for x, mass in enumerate(law)]
+    left = [Fraction(0) if x in gone else mass for x, mass in enumerate(probs)]
     if sum(left) == 0:
-        left = [Fraction(x not in gone) for x in range(len(law))]
+        left = [Fraction(x not in gone) for x in range(len(probs))]
     return normalise(left)
 
 
-def normalise(law: Any) -> Law:
-    """The law with sum 1."""
-    return tuple(mass / sum(law) for mass in law)
+def normalise(probs: Any) -> Probabilities:
+    """The distribution with sum 1."""
+    return tuple(mass / sum(probs) for mass in probs)
 
 
 def _drafts(case: Case, tokens: tuple[int, ...]) -> Iterator[tuple[Fraction, tuple[int, ...]]]:
@@ -108,16 +108,16 @@ def _drafts(case: Case, tokens: tuple[int, ...]) -> Iterator[tuple[Fraction, tup
                 yield mass * weight, whole
 
 
-def run(rule: Any, case: Case, found: list[Scenario], target: str = "law") -> Any:
-    """Run a rule's `accept` on all scenarios as one batch; it takes laws, or "logits"."""
+def run(rule: Any, case: Case, found: list[Scenario], target: str = "probabilities") -> Any:
+    """Run a rule's `accept` on all scenarios as one batch; it takes distributions, or "logits"."""
     tokens = torch.tensor([item.tokens for item in found])
     nodes = range(-1, len(case.parents))
 
-    def rows(laws: Laws) -> torch.Tensor:
+    def rows(probs: NextProbabilities) -> torch.Tensor:
         return torch.tensor(
             [
                 [
-                    [float(mass) for mass in laws(path_tokens(case, item.tokens, node))]
+                    [float(mass) for mass in probs(path_tokens(case, item.tokens, node))]
                     for node in nodes
                 ]
                 for item in found
@@ -130,8 +130,8 @@ def run(rule: Any, case: Case, found: list[Scenario], target: str = "law") -> An
         tokens,
         case.parents,
         live=torch.tensor([[node not in case.dead for node in nodes if node >= 0]] * len(found)),
-        laws=rows(case.draft) if drawn else None,
-        law_index=tuple(
+        probs=rows(case.draft) if drawn else None,
+        probs_index=tuple(
             -1 if node in case.points else parent + 1 for node, parent in enumerate(case.parents)
         )
         if drawn
@@ -145,7 +145,9 @@ def run(rule: Any, case: Case, found: list[Scenario], target: str = "law") -> An
     return rule(tree, judged.log() if target == "logits" else judged, uniforms)
 
 
-def emitted_law(case: Case, found: list[Scenario], length: int) -> dict[tuple[int, ...], Fraction]:
+def emitted_probabilities(
+    case: Case, found: list[Scenario], length: int
+) -> dict[tuple[int, ...], Fraction]:
     """Law of the first `length` tokens: what a round emits, continued by the target itself."""
     total: dict[tuple[int, ...], Fraction] = {}
     for item in found:
@@ -155,7 +157,7 @@ def emitted_law(case: Case, found: list[Scenario], length: int) -> dict[tuple[in
     return total
 
 
-def _continue(target: Laws, text: tuple[int, ...], length: int) -> Iterator[Any]:
+def _continue(target: NextProbabilities, text: tuple[int, ...], length: int) -> Iterator[Any]:
     if len(text) >= length:
         yield Fraction(1), text[:length]
         return
@@ -165,8 +167,8 @@ def _continue(target: Laws, text: tuple[int, ...], length: int) -> Iterator[Any]
                 yield mass * weight, whole
 
 
-def target_law(target: Laws, length: int) -> dict[tuple[int, ...], Fraction]:
-    """The target's own law of `length` tokens."""
+def target_probabilities(target: NextProbabilities, length: int) -> dict[tuple[int, ...], Fraction]:
+    """The target's own distribution of `length` tokens."""
     return {whole: weight for weight, whole in _continue(target, (), length)}
 
 
@@ -183,7 +185,7 @@ def mean_accepted(found: list[Scenario]) -> Fraction:
 def total_variation(
     one: dict[tuple[int, ...], Fraction], other: dict[tuple[int, ...], Fraction]
 ) -> Fraction:
-    """Half the sum of what two laws of texts differ by."""
+    """Half the sum of what two distributions of texts differ by."""
     texts = one.keys() | other.keys()
     apart = (abs(one.get(x, Fraction(0)) - other.get(x, Fraction(0))) for x in texts)
     return sum(apart, Fraction(0)) / 2

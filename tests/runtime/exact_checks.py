@@ -20,22 +20,22 @@ from specplan.ir.tables.acceptance import LOSSLESS
 from specplan.runtime.acceptance import RULES
 from tests.runtime.exact import (
     Case,
-    Law,
-    Laws,
+    NextProbabilities,
+    Probabilities,
     Scenario,
     Ways,
-    emitted_law,
+    emitted_probabilities,
     normalise,
     run,
     scenarios,
-    target_law,
+    target_probabilities,
 )
 
 CHAIN = (-1, 0, 1)
 TREE = (-1, -1, 0, 0, 1)
 P = tuple(Fraction(n, 100) for n in (50, 30, 15, 5))
 Q = tuple(Fraction(n, 100) for n in (25, 25, 40, 10))
-"""The pair of laws of docs/rules.md."""
+"""The pair of distributions of docs/rules.md."""
 
 JUDGING: dict[str, ModuleType] = {
     module.name: import_module(f"tests.runtime.ways.{module.name}")
@@ -48,16 +48,16 @@ WAYS: dict[str, Ways] = {
 """The lossless ones of them."""
 
 
-def constant(law: Law) -> Laws:
-    """The same law in every context."""
-    return lambda context: law
+def constant(probs: Probabilities) -> NextProbabilities:
+    """The same distribution in every context."""
+    return lambda context: probs
 
 
-def random_laws(seed: int, vocabulary: int = 3, zeros: bool = False) -> Laws:
-    """A law per context, with some zero entries on request."""
-    known: dict[tuple[int, ...], Law] = {}
+def random_probabilities(seed: int, vocabulary: int = 3, zeros: bool = False) -> NextProbabilities:
+    """A distribution per context, with some zero entries on request."""
+    known: dict[tuple[int, ...], Probabilities] = {}
 
-    def law(context: tuple[int, ...]) -> Law:
+    def probs(context: tuple[int, ...]) -> Probabilities:
         if context not in known:
             random = Random(f"{seed}{context}")
             masses = [Fraction(random.randint(0 if zeros else 1, 6)) for _ in range(vocabulary)]
@@ -65,17 +65,17 @@ def random_laws(seed: int, vocabulary: int = 3, zeros: bool = False) -> Laws:
             known[context] = normalise(masses)
         return known[context]
 
-    return law
+    return probs
 
 
-def one_hot(laws: Laws) -> Laws:
-    """The laws at temperature 0."""
+def one_hot(given: NextProbabilities) -> NextProbabilities:
+    """The same at temperature 0."""
 
-    def law(context: tuple[int, ...]) -> Law:
-        found = laws(context)
+    def probs(context: tuple[int, ...]) -> Probabilities:
+        found = given(context)
         return tuple(Fraction(x == found.index(max(found))) for x in range(len(found)))
 
-    return law
+    return probs
 
 
 def decided(rule: str, case: Case, ways: Ways, **parameters: Any) -> list[Scenario]:
@@ -98,7 +98,7 @@ def agrees(rule: str, case: Case, found: list[Scenario], **parameters: Any) -> N
 
 
 def lossless(rule: str, case: Case, length: int) -> list[Scenario]:
-    """`decided`, and the law of the first `length` tokens is exactly the target's."""
+    """`decided`, and the distribution of the first `length` tokens is exactly the target's."""
     found = decided(rule, case, WAYS[rule])
-    assert emitted_law(case, found, length) == target_law(case.target, length)
+    assert emitted_probabilities(case, found, length) == target_probabilities(case.target, length)
     return found

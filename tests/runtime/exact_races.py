@@ -1,8 +1,8 @@
-"""Exact laws of races over three tokens: areas of a triangle, in fractions.
+"""Exact distributions of races over three tokens: areas of a triangle, in fractions.
 
-Three exponential times over their sum are uniform on the triangle of weights that sum to 1. Under
-a law, token x is before token y where time(x) law(y) < time(y) law(x): a line through the triangle.
-So the outcomes of any number of races over the same times are polygons.
+Three exponential times over their sum are uniform on the triangle of weights that sum to 1. Under a
+distribution, token x is before token y where time(x) p(y) < time(y) p(x): a line through the
+triangle. So the outcomes of any number of races over the same times are polygons.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import permutations, product
 import torch
 
 from specplan.runtime.races import exponentials, race
-from tests.runtime.exact import Law
+from tests.runtime.exact import Probabilities
 
 Point = tuple[Fraction, Fraction, Fraction]
 TRIANGLE: list[Point] = [
@@ -30,21 +30,21 @@ Order = tuple[int, ...]
 
 
 def outcomes(
-    races: Sequence[tuple[Law, int]],
+    races: Sequence[tuple[Probabilities, int]],
 ) -> Iterator[tuple[Fraction, tuple[Order, ...], Fraction]]:
-    """Chance, the first tokens of each race (a law, how many), and a number that leads there."""
+    """Chance, first tokens of each race (probabilities, count), a number that leads there."""
     codes = torch.zeros(len(NUMBERS), dtype=torch.int64)
-    for law, count in races:
-        masses = torch.tensor([float(mass) for mass in law], dtype=torch.float64)
+    for probs, count in races:
+        masses = torch.tensor([float(mass) for mass in probs], dtype=torch.float64)
         for place in race(masses.expand_as(TIMES), TIMES, count).unbind(1):
             codes = codes * 3 + place
     cells: list[tuple[list[Point], tuple[Order, ...]]] = [(TRIANGLE, ())]
-    for law, count in races:
+    for probs, count in races:
         cells = [
             (part, (*known, order))
             for polygon, known in cells
             for order in permutations(range(3), count)
-            if area(part := _begun(polygon, law, order))
+            if area(part := _begun(polygon, probs, order))
         ]
     for polygon, known in cells:
         code = 0
@@ -55,19 +55,19 @@ def outcomes(
         yield area(polygon), known, Fraction(float(NUMBERS[int(hits[0])]))
 
 
-def _begun(polygon: list[Point], law: Law, order: Order) -> list[Point]:
+def _begun(polygon: list[Point], probs: Probabilities, order: Order) -> list[Point]:
     """The part of a polygon where these tokens arrive first, in this order."""
     for first, second in product(order, range(3)):
         if second not in order or order.index(second) > order.index(first):
-            polygon = _clipped(polygon, first, second, law)
+            polygon = _clipped(polygon, first, second, probs)
     return polygon
 
 
-def _clipped(polygon: list[Point], first: int, second: int, law: Law) -> list[Point]:
+def _clipped(polygon: list[Point], first: int, second: int, probs: Probabilities) -> list[Point]:
     """The part of a convex polygon where `first` is not after `second`."""
 
     def late(point: Point) -> Fraction:
-        return point[first] * law[second] - point[second] * law[first]
+        return point[first] * probs[second] - point[second] * probs[first]
 
     kept: list[Point] = []
     for here, there in zip(polygon, [*polygon[1:], *polygon[:1]], strict=True):

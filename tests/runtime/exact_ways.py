@@ -10,7 +10,16 @@ from itertools import product
 from math import exp, log, prod
 from typing import Any
 
-from tests.runtime.exact import EDGE, Case, Law, Way, Ways, normalise, path_tokens, proposal
+from tests.runtime.exact import (
+    EDGE,
+    Case,
+    Probabilities,
+    Way,
+    Ways,
+    normalise,
+    path_tokens,
+    proposal,
+)
 
 Tokens = tuple[int, ...]
 Used = dict[int, Fraction]
@@ -31,15 +40,15 @@ def k_seq_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
     return _below(case, tokens, -1, (), {}, _judge_by_level)
 
 
-Child = tuple[Fraction, int | None, Law, Used]
-"""One way to judge siblings: weight, the accepted one, what is left of the law, uniforms."""
+Child = tuple[Fraction, int | None, Probabilities, Used]
+"""One way to judge siblings: weight, the accepted one, the residual, uniforms."""
 
 
 def _below(
     case: Case, tokens: Tokens, here: int, path: Tokens, used: Used, judge: Any
 ) -> Iterator[Way]:
-    law = case.target(path_tokens(case, tokens, here))
-    for weight, chosen, left, more in judge(case, tokens, here, law):
+    probs = case.target(path_tokens(case, tokens, here))
+    for weight, chosen, left, more in judge(case, tokens, here, probs):
         if chosen is None:
             for way in _bonus(case, left, path, used | more):
                 yield weight * way[0], *way[1:]
@@ -48,68 +57,70 @@ def _below(
                 yield weight * way[0], *way[1:]
 
 
-def _bonus(case: Case, law: Law, path: Tokens, used: Used) -> Iterator[Way]:
-    """The bonus drawn from a law by the last number."""
-    for token, inside in _drawn(law):
-        yield law[token], path, token, {**used, len(case.parents): inside}
+def _bonus(case: Case, probs: Probabilities, path: Tokens, used: Used) -> Iterator[Way]:
+    """The bonus drawn from a distribution by the last number."""
+    for token, inside in _drawn(probs):
+        yield probs[token], path, token, {**used, len(case.parents): inside}
 
 
-def _drawn(law: Law) -> Iterator[tuple[int, Fraction]]:
-    """Every token of a law with a number that draws it."""
-    for token, mass in enumerate(law):
+def _drawn(probs: Probabilities) -> Iterator[tuple[int, Fraction]]:
+    """Every token of a distribution with a number that draws it."""
+    for token, mass in enumerate(probs):
         if mass:
-            yield token, sum(law[:token], Fraction(0)) + mass / 2
+            yield token, sum(probs[:token], Fraction(0)) + mass / 2
 
 
 def _children(case: Case, here: int) -> list[int]:
     return [n for n, parent in enumerate(case.parents) if parent == here and n not in case.dead]
 
 
-def _judge_recursively(case: Case, tokens: Tokens, here: int, law: Law) -> Iterator[Child]:
+def _judge_recursively(
+    case: Case, tokens: Tokens, here: int, probs: Probabilities
+) -> Iterator[Child]:
     weight, used = Fraction(1), {}
     for node in _children(case, here):
         drawn = proposal(case, tokens, node)
-        chance = min(Fraction(1), law[tokens[node]] / drawn[tokens[node]])
+        chance = min(Fraction(1), probs[tokens[node]] / drawn[tokens[node]])
         if chance > 0:
-            yield weight * chance, node, law, {**used, node: chance * (1 - EDGE)}
+            yield weight * chance, node, probs, {**used, node: chance * (1 - EDGE)}
         if chance == 1:
             return
         used[node] = chance + (1 - chance) * EDGE
         weight *= 1 - chance
-        law = normalise([max(Fraction(0), r - d) for r, d in zip(law, drawn, strict=True)])
-    yield weight, None, law, used
+        probs = normalise([max(Fraction(0), r - d) for r, d in zip(probs, drawn, strict=True)])
+    yield weight, None, probs, used
 
 
-def _judge_by_level(case: Case, tokens: Tokens, here: int, law: Law) -> Iterator[Child]:
+def _judge_by_level(case: Case, tokens: Tokens, here: int, probs: Probabilities) -> Iterator[Child]:
     children = _children(case, here)
     if not children:
-        yield Fraction(1), None, law, {}
+        yield Fraction(1), None, probs, {}
         return
     drawn = proposal(case, tokens, children[0])
-    level = acceptance_level(law, drawn, len(children))
-    kept = [min(q, p / level) for p, q in zip(law, drawn, strict=True)]
+    level = acceptance_level(probs, drawn, len(children))
+    kept = [min(q, p / level) for p, q in zip(probs, drawn, strict=True)]
     beta = sum(kept, Fraction(0))
     taken = 1 - (1 - beta) ** len(children)
     weight, used = Fraction(1), {}
     for node in children:
-        chance = min(Fraction(1), law[tokens[node]] / (level * drawn[tokens[node]]))
+        chance = min(Fraction(1), probs[tokens[node]] / (level * drawn[tokens[node]]))
         if chance > 0:
-            yield weight * chance, node, law, {**used, node: chance * (1 - EDGE)}
+            yield weight * chance, node, probs, {**used, node: chance * (1 - EDGE)}
         if chance == 1:
             return
         used[node] = chance + (1 - chance) * EDGE
         weight *= 1 - chance
-    left = [p - k * taken / beta if beta else p for p, k in zip(law, kept, strict=True)]
+    left = [p - k * taken / beta if beta else p for p, k in zip(probs, kept, strict=True)]
     yield weight, None, normalise(left), used
 
 
 @cache
-def acceptance_level(law: Law, drawn: Law, count: int) -> Fraction:
+def acceptance_level(probs: Probabilities, drawn: Probabilities, count: int) -> Fraction:
     """The level of K-SEQ to 2^-40 of its interval, from above."""
     low, high = Fraction(1), Fraction(count)
     for _ in range(40):
         middle = (low + high) / 2
-        beta = sum((min(q, p / middle) for p, q in zip(law, drawn, strict=True)), Fraction(0))
+        beta = sum((min(q, p / middle) for p, q in zip(probs, drawn, strict=True)), Fraction(0))
         if 1 - (1 - beta) ** count > middle * beta:
             low = middle
         else:
@@ -121,15 +132,15 @@ def naive_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
     """The target draws; where a child holds its draw, the walk goes on there."""
 
     def walk(here: int, path: Tokens, used: Used) -> Iterator[Way]:
-        law = case.target(path_tokens(case, tokens, here))
-        for token, inside in _drawn(law):
+        probs = case.target(path_tokens(case, tokens, here))
+        for token, inside in _drawn(probs):
             now = {**used, here + 1: inside}
             hit = next((n for n in _children(case, here) if tokens[n] == token), None)
             if hit is None:
-                yield law[token], path, token, now
+                yield probs[token], path, token, now
             else:
                 for weight, *rest in walk(hit, (*path, hit), now):
-                    yield law[token] * weight, *rest  # type: ignore[misc]
+                    yield probs[token] * weight, *rest  # type: ignore[misc]
 
     return walk(-1, (), {})
 
@@ -137,61 +148,63 @@ def naive_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
 def lenient_ways(lenience: Fraction) -> Ways:
     """Token by token, q times the lenience in the comparison."""
 
-    def judge(case: Case, tokens: Tokens, here: int, law: Law) -> Iterator[Child]:
+    def judge(case: Case, tokens: Tokens, here: int, probs: Probabilities) -> Iterator[Child]:
         children = _children(case, here)
         if not children:
-            yield Fraction(1), None, law, {}
+            yield Fraction(1), None, probs, {}
             return
         (node,) = children
         drawn = proposal(case, tokens, node)
-        chance = min(Fraction(1), law[tokens[node]] / (lenience * drawn[tokens[node]]))
+        chance = min(Fraction(1), probs[tokens[node]] / (lenience * drawn[tokens[node]]))
         if chance > 0:
-            yield chance, node, law, {node: chance * (1 - EDGE)}
+            yield chance, node, probs, {node: chance * (1 - EDGE)}
         if chance < 1:
-            left = [max(Fraction(0), p - q) for p, q in zip(law, drawn, strict=True)]
+            left = [max(Fraction(0), p - q) for p, q in zip(probs, drawn, strict=True)]
             yield 1 - chance, None, normalise(left), {node: chance + (1 - chance) * EDGE}
 
     return lambda case, tokens: _below(case, tokens, -1, (), {}, judge)
 
 
-def passing_ways(passes: Callable[[Law, int], bool]) -> Ways:
+def passing_ways(passes: Callable[[Probabilities, int], bool]) -> Ways:
     """The longest path of nodes that pass, the likeliest among equals; then the first choice."""
 
     def ways(case: Case, tokens: Tokens) -> Iterator[Way]:
         best, most = (0, Fraction(0), 0), ()
         standing: dict[int, tuple[Tokens, Fraction]] = {-1: ((), Fraction(1))}
         for node, parent in enumerate(case.parents):
-            law = case.target(path_tokens(case, tokens, parent))
-            if parent in standing and node not in case.dead and passes(law, tokens[node]):
+            probs = case.target(path_tokens(case, tokens, parent))
+            if parent in standing and node not in case.dead and passes(probs, tokens[node]):
                 path, mass = standing[parent]
-                standing[node] = (*path, node), mass * law[tokens[node]]
+                standing[node] = (*path, node), mass * probs[tokens[node]]
                 if (rank := (len(path) + 1, standing[node][1], -node)) > best:
                     best, most = rank, standing[node][0]
-        law = case.target(path_tokens(case, tokens, most[-1] if most else -1))
-        yield Fraction(1), most, law.index(max(law)), {}
+        probs = case.target(path_tokens(case, tokens, most[-1] if most else -1))
+        yield Fraction(1), most, probs.index(max(probs)), {}
 
     return ways
 
 
-def typical(law: Law, token: int) -> bool:
+def typical(probs: Probabilities, token: int) -> bool:
     """Medusa's criterion at its defaults."""
-    entropy = -sum(float(p) * log(float(p) + 1e-5) for p in law)
-    return law[token] > min(0.09, 0.3 * exp(-entropy))
+    entropy = -sum(float(p) * log(float(p) + 1e-5) for p in probs)
+    return probs[token] > min(0.09, 0.3 * exp(-entropy))
 
 
-def among_the_first(beta: int, tolerance: float) -> Callable[[Law, int], bool]:
+def among_the_first(beta: int, tolerance: float) -> Callable[[Probabilities, int], bool]:
     """SpecDec's criterion."""
 
-    def passes(law: Law, token: int) -> bool:
-        ranked = sorted(range(len(law)), key=lambda x: (-law[x], x))[:beta]
-        return token in ranked and float(law[token]) >= exp(-tolerance) * float(max(law))
+    def passes(probs: Probabilities, token: int) -> bool:
+        ranked = sorted(range(len(probs)), key=lambda x: (-probs[x], x))[:beta]
+        return token in ranked and float(probs[token]) >= exp(-tolerance) * float(max(probs))
 
     return passes
 
 
-def not_too_unlikely(threshold: float) -> Callable[[Law, int], bool]:
+def not_too_unlikely(threshold: float) -> Callable[[Probabilities, int], bool]:
     """BiLD's criterion."""
-    return lambda law, token: float(law[token]) >= exp(-threshold) or token == law.index(max(law))
+    return lambda probs, token: (
+        float(probs[token]) >= exp(-threshold) or token == probs.index(max(probs))
+    )
 
 
 def block_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
@@ -217,10 +230,10 @@ def block_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
         residual = target[kept] if kept == size else surplus[kept]
         if not weight:
             continue
-        law = normalise(residual)
+        probs = normalise(residual)
         used = {
             node: coin * (1 - EDGE) if won else coin + (1 - coin) * EDGE
             for node, (coin, won) in enumerate(zip(coins, thrown, strict=True))
         }
-        for way in _bonus(case, law, tuple(range(kept)), used):
+        for way in _bonus(case, probs, tuple(range(kept)), used):
             yield weight * way[0], *way[1:]

@@ -10,7 +10,7 @@ from specplan.ir.plan import Guard, Plan, Round, Schedule
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, draw, law
+from specplan.runtime.sampling import SamplingSettings, draw, probabilities
 from specplan.runtime.sources.source import Source
 from specplan.runtime.uniforms import uniforms
 
@@ -91,4 +91,4 @@ class PlainSession:
             torch.tensor([text]), places, places, mask, model.new_cache(1, size), places[:, -1:]
         )
         number = uniforms([request.seed], "accept", [size], 0, 1)
-        return int(draw(law(rows, SamplingSettings.of([request]))[:, 0], number[:, 0]))
+        return int(draw(probabilities(rows, SamplingSettings.of([request]))[:, 0], number[:, 0]))

@@ -1,4 +1,4 @@
-"""Lossless rules: the emitted law by exact enumeration, golden values, bounds."""
+"""Lossless rules: the emitted distribution by exact enumeration, golden values, bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from specplan.ir.tables.acceptance import LOSSLESS
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.acceptance.k_seq import acceptance_level
 from specplan.runtime.sampling import best, draw_distinct
-from tests.runtime.exact import Case, Law, accepted_chance, mean_accepted, scenarios, target_law
+from tests.runtime.exact import (
+    Case,
+    Probabilities,
+    accepted_chance,
+    mean_accepted,
+    scenarios,
+    target_probabilities,
+)
 from tests.runtime.exact_checks import (
     CHAIN,
     TREE,
@@ -26,7 +33,7 @@ from tests.runtime.exact_checks import (
     constant,
     lossless,
     one_hot,
-    random_laws,
+    random_probabilities,
 )
 
 CHAIN_RULES = sorted(WAYS)
@@ -39,19 +46,21 @@ ANY_TREE = [name for name in TREE_RULES if not DECLARED[name].children]
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_drawn_chain_is_lossless(rule: str, seed: int, zeros: bool) -> None:
-    case = Case(CHAIN, random_laws(seed, zeros=zeros), random_laws(seed + 50, zeros=zeros))
+    case = Case(
+        CHAIN, random_probabilities(seed, zeros=zeros), random_probabilities(seed + 50, zeros=zeros)
+    )
     lossless(rule, case, 4)
 
 
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 def test_point_chain_is_lossless(rule: str) -> None:
     points = {0: 2, 1: 0, 2: 1}
-    lossless(rule, Case(CHAIN, random_laws(4), random_laws(5), points=points), 4)
+    lossless(rule, Case(CHAIN, random_probabilities(4), random_probabilities(5), points=points), 4)
 
 
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 def test_chain_half_drawn_is_lossless(rule: str) -> None:
-    lossless(rule, Case(CHAIN, random_laws(4), random_laws(5), points={1: 0}), 4)
+    lossless(rule, Case(CHAIN, random_probabilities(4), random_probabilities(5), points={1: 0}), 4)
 
 
 def test_two_tokens_judged_as_a_block() -> None:
@@ -65,11 +74,11 @@ def test_two_tokens_judged_as_a_block() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_block_keeps_no_fewer_and_no_more_than_the_joint_laws_share(seed: int) -> None:
     """token <= block <= sum over lengths of sum min(p(x), q(x)), arXiv 2403.10444."""
-    case = Case(CHAIN, random_laws(seed), random_laws(seed + 90))
+    case = Case(CHAIN, random_probabilities(seed), random_probabilities(seed + 90))
     block = mean_accepted(scenarios(case, WAYS["block"]))
     bound = Fraction(0)
     for length in range(1, len(CHAIN) + 1):
-        target, draft = (target_law(laws, length) for laws in (case.target, case.draft))
+        target, draft = (target_probabilities(probs, length) for probs in (case.target, case.draft))
         shared = (min(mass, draft.get(x, Fraction(0))) for x, mass in target.items())
         bound += sum(shared, Fraction(0))
     assert mean_accepted(scenarios(case, WAYS["token"])) <= block <= bound
@@ -78,15 +87,17 @@ def test_a_block_keeps_no_fewer_and_no_more_than_the_joint_laws_share(seed: int)
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("zeros", [False, True])
 def test_drawn_tree_is_lossless(distinct: bool, zeros: bool) -> None:
-    draft = random_laws(7, zeros=zeros)
-    lossless("recursive", Case(TREE, random_laws(6, zeros=zeros), draft, distinct=distinct), 3)
+    draft = random_probabilities(7, zeros=zeros)
+    lossless(
+        "recursive", Case(TREE, random_probabilities(6, zeros=zeros), draft, distinct=distinct), 3
+    )
 
 
 @pytest.mark.parametrize("rule", ["deterministic", "naive"])
 @pytest.mark.parametrize("distinct", [False, True])
 def test_drawn_tree_taken_as_given_is_lossless(rule: str, distinct: bool) -> None:
-    laws = random_laws(6, zeros=True), random_laws(7, zeros=True)
-    lossless(rule, Case((-1, -1, 0, 1), *laws, distinct=distinct), 3)
+    probs = random_probabilities(6, zeros=True), random_probabilities(7, zeros=True)
+    lossless(rule, Case((-1, -1, 0, 1), *probs, distinct=distinct), 3)
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -94,46 +105,52 @@ def test_drawn_tree_taken_as_given_is_lossless(rule: str, distinct: bool) -> Non
 def test_tree_of_independent_draws_scanned_under_one_level_is_lossless(
     parents: tuple[int, ...], vocabulary: int, zeros: bool
 ) -> None:
-    laws = (random_laws(seed, vocabulary, zeros) for seed in (6, 7))
-    lossless("k_seq", Case(parents, *laws, distinct=False), 3)
+    probs = (random_probabilities(seed, vocabulary, zeros) for seed in (6, 7))
+    lossless("k_seq", Case(parents, *probs, distinct=False), 3)
 
 
 @pytest.mark.parametrize("rule", ANY_TREE)
 def test_tree_of_ranked_children_is_lossless(rule: str) -> None:
     points = {0: 1, 1: 2, 2: 0, 3: 1, 4: 1}
-    lossless(rule, Case(TREE, random_laws(8), random_laws(9), points=points), 3)
+    lossless(rule, Case(TREE, random_probabilities(8), random_probabilities(9), points=points), 3)
 
 
 @pytest.mark.parametrize("rule", ANY_TREE)
 def test_ranked_among_drawn_siblings_is_lossless(rule: str) -> None:
-    lossless(rule, Case((-1, -1, -1), random_laws(8), random_laws(9), points={1: 1}), 2)
+    lossless(
+        rule, Case((-1, -1, -1), random_probabilities(8), random_probabilities(9), points={1: 1}), 2
+    )
 
 
 @pytest.mark.parametrize("rule", ANY_TREE)
 def test_more_children_than_support_is_lossless(rule: str) -> None:
     """The uniform fallback, which the released code of Sequoia lacks."""
     draft = constant((Fraction(1), Fraction(0), Fraction(0)))
-    found = lossless(rule, Case((-1, -1, -1), random_laws(3), draft), 2)
+    found = lossless(rule, Case((-1, -1, -1), random_probabilities(3), draft), 2)
     assert accepted_chance(found) == 1
 
 
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 def test_dead_nodes_are_never_accepted(rule: str) -> None:
-    found = lossless(rule, Case(CHAIN, random_laws(1), random_laws(2), dead=(1,)), 4)
+    found = lossless(
+        rule, Case(CHAIN, random_probabilities(1), random_probabilities(2), dead=(1,)), 4
+    )
     assert max(len(item.path) for item in found) == 1
 
 
 @pytest.mark.parametrize("rule", TREE_RULES)
 def test_dead_siblings_still_count_as_drawn(rule: str) -> None:
-    case = Case((-1, -1, 0), random_laws(1), random_laws(2), rule in ANY_TREE, dead=(0,))
+    case = Case(
+        (-1, -1, 0), random_probabilities(1), random_probabilities(2), rule in ANY_TREE, dead=(0,)
+    )
     lossless(rule, case, 2)
 
 
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 def test_temperature_zero_target(rule: str) -> None:
-    """A one-hot target law accepts exactly its own choice, however the draft was drawn."""
-    target = one_hot(random_laws(3))
-    for draft in (random_laws(4), one_hot(random_laws(4))):
+    """A one-hot target distribution accepts exactly its own choice, however the draft was drawn."""
+    target = one_hot(random_probabilities(3))
+    for draft in (random_probabilities(4), one_hot(random_probabilities(4))):
         for item in lossless(rule, Case(CHAIN, target, draft), 4):
             context: tuple[int, ...] = ()
             for node in item.path:
@@ -141,17 +158,22 @@ def test_temperature_zero_target(rule: str) -> None:
                 context = (*context, item.tokens[node])
 
 
-def chance(rule: str, count: int, target: Law, draft: Law, *, distinct: bool = False) -> Fraction:
+def chance(
+    rule: str, count: int, target: Probabilities, draft: Probabilities, *, distinct: bool = False
+) -> Fraction:
     """Probability that one of `count` drawn children is accepted."""
     case = Case((-1,) * count, constant(target), constant(draft), distinct=distinct)
     return accepted_chance(scenarios(case, WAYS[rule]))
 
 
-def optimum(count: int, target: Law, draft: Law, *, distinct: bool = False) -> float:
+def optimum(
+    count: int, target: Probabilities, draft: Probabilities, *, distinct: bool = False
+) -> float:
     """What no lossless rule exceeds: the largest chance to emit one of the candidates.
 
     The linear programme of optimal transport with membership cost (SpecTr, arXiv 2310.15141):
-    couple the law of `count` candidates with the target's so that most lies on their members.
+    couple the distribution of `count` candidates with the target's so that most lies on their
+    members.
     """
     size = len(target)
     drawn = list(
@@ -167,7 +189,7 @@ def optimum(count: int, target: Law, draft: Law, *, distinct: bool = False) -> f
     return -float(found.fun)
 
 
-def _chance_of(draft: Law, tokens: tuple[int, ...], distinct: bool) -> Fraction:
+def _chance_of(draft: Probabilities, tokens: tuple[int, ...], distinct: bool) -> Fraction:
     if not distinct:
         return prod((draft[x] for x in tokens), start=Fraction(1))
     left, odds = Fraction(1), Fraction(1)
@@ -202,7 +224,9 @@ def test_golden_chances(row: tuple[float, ...]) -> None:
     case = Case((-1,) * count, constant(P), constant(Q))
     found = lossless("recursive", case, 1)
     assert float(accepted_chance(found)) == pytest.approx(distinct, abs=6e-7)
-    p, q = (torch.tensor([[float(mass) for mass in law]], dtype=torch.float64) for law in (P, Q))
+    p, q = (
+        torch.tensor([[float(mass) for mass in probs]], dtype=torch.float64) for probs in (P, Q)
+    )
     assert float(acceptance_level(p, q, torch.tensor([[count]]))) == pytest.approx(level, abs=6e-7)
     order = best(q[None], count)[0, 0].tolist()
     assert order == [2, 0, 1, 3][:count]
@@ -212,11 +236,11 @@ def test_golden_chances(row: tuple[float, ...]) -> None:
     assert optimum(count, P, Q) == pytest.approx(most, abs=1e-9)
 
 
-laws_of_three = st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any)
+masses_of_three = st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any)
 
 
 @settings(max_examples=15, deadline=None)
-@given(laws_of_three, laws_of_three)
+@given(masses_of_three, masses_of_three)
 def test_more_children_are_better_and_the_optimum_is_never_exceeded(
     target: list[int], draft: list[int]
 ) -> None:
@@ -238,18 +262,18 @@ def test_more_children_are_better_and_the_optimum_is_never_exceeded(
 
 
 @settings(max_examples=20, deadline=None)
-@given(laws_of_three)
+@given(masses_of_three)
 def test_equal_laws_always_accept_and_disjoint_never(masses: list[int]) -> None:
-    law = tuple(Fraction(x, sum(masses)) for x in masses)
+    probs = tuple(Fraction(x, sum(masses)) for x in masses)
     for rule in ("token", "recursive", "block", "k_seq"):
-        assert chance(rule, 1, law, law) == 1, rule
-    assert float(chance("k_seq", 2, law, law)) == pytest.approx(1.0, abs=1e-9)
+        assert chance(rule, 1, probs, probs) == 1, rule
+    assert float(chance("k_seq", 2, probs, probs)) == pytest.approx(1.0, abs=1e-9)
     assume(0 in masses)
     other = tuple(Fraction(x == 0) / masses.count(0) for x in masses)
     for rule in CHAIN_RULES:
-        assert chance(rule, 1, law, other) == 0, rule
+        assert chance(rule, 1, probs, other) == 0, rule
     for rule in ("recursive", "k_seq", "naive"):
-        assert chance(rule, 2, law, other) == 0, rule
+        assert chance(rule, 2, probs, other) == 0, rule
 
 
 def test_sequoia_counter_example() -> None:
@@ -274,18 +298,18 @@ def test_the_drafts_law_taken_for_a_ranked_child_loses_the_target() -> None:
     emitted = torch.zeros(2)
     for index in range(90):
         uniforms = torch.tensor([[(index + 0.5) / 90, 0.3]])
-        tree = DraftedTree(torch.tensor([[0]]), (-1,), laws=draft[None], law_index=(0,))
+        tree = DraftedTree(torch.tensor([[0]]), (-1,), probs=draft[None], probs_index=(0,))
         judged = RULES["token"].accept(tree, target[None], uniforms)
         emitted[0 if int(judged.accepted) else int(judged.bonus)] += 1 / 90
     assert emitted.tolist() == pytest.approx([5 / 9, 4 / 9], abs=1e-5)
 
 
 def test_draw_distinct_and_rule_agree_on_the_draft_law() -> None:
-    """Drawn children of a whole law use up its support, so some child must be accepted."""
+    """Drawn children of a whole distribution use up its support, so some child must be accepted."""
     generator = torch.Generator().manual_seed(2)
-    laws = torch.randn(64, 1, 4, generator=generator).softmax(-1)
+    probs = torch.randn(64, 1, 4, generator=generator).softmax(-1)
     target = torch.randn(64, 5, 4, generator=generator).softmax(-1)
-    tokens = draw_distinct(laws, torch.rand(64, 1, 4, generator=generator))[:, 0]
-    tree = DraftedTree(tokens, (-1,) * 4, laws=laws, law_index=(0,) * 4)
+    tokens = draw_distinct(probs, torch.rand(64, 1, 4, generator=generator))[:, 0]
+    tree = DraftedTree(tokens, (-1,) * 4, probs=probs, probs_index=(0,) * 4)
     uniforms = torch.rand(64, 5, generator=generator, dtype=torch.float64)
     assert (RULES["recursive"].accept(tree, target, uniforms).accepted == 1).all()

@@ -39,7 +39,7 @@ def _random_trees(draw: st.DrawFn, chain: bool = False) -> tuple[Any, ...]:
     generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
     nodes = count + 1
 
-    def laws() -> torch.Tensor:
+    def probs() -> torch.Tensor:
         sharp = torch.randn(batch, nodes, vocabulary, generator=generator) * 3
         rows = sharp.softmax(-1)
         one_hot = torch.nn.functional.one_hot(rows.argmax(-1), vocabulary).to(rows.dtype)
@@ -55,11 +55,11 @@ def _random_trees(draw: st.DrawFn, chain: bool = False) -> tuple[Any, ...]:
         tokens,
         parents,
         live=torch.rand(batch, count, generator=generator) < 0.85,
-        laws=None if kind == "point" else laws(),
-        law_index=None if kind == "point" else tuple(index),
+        probs=None if kind == "point" else probs(),
+        probs_index=None if kind == "point" else tuple(index),
         distinct=draw(st.booleans()) and _siblings_differ(tokens, parents),
     )
-    return tree, laws(), torch.rand(batch, nodes, dtype=torch.float64, generator=generator)
+    return tree, probs(), torch.rand(batch, nodes, dtype=torch.float64, generator=generator)
 
 
 def _siblings_differ(tokens: torch.Tensor, parents: tuple[int, ...]) -> bool:
@@ -77,8 +77,8 @@ def _equal(rule: str, case: tuple[Any, ...], **parameters: Any) -> None:
         tree.tokens,
         tree.parent_tensor(),
         tree.live,
-        tree.laws,
-        None if tree.law_index is None else tree.law_tensor(),
+        tree.probs,
+        None if tree.probs_index is None else tree.probs_tensor(),
         tree.distinct,
     )
     for function in (module.accept, module.accept_vectorised):
@@ -148,13 +148,13 @@ def test_greedy_is_recursive_at_temperature_zero(case: tuple[Any, ...]) -> None:
 def test_rows_do_not_depend_on_batch_mates() -> None:
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(4, (5, 5), generator=generator)
-    laws, target = torch.randn(2, 5, 6, 4, generator=generator).softmax(-1)
+    probs, target = torch.randn(2, 5, 6, 4, generator=generator).softmax(-1)
     uniforms = torch.rand(5, 6, generator=generator, dtype=torch.float64)
-    tree = DraftedTree(tokens, TREE, laws=laws, law_index=(0, 0, 1, 1, 2))
+    tree = DraftedTree(tokens, TREE, probs=probs, probs_index=(0, 0, 1, 1, 2))
     together = RULES["recursive"].accept(tree, target, uniforms)
     for row in range(5):
         one = slice(row, row + 1)
-        alone = DraftedTree(tokens[one], TREE, laws=laws[one], law_index=(0, 0, 1, 1, 2))
+        alone = DraftedTree(tokens[one], TREE, probs=probs[one], probs_index=(0, 0, 1, 1, 2))
         judged = RULES["recursive"].accept(alone, target[one], uniforms[one])
         assert torch.equal(judged.path, together.path[one])
         assert torch.equal(judged.bonus, together.bonus[one])
@@ -169,11 +169,11 @@ class _Rule(torch.nn.Module):
         self.parents = parents
 
     def forward(
-        self, tokens: torch.Tensor, live: torch.Tensor, laws: torch.Tensor,
+        self, tokens: torch.Tensor, live: torch.Tensor, probs: torch.Tensor,
         target: torch.Tensor, uniforms: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:  # fmt: skip
         index = tuple(parent + 1 for parent in self.parents)
-        tree = DraftedTree(tokens, self.parents, live, laws, index, distinct=False)
+        tree = DraftedTree(tokens, self.parents, live, probs, index, distinct=False)
         judged = self.rule.accept_vectorised(tree, target, uniforms)
         return judged.path, judged.accepted, judged.bonus
 
@@ -185,11 +185,11 @@ def test_the_vectorised_form_is_traced_by_export(rule: str) -> None:
 
     def inputs(batch: int) -> tuple[torch.Tensor, ...]:
         generator = torch.Generator().manual_seed(batch)
-        laws, target = torch.rand(2, batch, size + 1, 5, generator=generator)
+        probs, target = torch.rand(2, batch, size + 1, 5, generator=generator)
         return (
             torch.randint(5, (batch, size), generator=generator),
             torch.rand(batch, size, generator=generator) < 0.9,
-            laws / laws.sum(-1, keepdim=True),
+            probs / probs.sum(-1, keepdim=True),
             target / target.sum(-1, keepdim=True),
             torch.rand(batch, size + 1, dtype=torch.float64, generator=generator),
         )
@@ -203,12 +203,12 @@ def test_the_vectorised_form_is_traced_by_export(rule: str) -> None:
 
 def test_the_folder_and_the_table_know_the_same_rules() -> None:
     declared = {name: BUILTIN.find("rule", name) for name in BUILTIN.names("rule")}
-    assert set(RULES) == {name for name, item in declared.items() if item and item.needs_rows}
-    alone = {"greedy", "gumbel"}  # has no law; test_races.py
+    assert set(RULES) == {name for name, item in declared.items() if item and item.needs_logits}
+    alone = {"greedy", "gumbel"}  # has no distribution; test_races.py
     assert set(RULES) == {*JUDGING, *alone}
     for name, module in RULES.items():
         item = declared[name]
-        assert item is not None and module.TARGET in ("logits", "law")
+        assert item is not None and module.TARGET in ("logits", "probabilities")
         for form in (module.accept, module.accept_vectorised, module.accept_reference):
             given = inspect.signature(form).parameters
             assert {

@@ -1,4 +1,4 @@
-"""Lossy rules: what they emit, and how far that is from the target's law, by enumeration."""
+"""Lossy rules: the emitted distribution and its distance from the target's, by enumeration."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.runtime.exact import (
     Case,
     Ways,
     accepted_chance,
-    emitted_law,
+    emitted_probabilities,
     mean_accepted,
     scenarios,
-    target_law,
+    target_probabilities,
     total_variation,
 )
 from tests.runtime.exact_checks import (
@@ -31,11 +31,11 @@ from tests.runtime.exact_checks import (
     constant,
     decided,
     one_hot,
-    random_laws,
+    random_probabilities,
 )
 
 HALF = Fraction(1, 2)
-DECLARED = {rule.name: rule for rule in LOSSY if rule.needs_rows}
+DECLARED = {rule.name: rule for rule in LOSSY if rule.needs_logits}
 WAYS: dict[str, tuple[Ways, dict[str, Any]]] = {
     name: (JUDGING[name].WAYS, getattr(JUDGING[name], "PARAMETERS", {})) for name in DECLARED
 }
@@ -47,29 +47,31 @@ TREES = [name for name, rule in DECLARED.items() if not rule.chain_only]
 def test_every_draft_is_judged_as_the_papers_say(rule: str) -> None:
     ways, parameters = WAYS[rule]
     for seed in range(3):
-        case = Case(CHAIN, random_laws(seed, 4), random_laws(seed + 50, 4))
+        case = Case(CHAIN, random_probabilities(seed, 4), random_probabilities(seed + 50, 4))
         found = decided(rule, case, ways, **parameters)
-        lost = total_variation(emitted_law(case, found, 4), target_law(case.target, 4))
+        lost = total_variation(
+            emitted_probabilities(case, found, 4), target_probabilities(case.target, 4)
+        )
         assert 0 < lost < 1
     if rule in TREES:
-        case = Case(TREE, random_laws(6), random_laws(7), distinct=False)
+        case = Case(TREE, random_probabilities(6), random_probabilities(7), distinct=False)
         decided(rule, case, ways, **parameters)
 
 
 @pytest.mark.parametrize("rule", WAYS)
 def test_dead_nodes_are_never_accepted(rule: str) -> None:
     ways, parameters = WAYS[rule]
-    case = Case((-1, 0), random_laws(1), random_laws(2), dead=(0,))
+    case = Case((-1, 0), random_probabilities(1), random_probabilities(2), dead=(0,))
     assert accepted_chance(decided(rule, case, ways, **parameters)) == 0
 
 
 @pytest.mark.parametrize("rule", ["lenient", "typical"])
 def test_nothing_is_lost_at_temperature_zero(rule: str) -> None:
-    """One-hot laws pass their own choice alone (`top_beta`, `rollback` judge the raw logits)."""
+    """A one-hot target passes its own choice alone (`top_beta`, `rollback` judge logits)."""
     ways, parameters = WAYS[rule]
-    case = Case((-1, 0), one_hot(random_laws(3)), random_laws(4))
+    case = Case((-1, 0), one_hot(random_probabilities(3)), random_probabilities(4))
     found = decided(rule, case, ways, **parameters)
-    assert emitted_law(case, found, 3) == target_law(case.target, 3)
+    assert emitted_probabilities(case, found, 3) == target_probabilities(case.target, 3)
 
 
 def test_lenience_one_is_the_token_rule_and_less_of_it_accepts_more() -> None:
@@ -79,24 +81,26 @@ def test_lenience_one_is_the_token_rule_and_less_of_it_accepts_more() -> None:
         ways = exact_ways.lenient_ways(Fraction(lenience))
         found = decided("lenient", case, ways, lenience=float(lenience))
         assert float(accepted_chance(found)) == pytest.approx(expected)
-        law = emitted_law(case, found, 1)
-        assert all(law[(x,)] <= p / lenience for x, p in enumerate(P))
+        probs = emitted_probabilities(case, found, 1)
+        assert all(probs[(x,)] <= p / lenience for x, p in enumerate(P))
         if lenience == 1:
-            assert law == target_law(case.target, 1)
+            assert probs == target_probabilities(case.target, 1)
 
 
 def test_what_each_rule_loses_on_the_pair_is_what_it_declares() -> None:
-    """Total variation of the first token from the target's law, one token drafted, defaults."""
+    """Total variation of the first token from the target, one token drafted, defaults."""
     every = {name: getattr(JUDGING[name], "DEFAULT", None) for name in DECLARED}
     defaults = {name: ways for name, ways in every.items() if ways is not None}
     lost: dict[str, list[float]] = {}
     for target, draft in ((P, Q), (Q, P)):
         case = Case((-1,), constant(target), constant(draft))
         for rule, ways in defaults.items():
-            emitted = emitted_law(case, decided(rule, case, ways), 1)
-            apart = total_variation(emitted, target_law(case.target, 1))
+            emitted = emitted_probabilities(case, decided(rule, case, ways), 1)
+            apart = total_variation(emitted, target_probabilities(case.target, 1))
             lost.setdefault(rule, []).append(float(apart))
-        p, q = (torch.tensor([*map(float, law)], dtype=torch.float64) for law in (target, draft))
+        p, q = (
+            torch.tensor([*map(float, probs)], dtype=torch.float64) for probs in (target, draft)
+        )
         lost.setdefault("all", []).append(float((p - q).abs().sum()) / 2)
     lossy = {rule.name: rule.loss for rule in LOSSY}
     assert all((rule.loss is None) == (rule.name not in lossy) for rule in RULE_ENTRIES)
@@ -115,9 +119,11 @@ TYPICAL = [
 ]
 
 
-@pytest.mark.parametrize(("law", "least", "swapped", "passing"), TYPICAL)
-def test_golden_typical(law: list[float], least: float, swapped: float, passing: list[int]) -> None:
-    row = torch.tensor(law, dtype=torch.float64)
+@pytest.mark.parametrize(("probs", "least", "swapped", "passing"), TYPICAL)
+def test_golden_typical(
+    probs: list[float], least: float, swapped: float, passing: list[int]
+) -> None:
+    row = torch.tensor(probs, dtype=torch.float64)
     assert float(threshold(row, 0.09, 0.3)) == pytest.approx(least, abs=1e-6)
     assert float(threshold(row, 0.3, 0.09)) == pytest.approx(swapped, abs=5e-5)
     tree = DraftedTree(torch.arange(4)[:, None], (-1,))
@@ -128,8 +134,8 @@ def test_golden_typical(law: list[float], least: float, swapped: float, passing:
 
 def test_the_longest_path_wins_and_then_the_likeliest() -> None:
     """Two chains of two below the root and a third of one that is likelier: (2, 3) has .3 * .5."""
-    law = torch.tensor([0.5, 0.3, 0.2])
-    target = law.expand(1, 7, 3).log()
+    probs = torch.tensor([0.5, 0.3, 0.2])
+    target = probs.expand(1, 7, 3).log()
     tokens = torch.tensor([[2, 2, 1, 0, 0]])
     tree = DraftedTree(tokens, (-1, 0, -1, 2, -1))
     for rule, parameters in (("rollback", {}), ("top_beta", {}), ("typical", {})):
@@ -149,15 +155,15 @@ def test_argmax_lenience_is_top_beta_of_the_whole_vocabulary() -> None:
         judged = RULES["top_beta"].accept(
             DraftedTree(tokens, (-1,)), target, beta=6, tolerance=tolerance + 1e-6
         )
-        law = target[:, 0].softmax(-1)
-        expected = law.gather(1, tokens)[:, 0] >= lenience * law.amax(-1) * (1 - 1e-6)
+        probs = target[:, 0].softmax(-1)
+        expected = probs.gather(1, tokens)[:, 0] >= lenience * probs.amax(-1) * (1 - 1e-6)
         assert torch.equal(judged.accepted > 0, expected)
 
 
 def test_accepting_more_loses_more() -> None:
     """Looser parameters accept more, and what is lost grows with them."""
     case = Case((-1,), constant(P), constant(Q))
-    expected = target_law(case.target, 1)
+    expected = target_probabilities(case.target, 1)
     for family in (
         [exact_ways.lenient_ways(Fraction(1, n)) for n in (1, 2, 3, 10)],
         [exact_ways.passing_ways(exact_ways.not_too_unlikely(x)) for x in (1.3, 2.0, 5.0)],
@@ -165,6 +171,6 @@ def test_accepting_more_loses_more() -> None:
     ):
         found = [scenarios(case, ways) for ways in family]
         kept = [mean_accepted(item) for item in found]
-        lost = [total_variation(emitted_law(case, item, 1), expected) for item in found]
+        lost = [total_variation(emitted_probabilities(case, item, 1), expected) for item in found]
         assert kept == sorted(kept) and kept[0] < kept[-1]
         assert lost == sorted(lost) and lost[0] < lost[-1]

@@ -1,4 +1,4 @@
-"""Races and the rule `gumbel`: exact laws, the chance to agree, and that no draft matters."""
+"""Races and the rule `gumbel`: exact distributions, chance to agree, no draft matters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from specplan.runtime.races import exponentials, race
 from specplan.runtime.uniforms import uniforms
 from tests.runtime.exact import (
     Case,
-    Law,
+    Probabilities,
     Scenario,
     accepted_chance,
-    emitted_law,
+    emitted_probabilities,
     path_tokens,
-    target_law,
+    target_probabilities,
 )
-from tests.runtime.exact_checks import P, Q, agrees, random_laws
+from tests.runtime.exact_checks import P, Q, agrees, random_probabilities
 from tests.runtime.exact_races import outcomes
 
 SHAPES = [(-1, 0), (-1, -1, 0)]
@@ -32,8 +32,8 @@ SHAPES = [(-1, 0), (-1, -1, 0)]
 def shared_scenarios(case: Case) -> Iterator[Scenario]:
     """All outcomes where siblings are the first of the draft's race, one number per depth.
 
-    Siblings follow one another; at each depth one race is run by the draft's laws at the nodes
-    that have children, and by the target's at all nodes.
+    Siblings follow one another; at each depth one race is run by the draft's distributions at the
+    nodes that have children, and by the target's at all nodes.
     """
     depths = [0]
     for parent in case.parents:
@@ -88,17 +88,17 @@ def _judged(
 
 @pytest.mark.parametrize("parents", SHAPES)
 def test_shared_randomness_is_lossless(parents: tuple[int, ...]) -> None:
-    case = Case(parents, random_laws(1), random_laws(2))
+    case = Case(parents, random_probabilities(1), random_probabilities(2))
     found = list(shared_scenarios(case))
     assert sum(item.weight for item in found) == 1
     agrees("gumbel", case, found)
-    assert emitted_law(case, found, 3) == target_law(case.target, 3)
+    assert emitted_probabilities(case, found, 3) == target_probabilities(case.target, 3)
 
 
 def test_the_first_of_a_race_are_draws_without_replacement() -> None:
-    for law in ((Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)), (Fraction(1, 3),) * 3):
-        for chance, ((first, second),), _ in outcomes([(law, 2)]):
-            assert chance == law[first] * law[second] / (1 - law[first])
+    for probs in ((Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)), (Fraction(1, 3),) * 3):
+        for chance, ((first, second),), _ in outcomes([(probs, 2)]):
+            assert chance == probs[first] * probs[second] / (1 - probs[first])
     alone = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
     times = exponentials(torch.arange(1 << 12, dtype=torch.float64) / (1 << 12), 3)
     order = race(alone.expand_as(times), times, 3)
@@ -106,8 +106,8 @@ def test_the_first_of_a_race_are_draws_without_replacement() -> None:
     assert abs(float((order[:, 1] == 0).double().mean()) - 0.5) < 0.04
 
 
-def coupled(p: Law, q: Law) -> Fraction:
-    """Chance that one race gives the same token under both laws (arXiv 2408.07978)."""
+def coupled(p: Probabilities, q: Probabilities) -> Fraction:
+    """Chance that one race gives the same token under both distributions (arXiv 2408.07978)."""
     return sum(
         (
             1 / sum(max(b / a, d / c) for b, d in zip(p, q, strict=True))
@@ -124,7 +124,7 @@ masses = st.lists(st.integers(1, 6), min_size=3, max_size=3)
 @settings(max_examples=15, deadline=None)
 @given(masses, masses)
 def test_one_child_is_accepted_by_the_papers_chance(one: list[int], other: list[int]) -> None:
-    p, q = (tuple(Fraction(x, sum(law)) for x in law) for law in (one, other))
+    p, q = (tuple(Fraction(x, sum(probs)) for x in probs) for probs in (one, other))
     found = list(shared_scenarios(Case((-1,), lambda context: p, lambda context: q)))
     apart = sum((abs(a - b) for a, b in zip(p, q, strict=True)), Fraction(0)) / 2
     assert accepted_chance(found) == coupled(p, q)
@@ -136,14 +136,14 @@ def test_golden_chance_of_the_coupling() -> None:
     expected = float(coupled(P, Q))
     assert coupled(P, Q) == Fraction(139, 210)
     numbers = uniforms(list(range(40_000)), "accept", [7] * 40_000, 0, 2)
-    laws = torch.tensor([[float(x) for x in law] for law in (P, Q)], dtype=torch.float64)
-    drafted = race(laws[1].expand(40_000, 4), exponentials(numbers[:, 0], 4))
+    both = torch.tensor([[float(x) for x in probs] for probs in (P, Q)], dtype=torch.float64)
+    drafted = race(both[1].expand(40_000, 4), exponentials(numbers[:, 0], 4))
     judged = RULES["gumbel"].accept(
-        DraftedTree(drafted, (-1,)), laws[0].expand(40_000, 2, 4), numbers
+        DraftedTree(drafted, (-1,)), both[0].expand(40_000, 2, 4), numbers
     )
     assert float(judged.accepted.double().mean()) == pytest.approx(expected, abs=0.01)
     emitted = torch.where(judged.accepted > 0, drafted[:, 0], judged.bonus).bincount(minlength=4)
-    assert chisquare(emitted.numpy(), 40_000 * laws[0].numpy()).pvalue > 1e-4
+    assert chisquare(emitted.numpy(), 40_000 * both[0].numpy()).pvalue > 1e-4
 
 
 def test_hashed_times_are_exponential_and_independent() -> None:
@@ -161,7 +161,7 @@ def test_the_emitted_tokens_do_not_depend_on_the_draft() -> None:
     """Whatever is drafted, the text begins with what the target draws by these numbers."""
     generator = torch.Generator().manual_seed(3)
     target = torch.rand(200, 4, 5, generator=generator).softmax(-1)
-    target[:, 1:] = target[:, :1]  # one law in every context, so that texts can be compared
+    target[:, 1:] = target[:, :1]  # the same in every context, so that texts can be compared
     numbers = torch.rand(200, 4, dtype=torch.float64, generator=generator)
     alone = race(target, exponentials(numbers, 5))[:, :, 0]
     for parents in ((-1, 0, 1), (-1, -1, 0), (-1, -1, -1)):

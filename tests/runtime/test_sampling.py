@@ -1,4 +1,4 @@
-"""Laws, draws and streams of uniforms."""
+"""Distributions, draws and streams of uniforms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specplan.runtime.sampling import (
     best,
     draw,
     draw_distinct,
-    law,
+    probabilities,
 )
 from specplan.runtime.uniforms import _GOLDEN, _mix, uniforms
 
@@ -45,14 +45,14 @@ def test_law_equals_transformers(seed: int, temperature: float, top_k: int, top_
     if top_p < 1:
         expected = TopPLogitsWarper(top_p)(None, expected)
     rows = SamplingSettings.of([Row(temperature, top_k, top_p)])
-    found = law(logits[None], rows)[0]
+    found = probabilities(logits[None], rows)[0]
     assert torch.allclose(found, expected.softmax(-1), atol=1e-6)
 
 
 def test_settings_differ_by_row() -> None:
     logits = torch.tensor([[[1.0, 3.0, 3.0, 2.0]]]).expand(4, 1, 4)
     rows = [Row(0.0), Row(1.0), Row(1.0, top_k=1), Row(1.0, top_k=3)]
-    found = law(logits, SamplingSettings.of(rows))[:, 0]
+    found = probabilities(logits, SamplingSettings.of(rows))[:, 0]
     assert found[0].tolist() == [0, 1, 0, 0]  # the lowest of two equal ids
     assert torch.allclose(found[1], logits[0, 0].softmax(-1))
     assert found[2].tolist() == [0, 1, 0, 0]
@@ -67,7 +67,7 @@ def test_whole_numbers_are_temperatures_too() -> None:
 def test_all_greedy_is_one_hot() -> None:
     rows = SamplingSettings.of([Row(0.0), Row(0.0)])
     assert rows.greedy
-    found = law(torch.tensor([[[0.0, 5.0, 5.0]], [[9.0, 1.0, 2.0]]]), rows)
+    found = probabilities(torch.tensor([[[0.0, 5.0, 5.0]], [[9.0, 1.0, 2.0]]]), rows)
     assert found[:, 0].tolist() == [[0, 1, 0], [1, 0, 0]]
 
 

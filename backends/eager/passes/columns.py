@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from specplan.backends.eager.passes.levels import Slots
-from specplan.backends.ops.values import Nodes
+from specplan.backends.ops.tensors.values import Nodes
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from specplan.backends.eager.state.caches import Cache
 from specplan.backends.eager.state.known_slots import Fresh, Placement
 from specplan.backends.eager.state.slots import NodeSlots
 from specplan.backends.ops import forward as columns
-from specplan.backends.ops.values import Nodes, Rows
+from specplan.backends.ops.tensors.values import Logits, Nodes
 from specplan.ir.errors import MissingCapabilityError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Ran:
         context: slots that were attended to.
     """
 
-    rows: list[Rows]
+    rows: list[Logits]
     width: int
     context: int
 
@@ -214,11 +214,11 @@ def columns_of(
     if texts == 1 and with_root:
         root = batch.root(session.scores)
         tokens.append(root.tokens)
-        positions.append(ends - 1)
+        positions.append(batch.last)
         live.append(root.live)
     elif texts:
         written = ends + torch.arange(-texts, 0, device=ends.device)
-        first = ends - 1
+        first = batch.last
         if cache is not None and stretch.segments:
             resident = cache.resident(stretch.segments, stretch.scratch)
             first = resident.minimum(first) if with_root else resident
@@ -229,7 +229,7 @@ def columns_of(
         if not nodes.width:
             continue
         tokens.append(nodes.take(nodes.tree.tokens))
-        positions.append(ends - 1 + nodes.take(nodes.tree.depths))
+        positions.append(batch.last + nodes.take(nodes.tree.depths))
         live.append(nodes.live if rooted else columns.drafted(nodes))
     joined = _joined(live)
     taking_part = session.taking_part()

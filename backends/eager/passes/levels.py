@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.reshaping import extended
-from specplan.backends.ops.values import Nodes
+from specplan.backends.ops.tensors.trees import extended
+from specplan.backends.ops.tensors.values import Nodes
 
 SLOT = -1
 """Stands for a token that nobody knows."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from specplan.backends.eager.passes.columns import Columns, Passed
 from specplan.backends.eager.passes.described import Stretch
 from specplan.backends.eager.runner import Runner
-from specplan.backends.ops.values import Nodes, Rows, part
+from specplan.backends.ops.tensors.values import Logits, Nodes, part
 
 
 def rows_of_pass(
@@ -20,7 +20,7 @@ def rows_of_pass(
     call: Columns,
     passed: Passed,
     operands: Sequence[Nodes],
-) -> list[Rows]:
+) -> list[Logits]:
     """Rows of the nodes of each operand, of everything that the model is to give."""
     if not stretch.gives:
         return []
@@ -56,7 +56,7 @@ def _said(
     return said
 
 
-def _counted(rows: Rows, stretch: Stretch, level: int) -> Rows:
+def _counted(rows: Logits, stretch: Stretch, level: int) -> Logits:
     """Rows of a level, of those nodes that look so far ahead."""
     rows = replace(rows, sure=False)
     if isinstance(stretch.levels, int):
@@ -67,19 +67,19 @@ def _counted(rows: Rows, stretch: Stretch, level: int) -> Rows:
 
 def _rows_of(
     nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int, with_root: bool
-) -> Rows:
+) -> Logits:
     """Rows of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
     if isinstance(nodes.at, range):
         if not nodes.root:
-            return Rows(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
+            return Logits(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
         if start == 1:
-            return Rows(nodes.keys, part(values, 0, stop), part(live, 0, stop), nodes)
+            return Logits(nodes.keys, part(values, 0, stop), part(live, 0, stop), nodes)
         values = torch.cat([values[:, :1], values[:, start:stop]], 1)
         there = torch.cat([live[:, :1], live[:, start:stop]], 1)
-        return Rows(nodes.keys, values, there, nodes)
+        return Logits(nodes.keys, values, there, nodes)
     if not nodes.root or not with_root:
-        return Rows(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
+        return Logits(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)
     place = torch.arange(start, stop, device=values.device).where(nodes.at > 0, 0)
     rows = values.gather(1, place[:, :, None].expand(-1, -1, values.shape[2]))
     there = live.gather(1, place) & nodes.live
-    return Rows(nodes.keys, rows, there, nodes)
+    return Logits(nodes.keys, rows, there, nodes)

@@ -12,7 +12,7 @@ from specplan.backends.eager.state.hidden_states import enter_slots, entered, ke
 from specplan.backends.eager.state.known_slots import Fresh, Placement
 from specplan.backends.eager.state.slots import NodeSlots
 from specplan.backends.ops import forward as columns
-from specplan.backends.ops.values import part
+from specplan.backends.ops.tensors.values import part
 from specplan.runtime.masks import marked
 from specplan.runtime.models.attention import PrefixMask
 from specplan.runtime.models.kv_cache import KVCache

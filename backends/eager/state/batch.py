@@ -10,9 +10,9 @@ from torch import Tensor
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.state.caches import Cache, Kept
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.keys import FIRST_KEY, NO_KEY, key_after
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY, NO_KEY, key_after
+from specplan.backends.ops.tensors.values import Tree
 from specplan.cost_models.rounds.refreshing import chunk_of
 from specplan.ir.plan import CacheState, TrackState, ValueState
 from specplan.ir.tables.builtin import BUILTIN
@@ -76,6 +76,7 @@ class Batch:
         self.values: dict[str, Tree | Tensor] = {}
         self.sources = dict(sources)
         self._ends: Tensor | None = None
+        self._last: Tensor | None = None
         self._root: Tree | None = None
         self._written: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -91,10 +92,17 @@ class Batch:
             self._ends = torch.tensor(self.lengths, device=self.device)[:, None]
         return self._ends
 
+    @property
+    def last(self) -> Tensor:
+        """Positions of the last tokens of the texts, int64 `[B, 1]`."""
+        if self._last is None:
+            self._last = self.ends - 1
+        return self._last
+
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
         if self._root is None:
-            last = self.ends - 1
+            last = self.last
             tokens, keys = self.text.gather(1, last), self.keys.gather(1, last)
             self._root = first_tree(tokens, keys, scores)
         return self._root
@@ -154,7 +162,7 @@ class Batch:
             self._write(row, start, kept)
         self.lengths[row] = start + len(kept)
         self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
-        self._ends = self._root = self._written = None
+        self._ends = self._last = self._root = self._written = None
         return kept
 
     def forget_keys(self) -> None:
@@ -169,7 +177,7 @@ class Batch:
         self.lengths = [*map(int.__add__, self.lengths, counts)]
         self.last_keys = [length - 1 for length in self.lengths]
         self.done[:] = done
-        self._ends = self._root = self._written = None
+        self._ends = self._last = self._root = self._written = None
 
     def _write(self, row: int, start: int, tokens: Sequence[int]) -> None:
         """Put tokens into a text, and keys beside them."""
@@ -242,7 +250,7 @@ class Batch:
         score = None if scores is None else zero.to(scores)
         return Tree(
             tokens=zero + max(token, 0), parents=parents.expand(self.size, -1), depths=zero,
-            live=live, keys=root.keys.expand(shape), law_row=zero - 1, own=score, scores=score,
+            live=live, keys=root.keys.expand(shape), probs_row=zero - 1, own=score, scores=score,
             levels=kind.depth, newest=range(1, 1 + kind.nodes) if kind.nodes else range(1),
             chain=kind.is_chain, in_order=kind.is_chain,
         )  # fmt: skip

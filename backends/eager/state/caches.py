@@ -15,8 +15,8 @@ from torch import Tensor
 
 from specplan.backends.eager.state.known_slots import Resident
 from specplan.backends.eager.state.slots import Layers, NodeSlots
-from specplan.backends.ops.keys import NO_KEY, places_of
-from specplan.backends.ops.values import Nodes, Path
+from specplan.backends.ops.tensors.keys import NO_KEY, places_of
+from specplan.backends.ops.tensors.values import Nodes, Path
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
 from specplan.runtime.models.retrieval import retrieve
@@ -172,8 +172,11 @@ class Cache(NodeSlots):
             targets.append(list(range(start, start + len(slots))))
         nodes = None if alive is None else self._alive(alive, lengths, sources, targets)
         if sources != targets:
-            store = self.store
-            store.move(*padded(sources, targets, store.trash, store.positions.device))
+            store, device = self.store, self.store.positions.device
+            starts = [first_difference(*lines) for lines in zip(sources, targets, strict=True)]
+            moved = [line[at:] for line, at in zip(sources, starts, strict=True)]
+            goals = [line[at:] for line, at in zip(targets, starts, strict=True)]
+            store.move(*padded(moved, goals, store.trash, device))
         self.begin(lengths)
         self.forget()
         if nodes is not None:
@@ -252,3 +255,9 @@ def padded(
         return torch.tensor(even, dtype=torch.int64, device=device)
 
     return filled(sources), filled(targets)
+
+
+def first_difference(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many slots two lines begin with alike."""
+    pairs = enumerate(zip(one, other, strict=True))
+    return next((at for at, (left, right) in pairs if left != right), len(one))

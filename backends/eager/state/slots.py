@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specplan.backends.ops.commit import commit
 from specplan.backends.ops.forward import attention_mask
-from specplan.backends.ops.keys import places_of
+from specplan.backends.ops.tensors.keys import places_of
 from specplan.runtime.masks import marked, prefix
 from specplan.runtime.models.attention import PrefixMask
 from specplan.runtime.models.kv_cache import KVCache

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.commit import commit
-from specplan.backends.ops.keys import places_of
+from specplan.backends.ops.tensors.keys import places_of
 
 
 class Drafted(NamedTuple):

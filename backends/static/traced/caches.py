@@ -11,7 +11,7 @@ from specplan.backends.eager.passes.described import Stretch
 from specplan.backends.eager.state.known_slots import Resident
 from specplan.backends.eager.state.slots import Layers, NodeSlots
 from specplan.backends.ops.forward import attention_mask
-from specplan.backends.ops.values import Path
+from specplan.backends.ops.tensors.values import Path
 from specplan.backends.static.rewrites.fusing import kernel_mask
 from specplan.runtime.models.attention import PrefixMask
 from specplan.runtime.models.kv_cache import KVCache

@@ -10,7 +10,7 @@ from specplan.backends.eager.passes.forward import columns_of
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
 from specplan.backends.eager.state.known_slots import Fresh, Placement
-from specplan.backends.ops.values import Nodes, Rows
+from specplan.backends.ops.tensors.values import Logits, Nodes
 
 if TYPE_CHECKING:
     from specplan.backends.static.tracing import RoundRun
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def run_forward(
     run: RoundRun, stretch: Stretch, operands: Sequence[Nodes], place: Placement | Fresh | None
-) -> list[Rows]:
+) -> list[Logits]:
     """Run a model on nodes, and on text that its layers lack.
 
     Args:

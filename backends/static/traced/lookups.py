@@ -13,10 +13,10 @@ from specplan.backends.eager import sources
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.values import Scope, held_as, nodes_as
 from specplan.backends.ops import Runner, lowerings
-from specplan.backends.ops.keys import FIRST_KEY
 from specplan.backends.ops.lookup import Continuations, lookup
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY
+from specplan.backends.ops.tensors.values import Tree
 from specplan.backends.static.interface import Taught
 from specplan.ir.ops import Lookup, Op, Segment, Update
 from specplan.ir.types.host_ops import handed_out

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from specplan.backends.eager.prepared import Prepared
 from specplan.backends.eager.state.batch import Batch
-from specplan.backends.ops.reshaping import first_columns, selected
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.trees import first_columns, selected
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.plan import ValueState
 from specplan.ir.types.state_types import loaded_type
 from specplan.ir.types.value_types import TreeType
@@ -30,20 +30,20 @@ def value_parts(state: ValueState, scored: bool) -> tuple[str, ...]:
     if not isinstance(kind, TreeType):
         return ("value",)
     shape = ("parents",) if kind.parents is None else ()
-    laws = ("law_row", "laws") if state.keeps_laws else ()
+    probs = ("probs_row", "probs") if state.keeps_probs else ()
     scores = ("own", "scores") if scored else ()
-    return ("tokens", "live", *shape, *laws, *scores)
+    return ("tokens", "live", *shape, *probs, *scores)
 
 
 def first_values(batch: Batch, prepared: Prepared, target: Module) -> dict[str, Parts]:
     """What a new batch's value states hold, by name."""
     shape = (batch.size, target.vocab_size)
-    laws = torch.zeros(shape, dtype=target.logits_dtype, device=batch.device)
+    probs = torch.zeros(shape, dtype=target.logits_dtype, device=batch.device)
     found = {}
     for state in prepared.plan.states:
         if isinstance(state, ValueState):
             names = value_parts(state, prepared.scored)
-            parts = parts_of(batch.values[state.name], names, laws)
+            parts = parts_of(batch.values[state.name], names, probs)
             found[str(state.name)] = tuple(part.to(batch.device) for part in parts)
     return found
 
@@ -54,7 +54,7 @@ def parts_of(value: Tree | Tensor, names: Sequence[str], like: Tensor) -> Parts:
     Args:
         value: what is stored.
         names: see `value_parts`.
-        like: of which type laws are, `[B, V]`.
+        like: of which type probabilities are, `[B, V]`.
     """
     if isinstance(value, Tensor):
         return (value,)
@@ -62,10 +62,10 @@ def parts_of(value: Tree | Tensor, names: Sequence[str], like: Tensor) -> Parts:
         inner = value.live[:, 1:]
         order, live = first_columns(inner, value.size, value.depths[:, 1:])
         value = selected(value, order + 1, live, levels=value.levels)
-    laws = value.all_laws
-    if laws is None:
-        laws = like[:, None].expand(-1, value.size, -1) * 0
-    fields = {name: laws if name == "laws" else getattr(value, name) for name in names}
+    probs = value.all_probs
+    if probs is None:
+        probs = like[:, None].expand(-1, value.size, -1) * 0
+    fields = {name: probs if name == "probs" else getattr(value, name) for name in names}
     return tuple(field.contiguous() for field in fields.values())
 
 
@@ -79,12 +79,12 @@ def value_of(state: ValueState, names: Sequence[str], parts: Sequence[Tensor]) -
     if kind.parents is not None:
         columns = torch.tensor([0, *(node + 1 for node in kind.parents)], device=tokens.device)
         copied["parents"] = columns.expand_as(tokens)
-    laws = (copied.pop("laws"),) if "laws" in copied else ()
+    probs = (copied.pop("probs"),) if "probs" in copied else ()
     zero = torch.zeros_like(tokens)
     return replace(
         Tree(tokens, zero, zero, zero.bool(), zero, zero - 1),
         **copied,
-        laws=laws,
+        probs=probs,
         levels=kind.depth,
         newest=range(1, 1 + kind.nodes) if kind.nodes else range(1),
         widest=1 if kind.is_chain else kind.nodes,

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.keys import FIRST_KEY, keys_along
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Path, Tree
+from specplan.backends.ops.tensors.keys import FIRST_KEY, keys_along
+from specplan.backends.ops.tensors.values import Path, Tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.runtime.masks import first_true
 
@@ -56,6 +56,11 @@ class Texts:
         return self.lengths[:, None]
 
     @property
+    def last(self) -> Tensor:
+        """Positions of the last tokens of the texts, int64 `[B, 1]`."""
+        return self.lengths[:, None] - 1
+
+    @property
     def keys(self) -> Tensor:
         """Of the texts up to every token, int64 `[B, S + 1]`."""
         places = torch.arange(self.text.shape[1], device=self.text.device)
@@ -67,7 +72,7 @@ class Texts:
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
         if self._root is None:
-            last = self.ends - 1
+            last = self.last
             tokens = self.text.gather(1, last)
             keys = self.keys.gather(1, last) if self._emitted else torch.full_like(last, FIRST_KEY)
             self._root = first_tree(tokens, keys, scores)

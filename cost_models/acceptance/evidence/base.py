@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
-from specplan.cost_models.acceptance.model import AcceptanceLaw, Floats
+from specplan.cost_models.acceptance.model import AcceptanceModel, Floats
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.formulas.closed_forms import expected_rounds
 from specplan.cost_models.intervals import Interval
@@ -35,7 +35,7 @@ class Evidence(ABC):
 
     @property
     @abstractmethod
-    def law(self) -> AcceptanceLaw:
+    def model(self) -> AcceptanceModel:
         """What is accepted of static trees, or of the path of those that follow the context."""
 
     @abstractmethod
@@ -139,20 +139,20 @@ class Drafting:
         """Emitted by one request, the bonus included."""
         if self.evidence is None:
             return Interval.exact(1.0)
-        return self.evidence.law.tokens_per_round(self.parents, self.ranks)
+        return self.evidence.model.tokens_per_round(self.parents, self.ranks)
 
     @property
     def token_draws(self) -> Floats | None:
         """The same under draws of what the evidence leaves open; None if nothing is."""
         if self.evidence is None:
             return None
-        return self.evidence.law.token_draws(self.parents, self.ranks)
+        return self.evidence.model.token_draws(self.parents, self.ranks)
 
     def rounds(self, output_tokens: int, batch: int) -> Interval:
         """Rounds until the slowest request of a batch has emitted `output_tokens`."""
         if self.evidence is None:
             return Interval.exact(float(output_tokens))
-        return self.evidence.law.rounds(self.parents, self.ranks, output_tokens, batch)
+        return self.evidence.model.rounds(self.parents, self.ranks, output_tokens, batch)
 
     def overshoot(self, tokens: int) -> float:
         """Tokens that the round which reaches so many emits beyond them, in the mean of requests.
@@ -161,7 +161,7 @@ class Drafting:
         """
         if self.evidence is None:
             return 0.0
-        at_least = self.evidence.law.accepted_at_least(self.parents, self.ranks)
+        at_least = self.evidence.model.accepted_at_least(self.parents, self.ranks)
         return (1.0 + sum(at_least)) * expected_rounds(tokens, at_least) - tokens
 
     def lag(self, batch: Quantity) -> dict[str, Quantity]:
@@ -170,7 +170,7 @@ class Drafting:
             return {}
         if self.lag_shares is not None:
             return {cache: _some(share, batch) for cache, share in self.lag_shares.items()}
-        ends = self.evidence.law.end_shares(self.parents, self.ranks)
+        ends = self.evidence.model.end_shares(self.parents, self.ranks)
         return lag_probabilities(self.demands.not_run, ends, batch)
 
 

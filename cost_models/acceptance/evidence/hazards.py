@@ -11,7 +11,7 @@ import numpy as np
 
 from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.hazards import look_up, posterior
-from specplan.cost_models.acceptance.model import Floats, NodeLaw, Shape
+from specplan.cost_models.acceptance.model import Floats, NodeModel, Shape
 from specplan.cost_models.intervals import Interval
 
 EXTRAPOLATED_TRIALS = 10.0
@@ -39,9 +39,9 @@ class Hazards(Evidence):
     ranked: ClassVar[bool] = True
 
     @cached_property
-    def law(self) -> HazardLaw:
+    def model(self) -> HazardModel:
         """Multiplies hazards along paths."""
-        return HazardLaw(self.rows, self.trials, self.measured_depth)
+        return HazardModel(self.rows, self.trials, self.measured_depth)
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
@@ -64,7 +64,7 @@ class Hazards(Evidence):
         return None
 
 
-class HazardLaw(NodeLaw):
+class HazardModel(NodeModel):
     """The product of hazards on a node's path (Sequoia, arXiv 2402.12374, section 3.1, by depth).
 
     Args:

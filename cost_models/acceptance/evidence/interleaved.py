@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, Rows
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
-from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.ops import (
@@ -80,9 +80,9 @@ class InterleavedTrace(Evidence):
     kind: ClassVar[str] = "interleaved"
 
     @cached_property
-    def law(self) -> TraceLaw:
+    def model(self) -> TraceModel:
         """What the model accepts of itself alone."""
-        return TraceLaw(self.whole, lengths=True)
+        return TraceModel(self.whole, lengths=True)
 
     @property
     def traces(self) -> Sequence[Sequence[Any]]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from specplan.cost_models.acceptance.evidence.base import Evidence, Rows, problem_of_rows
-from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.acceptance.trace_model import TraceModel
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Lengths(Evidence):
     kind: ClassVar[str] = "lengths"
 
     @cached_property
-    def law(self) -> TraceLaw:
+    def model(self) -> TraceModel:
         """Replays chains."""
-        return TraceLaw(self.rows, lengths=True)
+        return TraceModel(self.rows, lengths=True)
 
     @property
     def traces(self) -> Sequence[Sequence[Any]]:

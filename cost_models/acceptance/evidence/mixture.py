@@ -29,7 +29,7 @@ from typing import ClassVar
 import numpy as np
 
 from specplan.cost_models.acceptance.evidence.base import Evidence
-from specplan.cost_models.acceptance.model import Floats, NodeLaw, Shape, around
+from specplan.cost_models.acceptance.model import Floats, NodeModel, Shape, around
 from specplan.cost_models.intervals import Interval
 
 
@@ -50,9 +50,9 @@ class BetaMixture(Evidence):
     ranked: ClassVar[bool] = True
 
     @cached_property
-    def law(self) -> MixtureLaw:
+    def model(self) -> MixtureModel:
         """The mean over members."""
-        return MixtureLaw(self)
+        return MixtureModel(self)
 
     @classmethod
     def of(
@@ -85,7 +85,7 @@ class BetaMixture(Evidence):
         return "trials must be positive" if self.trials is not None and self.trials <= 0 else None
 
 
-class MixtureLaw(NodeLaw):
+class MixtureModel(NodeModel):
     """Prices trees by a `BetaMixture`; every answer is the mean over its members."""
 
     def __init__(self, mixture: BetaMixture) -> None:

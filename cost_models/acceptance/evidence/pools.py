@@ -28,7 +28,7 @@ from specplan.cost_models.acceptance.evidence.base import (
 )
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.pool_rounds import BeamPool, read_merged, read_pool
-from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan, Round
@@ -59,9 +59,9 @@ class Pools(Evidence):
     kind: ClassVar[str] = "pools"
 
     @cached_property
-    def law(self) -> TraceLaw:
+    def model(self) -> TraceModel:
         """What is accepted of whole pools."""
-        return TraceLaw(self.whole, lengths=True)
+        return TraceModel(self.whole, lengths=True)
 
     @property
     def traces(self) -> Sequence[Sequence[Any]]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from specplan.cost_models.acceptance.evidence.base import Evidence, Rows, problem_of_rows
-from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.acceptance.trace_model import TraceModel
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Ranks(Evidence):
     ranked: ClassVar[bool] = True
 
     @cached_property
-    def law(self) -> TraceLaw:
+    def model(self) -> TraceModel:
         """Replays trees."""
-        return TraceLaw(self.rows, lengths=False)
+        return TraceModel(self.rows, lengths=False)
 
     @property
     def traces(self) -> Sequence[Sequence[Any]]:

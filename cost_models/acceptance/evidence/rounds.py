@@ -20,7 +20,7 @@ from specplan.cost_models.acceptance.evidence.base import (
     Rows,
     problem_of_rows,
 )
-from specplan.cost_models.acceptance.trace_model import TraceLaw
+from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.stopping import stopping_loops, with_ends
 from specplan.ir.plan import Plan, Round
@@ -67,9 +67,9 @@ class RoundsRun(Evidence):
         return tuple(ended / counts.total() for ended in within)
 
     @cached_property
-    def law(self) -> TraceLaw:
+    def model(self) -> TraceModel:
         """Replays the rounds."""
-        return TraceLaw(self.lengths, lengths=True)
+        return TraceModel(self.lengths, lengths=True)
 
     @property
     def traces(self) -> Sequence[Sequence[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import LENGTH, number
 
 _TARGET = number("target_first", "p", "target's probability of the first of two tokens", high=1.0)
@@ -18,7 +18,7 @@ def _path(probability: sympy.Expr) -> sympy.Expr:
     return probability**_j * (1 - probability) ** (_l - _j)
 
 
-LAW = Law(
+LAW = FormulaSet(
     name="block_verification",
     title="bounds of verification for a vocabulary of two tokens and laws without context",
     source="Sun et al. 2024, Block Verification, arXiv 2403.10444",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import number
 
 _BASE = number("base", "lambda", "confidence asked for", high=1.0)
@@ -19,7 +19,7 @@ def _clip(value: sympy.Expr) -> sympy.Expr:
     return sympy.Min(sympy.Max(value, 0), 1)
 
 
-LAW = Law(
+LAW = FormulaSet(
     name="calm",
     title="early exit under a decaying threshold",
     source="Schuster et al. 2022, Confident Adaptive Language Modeling, arXiv 2207.07061",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import (
     ACCEPTANCE,
     DRAFT_COST,
@@ -12,7 +12,7 @@ from specplan.cost_models.formulas.published._common import (
 
 _alpha, _gamma, _c = ACCEPTANCE.symbol, LENGTH.symbol, DRAFT_COST.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="contrastive",
     title="speculative contrastive decoding",
     source="Yuan et al. 2023, Speculative Contrastive Decoding, arXiv 2311.08981",

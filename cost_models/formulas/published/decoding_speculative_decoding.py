@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     DRAFT_SECONDS,
     LENGTH,
@@ -20,7 +20,7 @@ _tar, _n, _draft = TOKENS.symbol, LENGTH.symbol, DRAFT_SECONDS.symbol
 _verify, _target = VERIFY_SECONDS.symbol, TARGET_SECONDS.symbol
 _round = _n * _draft + _verify
 
-LAW = Law(
+LAW = FormulaSet(
     name="decoding_speculative_decoding",
     title="throughput of a chain, and the draft latency that it needs",
     source="Yan, Agarwal and Venkataraman 2024, Decoding Speculative Decoding, arXiv 2402.01528",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     ACCEPTANCE,
     LENGTH,
@@ -28,7 +28,7 @@ _moved = sympy.Piecewise(
     (_STOP.symbol - _STEP, True),
 )
 
-LAW = Law(
+LAW = FormulaSet(
     name="draft_and_verify",
     title="self-speculation that skips blocks, with a threshold that adapts",
     source="Zhang et al. 2023, Draft & Verify, arXiv 2309.08168; the update from its repository",

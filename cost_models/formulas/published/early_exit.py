@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import number
 
 _LAYERS = number("layers", "L", "layers of the target", "layers", low=1.0, high=1000.0)
@@ -10,7 +10,7 @@ _EXIT = number("exit_layer", "X", "layers before the exit", "layers", high=1000.
 _SHARE = number("exit_share", "f", "share of the tokens that leave there", high=1.0)
 _per_token = _EXIT.symbol + (1 - _SHARE.symbol) * (_LAYERS.symbol - _EXIT.symbol)
 
-LAW = Law(
+LAW = FormulaSet(
     name="early_exit",
     title="layers per token with one early exit",
     source="Bae et al. 2023, FREE, arXiv 2310.05424; the traffic by counting",

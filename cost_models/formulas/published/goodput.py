@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Expression, Formula, Law
+from specplan.cost_models.formulas.formula import Expression, Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import (
     ACCEPTANCE,
     BATCH,
@@ -48,7 +48,7 @@ _round = _step(_target, _k + 1, _s) + sympy.Sum(_step(_draft, 1, _s + _i), (_i, 
 _goodput = _b * chain_tokens(ACCEPTANCE.symbol, _k) / _round
 _plain = _b / _step(_target, 1, _s)
 
-LAW = Law(
+LAW = FormulaSet(
     name="goodput",
     title="tokens per second of a batch, and the length that makes the most of it",
     source="Liu et al. 2024, SmartSpec, arXiv 2406.14066",

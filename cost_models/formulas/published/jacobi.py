@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import count, number
 
 _BLOCK = count("block", "m", "tokens of a block", "tokens", low=1, high=4096)
@@ -11,7 +11,7 @@ _ITERATIONS = number(
 )
 _VERIFY = number("verify_ratio", "t", "time of an iteration in target steps", low=1e-6, high=1e3)
 
-LAW = Law(
+LAW = FormulaSet(
     name="jacobi",
     title="parallel iteration on a block",
     source="Santilli et al. 2023, Accelerating Transformer Inference for Translation via Parallel "

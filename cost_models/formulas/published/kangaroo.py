@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import chain_tokens
 from specplan.cost_models.formulas.published.layerskip import LAW as LAYERSKIP
 
@@ -10,7 +10,7 @@ _ACCEPTANCE, _LENGTH, _LAYERS, _EXIT, _HEAD = LAYERSKIP.variables
 _gamma, _layers, _exit, _head = _LENGTH.symbol, _LAYERS.symbol, _EXIT.symbol, _HEAD.symbol
 _round = _gamma * (_exit + 1) + _layers - _exit + (_gamma + 1) * _head
 
-LAW = Law(
+LAW = FormulaSet(
     name="kangaroo",
     title="self-speculation through an adapter, by the weights it reads",
     source="Liu et al. 2024, Kangaroo, arXiv 2404.18911; the traffic by counting",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     ACCEPTANCE,
     LENGTH,
@@ -19,7 +19,7 @@ _gamma, _layers, _exit = LENGTH.symbol, _LAYERS.symbol, _EXIT.symbol
 _tokens = chain_tokens(ACCEPTANCE.symbol, _gamma)
 _with_head = _layers + _gamma * _exit + (_gamma + 1) * _HEAD.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="layerskip",
     title="self-speculation with an early exit, by the weights it reads",
     source="Elhoushi et al. 2024, LayerSkip, arXiv 2404.16710; the traffic by counting",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import count, number, sequence
 
 _TARGET = sequence("target_law", "p", "target's probability of each token")
@@ -13,7 +13,7 @@ _SIZE = count("vocabulary", "V", "tokens of the vocabulary", "tokens", low=1, hi
 _LENIENCE = number("lenience", "l", "1 keeps the target's distribution", low=1e-6, high=1.0)
 _i = sympy.Symbol("i", integer=True)
 
-LAW = Law(
+LAW = FormulaSet(
     name="lenience",
     title="acceptance of a token by the (lenient) token rule",
     source="Leviathan, Kalman and Matias 2022, arXiv 2211.17192: section 3 and the appendix",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     ACCEPTANCE,
     DRAFT_COST,
@@ -17,7 +17,7 @@ _OPERATIONS = number(
 _alpha, _gamma, _c = ACCEPTANCE.symbol, LENGTH.symbol, DRAFT_COST.symbol
 _tokens = chain_tokens(_alpha, _gamma)
 
-LAW = Law(
+LAW = FormulaSet(
     name="leviathan",
     title="a chain of drafted tokens",
     source="Leviathan, Kalman and Matias 2022, arXiv 2211.17192: equation 1, theorems 3.8 and "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import number
 
 _IDLE = number("idle_seconds", "a", "time of a request on an idle server", "s", high=1e4)
@@ -15,7 +15,7 @@ _a, _b, _load = _IDLE.symbol, _SLOPE.symbol, _LOAD.symbol
 _seconds = _a / (1 - _b * _load)
 _plain = _PLAIN_IDLE.symbol / (1 - _PLAIN_SLOPE.symbol * _load)
 
-LAW = Law(
+LAW = FormulaSet(
     name="loaded_server",
     title="latency under load",
     source="Little 1961, with a latency linear in the requests in flight",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import ACCEPTANCE, LENGTH, count, number
 
 _GUESSES = count("guesses", "b", "candidate n-grams verified per step", high=4096)
@@ -17,7 +17,7 @@ _gamma = LENGTH.symbol
 _tokens = _gamma + 1 - sympy.Sum((1 - ACCEPTANCE.symbol**_i) ** _GUESSES.symbol, (_i, 1, _gamma))
 _compression = (_EVERY.symbol - 1 + _tokens) / _EVERY.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="lookahead",
     title="n-grams of the model's own, several at a time",
     source="Fu et al. 2024, Lookahead Decoding, arXiv 2402.02057",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Expression, Formula, Law, Mistake, Variable
+from specplan.cost_models.formulas.formula import Expression, Formula, FormulaSet, Mistake, Variable
 from specplan.cost_models.formulas.published._common import (
     BATCH,
     CONTEXT,
@@ -52,7 +52,7 @@ _draft = (
 )
 _measured = _n * DRAFT_SECONDS.symbol + VERIFY_SECONDS.symbol + _GLUE.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="magicdec",
     title="speedup by batch and context, drafting with a bounded KV cache",
     source="Sadhukhan et al. 2024, MagicDec, arXiv 2408.11049 (ICLR 2025); times of steps by "

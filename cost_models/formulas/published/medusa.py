@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import count, number, sequence
 
 _TARGET = sequence("target_law", "p", "target's probability of each token")
@@ -15,7 +15,7 @@ _i = sympy.Symbol("i", integer=True)
 _p = _TARGET.symbol[_i]
 _negative_entropy = sympy.Sum(_p * sympy.log(_p + sympy.Float("1e-5")), (_i, 1, _SIZE.symbol))
 
-LAW = Law(
+LAW = FormulaSet(
     name="medusa",
     title="typical acceptance",
     source="Cai et al. 2024, Medusa, arXiv 2401.10774; the 1e-5 from its repository",

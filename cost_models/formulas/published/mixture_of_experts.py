@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Expression, Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Expression, Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     BATCH,
     DRAFT_COST,
@@ -29,7 +29,7 @@ _verify = _distinct(BATCH.symbol * (LENGTH.symbol + 1)) / _k
 _plain_bytes = 1 - _f + _f * _one
 _verify_bytes = 1 - _f + _f * _verify
 
-LAW = Law(
+LAW = FormulaSet(
     name="mixture_of_experts",
     title="experts that a verification reads",
     source="expected distinct draws; the effect is described in MoESD, arXiv 2505.19645",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import DRAFT_COST, number
 
 _SPEEDUP = number("best_speedup", "S", "speedup at the optimum", low=1e-6, high=100.0)
 _GAIN = number("gain", "Delta", "accepted tokens that a further layer adds", "tokens", high=1000.0)
 _TOKEN = number("seconds_per_token", "lambda", "time per token at the optimum", "s", low=0.0)
 
-LAW = Law(
+LAW = FormulaSet(
     name="opt_tree",
     title="depth of a tree that adapts to the draft's probabilities",
     source="Wang et al. 2024, OPT-Tree, arXiv 2406.17276; the threshold by renewal reward",

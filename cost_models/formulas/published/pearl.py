@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     ACCEPTANCE,
     DRAFT_COST,
@@ -18,7 +18,7 @@ _LENGTH = count("length", "gamma", "drafted tokens per step", "tokens", low=1, h
 _alpha, _gamma, _c = ACCEPTANCE.symbol, _LENGTH.symbol, DRAFT_COST.symbol
 _tokens = chain_tokens(_alpha, _gamma - 1) / (1 - _alpha**_gamma + _alpha)
 
-LAW = Law(
+LAW = FormulaSet(
     name="pearl",
     title="draft and verification side by side",
     source="Liu et al. 2024, PEARL, arXiv 2408.11850; tokens per step from the chain of its two "

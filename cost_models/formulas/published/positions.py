@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     DRAFT_COST,
     LENGTH,
@@ -15,7 +15,7 @@ _HAZARDS = sequence(
 )
 _tokens = 1 + path_products(_HAZARDS.symbol, LENGTH.symbol)
 
-LAW = Law(
+LAW = FormulaSet(
     name="positions",
     title="a chain with an acceptance of its own at every position",
     source="product of conditional probabilities; Leviathan et al. 2022 (arXiv 2211.17192) is the "

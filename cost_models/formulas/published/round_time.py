@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import TARGET_SECONDS, TOKENS, number
 
 _ROUND = number("round_seconds", "t_r", "time of a whole round", "s")
 _tokens, _target, _round = TOKENS.symbol, TARGET_SECONDS.symbol, _ROUND.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="round_time",
     title="time of a round over the tokens it emits",
     source="renewal reward: true of every plan, whatever it drafts from",

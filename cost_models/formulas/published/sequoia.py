@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law, Mistake
+from specplan.cost_models.formulas.formula import Formula, FormulaSet, Mistake
 from specplan.cost_models.formulas.published._common import (
     DRAFT_COST,
     DRAFT_SECONDS,
@@ -25,7 +25,7 @@ _i = sympy.Symbol("i", integer=True)
 _value, _d = TOKENS.symbol, _DEPTH.symbol
 _round = VERIFY_SECONDS.symbol + _d * DRAFT_SECONDS.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="sequoia",
     title="value and time of a tree",
     source="Chen et al. 2024, Sequoia, arXiv 2402.12374",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import (
     DRAFT_SECONDS,
     LENGTH,
@@ -19,7 +19,7 @@ _HAZARDS = sequence("hazards", "a", "probability that a token is accepted, given
 _TOKEN = number("seconds_per_token", "lambda", "least time per token", "s", low=1e-12)
 _c1, _c2, _delta = DRAFT_SECONDS.symbol, TARGET_SECONDS.symbol, _PROGRESS.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="specdec_plus_plus",
     title="optimal stopping of a chain",
     source="Huang et al. 2024, SpecDec++, arXiv 2405.19715; the second threshold by renewal reward",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import path_products, sequence
 from specplan.cost_models.formulas.published.sequoia import LAW as SEQUOIA
 
@@ -12,7 +12,7 @@ _ACCEPTED = sequence(
 )
 _WIDTHS = sequence("widths", "k", "by depth, children of every node of the depth above", "nodes")
 
-LAW = Law(
+LAW = FormulaSet(
     name="specinfer",
     title="trees of one expansion per level",
     source="Miao et al. 2023, SpecInfer, arXiv 2305.09781; values by the positional acceptance of "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specplan.cost_models.formulas.formula import Formula, Law
+from specplan.cost_models.formulas.formula import Formula, FormulaSet
 from specplan.cost_models.formulas.published._common import number
 
 _LENGTH = number("length", "s", "drafted tokens per round", "tokens", low=1e-3, high=1024.0)
@@ -14,7 +14,7 @@ _FIXED = number("fixed_seconds", "beta", "time of a round beside that", "s", hig
 _s, _kappa, _gamma = _LENGTH.symbol, _SCALE.symbol, _POWER.symbol
 _a, _beta = _SLOPE.symbol, _FIXED.symbol
 
-LAW = Law(
+LAW = FormulaSet(
     name="synergy",
     title="best length for a batch, from two fitted lines",
     source="Su, Giannoula and Pekhimenko 2023, The Synergy of Speculative Decoding and Batching, "

@@ -37,6 +37,9 @@ from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import files_digest, model_digest
 
+ASSUMED_DTYPE = "bfloat16"
+"""Of a model whose config.json states no dtype, and that has no weights to tell it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -70,6 +73,7 @@ class StoredModel:
     formats: WeightFormats
     kv_format: NumberFormat
     digest: str
+    states_dtype: bool
 
 
 def read_stated(config: Mapping[str, Any], name: str, chosen: Chosen) -> StoredModel:
@@ -127,8 +131,9 @@ def stated_model(
 ) -> StoredModel:
     """A structure with the number formats and the identity that its config.json states."""
     text = Config(text_config(config), name)
-    stated = (config.get(key) or text.get(key) for key in ("dtype", "torch_dtype"))
-    dtype = chosen.stated_dtype or str(next(filter(None, stated), "float32"))
+    keys = (config.get(key) or text.get(key) for key in ("dtype", "torch_dtype"))
+    stated = chosen.stated_dtype or next(filter(None, keys), None)
+    dtype = ASSUMED_DTYPE if stated is None else str(stated)
     if dtype not in DTYPE_BYTES:
         raise UsageError(
             f"dtype {dtype!r} is unknown",
@@ -145,7 +150,7 @@ def stated_model(
     if chosen.cache is not None:
         cache = number_format(chosen.cache, name)
     digest = hashlib.sha256(config_identity(config)).hexdigest()
-    return StoredModel(decoder, name, dtype, formats, cache, digest)
+    return StoredModel(decoder, name, dtype, formats, cache, digest, stated is not None)
 
 
 def _check_parameters(decoder: Decoder, tensors: Mapping[str, Tensor], folder: Path) -> None:

@@ -9,7 +9,7 @@ ENTRY = Declaration(
     name="all",
     summary="accepts every node, unseen",
     lossless="never",
-    needs_rows=False,
+    needs_logits=False,
     loss=(0.3, 0.3),
     source="Ghazvininejad et al. 2019, arXiv 1904.09324",
 )

@@ -9,7 +9,7 @@ ENTRY = Declaration(
     name="block",
     summary="judges a chain as a whole",
     chain_only=True,
-    reads_laws=True,
+    reads_probs=True,
     uniforms_per_node=1,
     source="Sun et al. 2024, arXiv 2403.10444",
 )

@@ -9,7 +9,7 @@ ENTRY = Declaration(
     name="token",
     summary="rejects token by token (speculative sampling)",
     chain_only=True,
-    reads_laws=True,
+    reads_probs=True,
     uniforms_per_node=1,
     source="Leviathan et al. 2022, arXiv 2211.17192",
 )

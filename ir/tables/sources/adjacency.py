@@ -10,7 +10,7 @@ ENTRY = Declaration(
     name="adjacency",
     parameters=(("width", 8),),
     ranges=(("width", Range(1, 1024)),),
-    learns=("rows",),
+    learns=("logits",),
     finds="apart",
     source="Luo et al. 2024, arXiv 2408.08696",
 )

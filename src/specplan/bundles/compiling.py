@@ -12,8 +12,7 @@ from specplan.backends.bundle import Bundle, load_bundle, write_executables, wri
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.files import name_of
-from specplan.ir.folders import check_destination, staged
+from specplan.ir.files import check_destination, name_of, staged
 from specplan.ir.text.printer import print_plan
 from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
 from specplan.progress import Progress, silent

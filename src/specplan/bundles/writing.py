@@ -12,7 +12,7 @@ from specplan.backends.bundle import Bundle, load_bundle, write_bundle
 from specplan.backends.manifest import MANIFEST, MODELS
 from specplan.backends.registry import INTERPRETER
 from specplan.ir.errors import UsageError
-from specplan.ir.folders import check_destination
+from specplan.ir.files import check_destination
 from specplan.problems import check_runs, compilers_of, portable
 
 if TYPE_CHECKING:

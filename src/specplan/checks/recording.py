@@ -17,8 +17,7 @@ from specplan.checks.plans import ANSWER, PROBLEM, difference, write_answer
 from specplan.checks.worker import Answer, answer_of, described
 from specplan.cost_models.acceptance.drafters import file_name
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_text, write_atomic
-from specplan.ir.folders import check_destination, staged
+from specplan.ir.files import check_destination, read_text, staged, write_atomic
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.problem.paths import device_is_path

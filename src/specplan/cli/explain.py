@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specplan.cli.laws import print_law
+from specplan.cli.laws import print_formulas
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
@@ -42,7 +42,7 @@ def explain(
                 where=f"--law {law}",
                 remedy="Leave --mermaid and --dot out.",
             )
-        print_law(law, json=json)
+        print_formulas(law, json=json)
         return
     if source.empty:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""`specplan laws`: the published formulas that are known, and one of them in full."""
+"""`specplan laws`: lists published formulas, and prints those of one source."""
 
 from __future__ import annotations
 
@@ -12,42 +12,45 @@ from specplan.cli.output import print_json, print_table
 
 def laws(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Print this law.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="Print the formulas of this source.", show_default=False
+        ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print all laws as the page docs/laws.md.")
+        bool, typer.Option("--markdown", help="Print all of them as the page docs/laws.md.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the laws of speculative decoding, or print one: formulas, source, known mistakes."""
-    from specplan.cost_models.formulas.formula import list_laws
+    """List published formulas, or print those of one source, with its known mistakes."""
+    from specplan.cost_models.formulas.formula import list_formulas
 
     if markdown:
-        from specplan.pages.formulas import laws_page
+        from specplan.pages.formulas import formulas_page
 
-        print(laws_page(list_laws()), end="")
+        print(formulas_page(list_formulas()), end="")
     elif name is not None:
-        print_law(name, json=json)
+        print_formulas(name, json=json)
     elif json:
-        from specplan.pages.formulas import law_as_dict
+        from specplan.pages.formulas import formulas_as_dict
 
-        print_json({"laws": [law_as_dict(law) for law in list_laws()]})
+        print_json({"laws": [formulas_as_dict(each) for each in list_formulas()]})
     else:
-        rows = [(law.name, law.title, _paper(law.source)) for law in list_laws()]
-        print_table(("law", "what it is about", "source"), rows)
+        rows = [(each.name, each.title, _paper(each.source)) for each in list_formulas()]
+        print_table(("formulas", "what it is about", "source"), rows)
 
 
-def print_law(name: str, *, json: bool) -> None:
-    """Print one law in full."""
-    from specplan.cost_models.formulas.formula import load_law
-    from specplan.pages.formulas import law_as_dict, law_text
+def print_formulas(name: str, *, json: bool) -> None:
+    """Print the formulas of one source."""
+    from specplan.cost_models.formulas.formula import load_formulas
+    from specplan.pages.formulas import formulas_as_dict, formulas_text
 
-    law = load_law(name)
+    formulas = load_formulas(name)
     if json:
-        document: dict[str, Any] = law_as_dict(law)
+        document: dict[str, Any] = formulas_as_dict(formulas)
         print_json(document)
     else:
-        print(law_text(law))
+        print(formulas_text(formulas))
 
 
 def _paper(source: str) -> str:

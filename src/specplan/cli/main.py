@@ -101,7 +101,7 @@ def run() -> None:
     """Run the program on `sys.argv` and exit; the entry point of the `specplan` script."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched at run time
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the bars are our own
-    gc.set_threshold(20_000)  # importing and planning build much that stays
+    gc.set_threshold(100_000, 50, 50)  # importing and planning build much that stays
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # not to look for any
     printed.clear()
     try:

@@ -1,4 +1,4 @@
-"""Laws as text for a terminal, and as the page `docs/laws.md`."""
+"""Published formulas as text for a terminal, and as the page `docs/laws.md`."""
 
 from __future__ import annotations
 
@@ -6,48 +6,47 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from specplan.cost_models.formulas.formula import Expression, Law, Variable
+from specplan.cost_models.formulas.formula import Expression, FormulaSet, Variable
 
 _COLUMNS = 100
 
 
-def law_text(law: Law) -> str:
-    """A law in full, for a terminal: formulas drawn with Unicode."""
-    return "\n".join(_text(law))
+def formulas_text(formulas: FormulaSet) -> str:
+    """The formulas of one source for a terminal, drawn with Unicode."""
+    return "\n".join(_text(formulas))
 
 
-def law_markdown(law: Law) -> str:
-    """A law in full, as a section of Markdown: formulas in LaTeX."""
-    return "\n".join(_markdown(law)).rstrip() + "\n"
+def formulas_markdown(formulas: FormulaSet) -> str:
+    """The formulas of one source as a section of Markdown, in LaTeX."""
+    return "\n".join(_markdown(formulas)).rstrip() + "\n"
 
 
-def laws_page(laws: Iterable[Law]) -> str:
+def formulas_page(sets: Iterable[FormulaSet]) -> str:
     """The page `docs/laws.md`."""
-    known = tuple(laws)
+    known = tuple(sets)
     lines = [
-        "# Laws",
+        "# Published formulas",
         "",
-        "Published formulas of speculative decoding, each stated once as an expression",
-        "(`cost_models/formulas/published/`) from which this page, `specplan laws` and the",
-        "break-even points are made. This page is written by `specplan laws --markdown`; a test",
-        "holds it to the code.",
+        "Formulas of speculative decoding from papers, each stated once in a file of",
+        "`cost_models/formulas/published/`. This page, `specplan laws` and the break-even points",
+        "are made of them. `specplan laws --markdown` writes this page; a test compares the two.",
         "",
-        "| law | what it is about |",
+        "| formulas | what it is about |",
         "|---|---|",
-        *(f"| [`{law.name}`](#{law.name}) | {law.title} |" for law in known),
+        *(f"| [`{formulas.name}`](#{formulas.name}) | {formulas.title} |" for formulas in known),
         "",
     ]
-    return "\n".join(lines) + "\n" + "\n".join(law_markdown(law) for law in known)
+    return "\n".join(lines) + "\n" + "\n".join(formulas_markdown(formulas) for formulas in known)
 
 
-def law_as_dict(law: Law) -> dict[str, Any]:
-    """A law ready for JSON: formulas as program text and in LaTeX."""
+def formulas_as_dict(formulas: FormulaSet) -> dict[str, Any]:
+    """The formulas of one source ready for JSON, as program text and in LaTeX."""
     import sympy
 
     return {
-        "name": law.name,
-        "title": law.title,
-        "source": law.source,
+        "name": formulas.name,
+        "title": formulas.title,
+        "source": formulas.source,
         "formulas": [
             {
                 "name": formula.name,
@@ -56,7 +55,7 @@ def law_as_dict(law: Law) -> dict[str, Any]:
                 "expression": sympy.sstr(formula.expression),
                 "latex": f"{formula.symbol} = {sympy.latex(formula.expression)}",
             }
-            for formula in law.formulas
+            for formula in formulas.formulas
         ],
         "variables": [
             {
@@ -65,30 +64,30 @@ def law_as_dict(law: Law) -> dict[str, Any]:
                 "meaning": variable.meaning,
                 "unit": variable.unit,
             }
-            for variable in law.variables
+            for variable in formulas.variables
         ],
-        "validity": list(law.validity),
-        "mistakes": [asdict(mistake) for mistake in law.mistakes],
+        "validity": list(formulas.validity),
+        "mistakes": [asdict(mistake) for mistake in formulas.mistakes],
     }
 
 
-def _text(law: Law) -> Iterator[str]:
+def _text(formulas: FormulaSet) -> Iterator[str]:
     import sympy
 
-    yield f"{law.name}: {law.title}"
-    yield f"Source: {law.source}."
-    for formula in law.formulas:
+    yield f"{formulas.name}: {formulas.title}"
+    yield f"Source: {formulas.source}."
+    for formula in formulas.formulas:
         yield ""
         yield f"{formula.name}{_unit(formula.unit)}: {formula.meaning}"
         drawn = sympy.pretty(_drawable(formula.expression), use_unicode=True, num_columns=_COLUMNS)
         yield from (f"    {line}".rstrip() for line in drawn.splitlines())
     yield ""
     yield "Where"
-    for variable in law.variables:
+    for variable in formulas.variables:
         symbol = sympy.pretty(_symbol(variable), use_unicode=True)
         yield f"    {symbol:<5} {variable.name}{_unit(variable.unit)}: {variable.meaning}"
     for title, sentences in (
-        ("Holds under", law.validity), ("Mistakes in the source", law.mistakes_in_words)
+        ("Holds under", formulas.validity), ("Mistakes in the source", formulas.mistakes_in_words)
     ):  # fmt: skip
         if sentences:
             yield ""
@@ -96,13 +95,13 @@ def _text(law: Law) -> Iterator[str]:
             yield from (f"    - {sentence}" for sentence in sentences)
 
 
-def _markdown(law: Law) -> Iterator[str]:
+def _markdown(formulas: FormulaSet) -> Iterator[str]:
     import sympy
 
-    yield f"## {law.name}"
+    yield f"## {formulas.name}"
     yield ""
-    yield f"{law.title[0].upper()}{law.title[1:]}. Source: {law.source}."
-    for formula in law.formulas:
+    yield f"{formulas.title[0].upper()}{formulas.title[1:]}. Source: {formulas.source}."
+    for formula in formulas.formulas:
         yield ""
         yield f"`{formula.name}`{_unit(formula.unit)}: {formula.meaning}"
         yield ""
@@ -112,17 +111,17 @@ def _markdown(law: Law) -> Iterator[str]:
     yield ""
     yield "| symbol | variable | meaning | unit |"
     yield "|---|---|---|---|"
-    for variable in law.variables:
+    for variable in formulas.variables:
         symbol = sympy.latex(_symbol(variable))
         yield f"| ${symbol}$ | `{variable.name}` | {variable.meaning} | {variable.unit} |"
-    for sentence in law.validity:
+    for sentence in formulas.validity:
         yield ""
         yield f"- {sentence}"
-    if law.mistakes:
+    if formulas.mistakes:
         yield ""
         yield "Mistakes in the source:"
         yield ""
-        yield from (f"- {sentence}" for sentence in law.mistakes_in_words)
+        yield from (f"- {sentence}" for sentence in formulas.mistakes_in_words)
     yield ""
 
 

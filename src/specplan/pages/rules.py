@@ -146,9 +146,9 @@ def judges_words(rule: Declaration) -> str:
 def needs(rule: Declaration) -> tuple[str, ...]:
     """What it must be given beside the drafted tree."""
     found = []
-    if rule.needs_rows:
+    if rule.needs_logits:
         found.append("target rows")
-    if rule.reads_laws:
+    if rule.reads_probs:
         found.append("draft laws")
     if rule.uniforms_per_node is not None:
         found.append("uniforms")

@@ -7,7 +7,7 @@ from typing import Any
 
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
-from specplan.planner.explain.break_even_words import break_even_words, law_words
+from specplan.planner.explain.break_even_words import break_even_words, formula_words
 from specplan.planner.explain.choice import confidence_words, pareto_words
 from specplan.planner.explain.load import load_words
 from specplan.planner.explain.numbers import about, bytes_words, seconds_words, short
@@ -51,7 +51,7 @@ def content(
         "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],
         "time": [_time(entry) for entry in told["time"]["chosen"]],
         "acceptance": told["acceptance"],
-        "break_even": [*law_words(told), *break_even_words(told)],
+        "break_even": [*formula_words(told), *break_even_words(told)],
         "candidates": list(_candidates(report)),
         "refused": told["refused"],
         "assumptions": told["assumptions"],

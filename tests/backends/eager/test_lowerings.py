@@ -15,7 +15,7 @@ from specplan.backends.ops.grow import grow
 from specplan.backends.ops.pick import pick
 from specplan.backends.ops.prune import prune
 from specplan.backends.ops.root import first_tree
-from specplan.backends.ops.values import Rows
+from specplan.backends.ops.tensors.values import Logits
 from specplan.ir.ops import OPS, Accept, Grow, Pick, Prune
 from specplan.ir.types.value_types import NodesType, TreeType
 from specplan.ir.values import Value
@@ -46,7 +46,7 @@ class Round(torch.nn.Module):
         """Accepted tokens `[B, 2]`, and how many."""
         value = Value("x")
         tree = first_tree(tokens, keys, torch.float64)
-        rows = Rows(tree.keys, drafted, tree.live, tree.everything)
+        rows = Logits(tree.keys, drafted, tree.live, tree.everything)
         op = Grow(tree=value, at=value, logits=value, children=3)
         grown = grow(
             op, tree, tree.everything, rows, None, settings=GREEDY,
@@ -58,7 +58,7 @@ class Round(torch.nn.Module):
         chosen = prune(Prune(tree=value, to=value), grown, best, kind=kind, reads={value: two})
         nodes = chosen.everything
         path = accept(
-            Accept(tree=value, target=value), chosen, Rows(nodes.keys, target, nodes.live, nodes),
+            Accept(tree=value, target=value), chosen, Logits(nodes.keys, target, nodes.live, nodes),
             None, None, settings=GREEDY, most=2, reads={value: kind},
             form=lambda rule: RULES[rule].accept_vectorised,
         )  # fmt: skip

@@ -56,8 +56,8 @@ def tree_case(seed: int, *, chain: bool, batch: int = 3) -> tuple[DraftedTree, T
         tokens=torch.randint(0, vocabulary, (batch, nodes), generator=random),
         parents=tuple(parents),
         live=torch.rand(batch, nodes, generator=random) < 0.8 if has_dead else None,
-        laws=counts / counts.sum(-1, keepdim=True) if has_laws else None,
-        law_index=tuple(number(-1, rows) for _ in range(nodes)) if has_laws else None,
+        probs=counts / counts.sum(-1, keepdim=True) if has_laws else None,
+        probs_index=tuple(number(-1, rows) for _ in range(nodes)) if has_laws else None,
         distinct=bool(number(0, 2)),
     )
     uniforms = torch.rand(batch, nodes + 1, generator=random, dtype=torch.float64)

@@ -100,7 +100,11 @@ def test_every_launch_of_a_round_finds_its_kernel(
         launch.tree_attention(*case, splits)
     laws = torch.rand(2, 3, 61)
     tree = DraftedTree(
-        torch.tensor([[3, 5], [7, 9]]), (-1, -1), laws=laws[:, :1], law_index=(0, 0), distinct=True
+        torch.tensor([[3, 5], [7, 9]]),
+        (-1, -1),
+        probs=laws[:, :1],
+        probs_index=(0, 0),
+        distinct=True,
     )
     launch.accept("recursive", tree, laws, torch.rand(2, 3, dtype=torch.float64))
     cache, slot = torch.zeros(2, 2, 301, 64, dtype=torch.float16), torch.tensor([[4], [7]])
@@ -118,7 +122,7 @@ def test_every_launch_of_a_round_finds_its_kernel(
     # another number type, a larger tree, another rule: nothing there serves them
     found.clear()
     launch.tree_attention(*attention_case(1, tokens=3, dtype=torch.bfloat16, **shape), 4)
-    larger = DraftedTree(torch.zeros(2, 3, dtype=torch.int64), (-1, 0, 1), laws=laws)
+    larger = DraftedTree(torch.zeros(2, 3, dtype=torch.int64), (-1, 0, 1), probs=laws)
     launch.accept("recursive", larger, torch.rand(2, 4, 61), torch.rand(2, 4, dtype=torch.float64))
     launch.accept("greedy", tree, laws, None)
     launch.move_slots([cache[..., :32].contiguous()], slot, slot - 1, slot > 0, None)

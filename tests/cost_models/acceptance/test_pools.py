@@ -43,7 +43,7 @@ def test_places_tell_the_lengths_of_every_tree() -> None:
 def test_rounds_and_lags_by_hand() -> None:
     """Of three layers and all nodes: 3 accepted and a bonus, 0 and a bonus, 1 and a bonus."""
     profile = AcceptanceProfile(KEY, Pools(3, (TEXT,)))
-    tree = profile.evidence.cut(3, 10).law
+    tree = profile.evidence.cut(3, 10).model
     assert profile.evidence.cut(3, 10).rows == ((3, 1, 1, 0, 0, 1, 0),)
     chain = range(-1, 2), (0, 0, 0)
     assert tree.rounds(*chain, len(TEXT)).mean == 3

@@ -87,6 +87,19 @@ def test_latent_attention_is_absorbed_in_decoding_and_expanded_in_prefill() -> N
     assert up.flops == 2 * 100 * 512 * 128 * 256
 
 
+def test_absorbed_attention_reads_no_expanded_keys_and_values() -> None:
+    """Decoding moves queries of r + rope and outputs of r per head, and the latents themselves.
+
+    The expanded keys and values of 4096 cached tokens would be 128 heads x 320 elements each.
+    """
+    _, decoding = latent_attention_cost(DEEPSEEK_LATENT, 4, 1, 4095, 2, 2)
+    assert decoding.activation_bytes == 2 * 4 * 128 * (2 * 512 + 64)
+    assert decoding.kv_bytes == 2 * 4 * 4096 * (512 + 64)
+    _, prompt = latent_attention_cost(DEEPSEEK_LATENT, 4, 4096, 0, 2, 2)
+    own = 4 * 4096 * 128 * (128 + 64 + 128)
+    assert prompt.activation_bytes == 2 * (own + 4 * 4096 * 128 * (128 + 64 + 128))
+
+
 @given(tokens=st.integers(1, 20), context=st.integers(0, 40), chunk=st.integers(1, 12))
 @settings(max_examples=200)
 def test_chunks_count_pairs_exactly(tokens: int, context: int, chunk: int) -> None:

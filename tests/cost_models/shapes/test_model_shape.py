@@ -84,6 +84,21 @@ def test_dtype_can_be_chosen(tmp_path: Path) -> None:
         ModelShape.from_folder(tmp_path, dtype="int3")
 
 
+def test_a_config_without_a_dtype_is_taken_as_bfloat16(tmp_path: Path) -> None:
+    save_tiny("llama", tmp_path)
+    stored = ModelShape.from_folder(tmp_path)
+    assert (stored.dtype, stored.states_dtype) == ("float32", True)  # that of the weights
+    (tmp_path / "model.safetensors").unlink()
+    config = json.loads((tmp_path / "config.json").read_text())
+    for key in ("dtype", "torch_dtype"):
+        config.pop(key, None)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for assumed in (ModelShape.from_folder(tmp_path), ModelShape.from_config(config)):
+        assert (assumed.dtype, assumed.states_dtype) == ("bfloat16", False)
+    given = ModelShape.from_config(config, dtype="float16")
+    assert (given.dtype, given.states_dtype) == ("float16", True)
+
+
 def test_digest_is_the_checkpoints_identity(tmp_path: Path) -> None:
     save_tiny("llama", tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "copy")

@@ -56,6 +56,22 @@ def test_names_of_devices_count_and_choose_a_stack(tmp_path: Path) -> None:
     assert load_device(f"2x{path}@vllm").name == "2xa40@vllm"
 
 
+@pytest.mark.parametrize("stack", list_stacks())
+def test_acceptance_of_any_draft_takes_the_seconds_of_the_stack(stack: str) -> None:
+    """One draft token is verified like more of them; plain decoding accepts none."""
+    device = load_device(f"h100-sxm@{stack}")
+    assert isinstance(device, AnalyticDevice)
+    plain, one, six = (device.op_seconds("accept:greedy", 1, width).median for width in (0, 1, 6))
+    assert plain == device.seconds_per_launch
+    assert one == six == device.stack.acceptance_seconds > plain
+
+
+def test_acceptance_in_a_graph_takes_less_than_in_python() -> None:
+    graph, python = load_stack(DEFAULT), load_stack("magicdec")
+    assert graph.acceptance_seconds < 0.3 * python.acceptance_seconds
+    assert python.acceptance_seconds == 1.35e-3  # median residual of arXiv 2408.11049
+
+
 @pytest.mark.parametrize("name", list_devices())
 def test_arrays_are_scalars_on_every_device(name: str) -> None:
     batch, context = np.array([[1], [7], [64]]), np.array([0.0, 300.5, 9000.0])

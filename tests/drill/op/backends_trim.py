@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from specplan.backends.ops.values import Tree
+from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.types.value_types import TreeType
 
 

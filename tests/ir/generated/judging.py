@@ -32,7 +32,7 @@ def judge(
             rule for rule in fitting if rule.uniforms_per_node is None or rule.shares_uniforms
         ]
     refuse_unless(bool(fitting))
-    reading = [rule for rule in fitting if rule.reads_laws]
+    reading = [rule for rule in fitting if rule.reads_probs]
     rule = build.pick(*(reading or fitting)) if build.chance(0.4) else build.pick(*fitting)
     words = f"accept {tree} target={rows} rule={entry_text(build, rule)}"
     if rule.uniforms_per_node is not None:
@@ -41,17 +41,17 @@ def judge(
 
 
 def _fits(build: Builder, rule: Declaration, tree: TreeType, keep_law: bool) -> bool:
-    if not rule.needs_rows:
+    if not rule.needs_logits:
         return False
     if keep_law and rule.lossless == "never":
         return False
     if keep_law and rule.lossless == "greedy" and not build.plan.greedy:
         return False
-    if keep_law and rule.lossless == "always" and rule.reads_laws and tree.dropped_draws:
+    if keep_law and rule.lossless == "always" and rule.reads_probs and tree.dropped_draws:
         return False
     if rule.chain_only and not tree.is_chain:
         return False
-    return not rule.children or not tree.laws - set(rule.children)
+    return not rule.children or not tree.origins - set(rule.children)
 
 
 def entry_text(build: Builder, entry: Declaration) -> str:

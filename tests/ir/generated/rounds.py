@@ -172,6 +172,6 @@ def _left(build: Builder, judged: str, rows: str, text: str, keeps_draws: bool) 
     stored = build.tree(left)
     refuse_unless(isinstance(stored, TreeType) and stored.nodes <= nodes and stored.depth <= depth)
     refuse_unless(stored.is_chain or nodes != depth)
-    refuse_unless(not keeps_draws or stored.laws <= {"draw"})
+    refuse_unless(not keeps_draws or stored.origins <= {"draw"})
     build.do(f"store @left {left}")
     return left

@@ -15,17 +15,17 @@ from specplan.cost_models.formulas.closed_forms import (
     expected_tokens,
     tree_value,
 )
-from specplan.cost_models.formulas.formula import list_laws, load_law
+from specplan.cost_models.formulas.formula import list_formulas, load_formulas
 from specplan.cost_models.models.forward import forward_ops
 from tests.cost_models.public_shapes import shape
 
 
 def value(law: str, formula: str, **known: object) -> float:
-    return float(load_law(law).value(formula, **known))
+    return float(load_formulas(law).value(formula, **known))
 
 
 def test_every_mistake_says_what_is_right() -> None:
-    mistakes = [(law.name, m) for law in list_laws() for m in law.mistakes]
+    mistakes = [(law.name, m) for law in list_formulas() for m in law.mistakes]
     assert len(mistakes) >= 20
     for _, mistake in mistakes:
         assert mistake.where and mistake.said and mistake.right and mistake.said != mistake.right
@@ -168,7 +168,7 @@ def test_layerskips_reuse_reads_no_fewer_weights() -> None:
 
 
 def _output(p: tuple[Fraction, ...], drafted: int, ratio: Fraction) -> list[Fraction]:
-    """Law of the next token: `drafted` is kept with min(1, ratio), else p without it is drawn."""
+    """P(next token): `drafted` is accepted with min(1, ratio), else p without it is drawn."""
     kept = min(Fraction(1), ratio)
     rest = 1 - p[drafted]
     law = [(1 - kept) * mass / rest for mass in p]

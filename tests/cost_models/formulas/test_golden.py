@@ -8,13 +8,13 @@ import pytest
 import sympy
 
 from specplan.cost_models.formulas.closed_forms import best_chain_length
-from specplan.cost_models.formulas.formula import load_law
-from tests.cost_models.laws.test_break_even import GOODPUT
-from tests.cost_models.laws.test_closed_forms import BEST, COSTS
+from specplan.cost_models.formulas.formula import load_formulas
+from tests.cost_models.formulas.test_break_even import GOODPUT
+from tests.cost_models.formulas.test_closed_forms import BEST, COSTS
 
 
 def value(law: str, formula: str, **known: object) -> float:
-    return float(load_law(law).value(formula, **known))
+    return float(load_formulas(law).value(formula, **known))
 
 
 @pytest.mark.parametrize("alpha", BEST)
@@ -115,7 +115,7 @@ def test_synergy(slope: float, fixed: float, best: float) -> None:
 
 
 def test_synergys_best_length_is_where_the_derivative_vanishes() -> None:
-    law = load_law("synergy")
+    law = load_formulas("synergy")
     length = law.variable("length").symbol
     slope = sympy.diff(law.formula("seconds_per_token").expression, length)
     assert sympy.simplify(slope.subs(length, law.formula("best_length").expression)) == 0

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from operator import is_
+from operator import attrgetter, is_
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.keys import places_of
+from specplan.backends.ops.tensors.keys import places_of
 
-FIELDS = ("tokens", "parents", "depths", "live", "keys", "law_row", "own", "scores")
+FIELDS = ("tokens", "parents", "depths", "live", "keys", "probs_row", "own", "scores")
 """What a tree has of each column."""
 Fields: TypeAlias = tuple[Tensor | None, ...]
 """These tensors, `[B, 1 + N]` each."""
+_fields = attrgetter(*FIELDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class Tree:
         depths: edges from the root, int64 `[B, 1 + N]`.
         live: bool `[B, 1 + N]`; what hangs below a dead node is dead.
         keys: of the nodes' paths, int64 `[B, 1 + N]`.
-        law_row: row of all laws that the node was drawn from, -1 for nodes that were ranked, found
+        probs_row: row of `probs` that the node was drawn from, -1 for nodes that were ranked, found
             or given, int64 `[B, 1 + N]`.
         laws: probabilities that nodes were drawn from, blocks of `[B, Q, V]` one after another.
         own: log-probability of each token in the row it was taken from, `[B, 1 + N]`; None where no
@@ -61,8 +62,8 @@ class Tree:
     depths: Tensor
     live: Tensor
     keys: Tensor
-    law_row: Tensor
-    laws: tuple[Tensor, ...] = ()
+    probs_row: Tensor
+    probs: tuple[Tensor, ...] = ()
     own: Tensor | None = None
     scores: Tensor | None = None
     levels: int = 0
@@ -75,13 +76,14 @@ class Tree:
     in_order: bool = True
     sure: bool = True
     grown: tuple[Fields, Fields] | None = None
-    rows: tuple[Rows, ...] = ()
-    noise: tuple[Rows, ...] = ()
+    logits: tuple[Logits, ...] = ()
+    noise: tuple[Logits, ...] = ()
 
     @property
     def fields(self) -> Fields:
         """What there is of each column."""
-        return tuple(getattr(self, name) for name in FIELDS)
+        fields: Fields = _fields(self)
+        return fields
 
     def was_grown_from(self, other: Tree) -> bool:
         """Whether it is known to be another tree and more columns, in all that is of columns."""
@@ -101,16 +103,16 @@ class Tree:
         return self.tokens.shape[1] - 1
 
     @property
-    def laws_held(self) -> int:
+    def probs_count(self) -> int:
         """Rows of all laws."""
-        return sum(block.shape[1] for block in self.laws)
+        return sum(block.shape[1] for block in self.probs)
 
     @property
-    def all_laws(self) -> Tensor | None:
+    def all_probs(self) -> Tensor | None:
         """All laws `[B, Q, V]`; None where no node was drawn."""
-        if len(self.laws) > 1:  # joined once, and the blocks are free
-            object.__setattr__(self, "laws", (torch.cat(self.laws, 1),))
-        return self.laws[0] if self.laws else None
+        if len(self.probs) > 1:  # joined once, and the blocks are free
+            object.__setattr__(self, "probs", (torch.cat(self.probs, 1),))
+        return self.probs[0] if self.probs else None
 
     @property
     def everything(self) -> Nodes:
@@ -204,7 +206,7 @@ class Nodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Logits:
     """One vector for each of some nodes.
 
     Attributes:
@@ -221,7 +223,7 @@ class Rows:
     live: Tensor
     nodes: Nodes | None = None
     sure: bool = True
-    deeper: tuple[Rows, ...] = ()
+    deeper: tuple[Logits, ...] = ()
 
     def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
         """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""

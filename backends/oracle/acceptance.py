@@ -34,8 +34,9 @@ def judged(
     blank = torch.zeros_like(cast(Tensor, rows[0]))
     rule, declared = RULES[op.rule.name], BUILTIN.find("rule", op.rule.name)
     assert declared is not None
+    judges_probabilities = rule.TARGET == "probabilities"
     target = torch.stack([
-        blank if row is None else world.probabilities(row) if rule.TARGET == "law" else row
+        blank if row is None else world.probabilities(row) if judges_probabilities else row
         for row in rows
     ])  # fmt: skip
     numbers = None
@@ -99,8 +100,8 @@ def _drafted(
         tokens=torch.tensor([[node.token for node in nodes]], dtype=torch.int64).view(1, -1),
         parents=tuple(parents),
         live=torch.tensor([live], dtype=torch.bool).view(1, -1),
-        laws=torch.stack(laws)[None] if laws else None,
-        law_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes) if laws else None,
+        probs=torch.stack(laws)[None] if laws else None,
+        probs_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes) if laws else None,
         distinct=any(
             node.how != "draw" and siblings[node.parent] > 1 for node in nodes if node.drawn
         ),

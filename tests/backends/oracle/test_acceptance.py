@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.oracle.acceptance import judged
 from specplan.backends.oracle.backend import OracleBackend
-from specplan.backends.oracle.judging import judged
 from specplan.ir.meaning import Logits, Node, Tree
 from specplan.ir.ops import Accept
 from specplan.ir.plan import walk_plan

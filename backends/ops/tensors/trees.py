@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from specplan.backends.ops.keys import NO_KEY, child_keys, keys_along
-from specplan.backends.ops.values import FIELDS, Nodes, Tree
+from specplan.backends.ops.tensors.keys import NO_KEY, child_keys, keys_along
+from specplan.backends.ops.tensors.values import FIELDS, Nodes, Tree
 from specplan.runtime.masks import prefix
 
 
@@ -22,7 +22,7 @@ def extended(
     live: Tensor,
     *,
     own: Tensor | None = None,
-    law_row: Tensor | None = None,
+    probs_row: Tensor | None = None,
     at: Nodes | None = None,
     **facts: Any,
 ) -> Tree:
@@ -34,7 +34,7 @@ def extended(
         tokens: int64 `[B, C]`.
         live: bool `[B, C]`; no child of a dead node does.
         own: scores `[B, C]`; those of sure tokens when None.
-        law_row: int64 `[B, C]`; -1 when None.
+        probs_row: int64 `[B, C]`; -1 when None.
         at: the parents, where each has one child.
         facts: other fields of the tree that change.
     """
@@ -46,8 +46,8 @@ def extended(
         "tokens": tokens, "parents": parents, "depths": above(tree.depths) + 1, "live": live,
         "keys": child_keys(above(tree.keys), tokens),
     }  # fmt: skip
-    if law_row is not None:
-        new["law_row"] = law_row
+    if probs_row is not None:
+        new["probs_row"] = probs_row
     if tree.scores is not None:
         new["scores"] = above(tree.scores)
         if own is not None:
@@ -61,18 +61,18 @@ def lengthened(tree: Tree, new: Mapping[str, Tensor], **facts: Any) -> Tree:
 
     Args:
         tree: what grows.
-        new: what the columns have, `[B, C]` each; left out may be `law_row` of nodes that were
+        new: what the columns have, `[B, C]` each; left out may be `probs_row` of nodes that were
             drawn from no law, and `own` of those that are sure.
         facts: other fields of the tree that change.
     """
-    size, fields = new["tokens"].shape[1], dict[str, Any]()
-    for name, known in zip(FIELDS, tree.fields, strict=True):
+    size, fields, before = new["tokens"].shape[1], dict[str, Any](), tree.fields
+    for name, known in zip(FIELDS, before, strict=True):
         if known is not None and name not in new:
-            fields[name] = pad(known, (0, size), value=-1 if name == "law_row" else 0)
+            fields[name] = pad(known, (0, size), value=-1 if name == "probs_row" else 0)
         else:
             fields[name] = known if known is None else torch.cat([known, new[name]], 1)
     facts = {"newest": range(tree.columns, tree.columns + size), "layered": False, **facts}
-    return replace(tree, **fields, **facts, grown=(tree.fields, tuple(fields.values())))
+    return replace(tree, **fields, **facts, grown=(before, tuple(fields.values())))
 
 
 def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
@@ -126,7 +126,7 @@ def selected(
         depths=depths - depths[:, :1],
         live=live & tree.live.gather(1, order),
         keys=tree.keys.gather(1, order),
-        law_row=tree.law_row.gather(1, order),
+        probs_row=tree.probs_row.gather(1, order),
         own=None if tree.own is None else tree.own.gather(1, order),
         scores=None if score is None else score - score[:, :1],
         levels=levels,
@@ -152,28 +152,33 @@ def padded_to(tree: Tree, columns: int) -> Tree:
         depths=filled(tree.depths, 1),
         live=filled(tree.live),
         keys=filled(tree.keys, NO_KEY),
-        law_row=filled(tree.law_row, -1),
+        probs_row=filled(tree.probs_row, -1),
         own=None if tree.own is None else filled(tree.own),
         scores=None if tree.scores is None else filled(tree.scores),
         levels=max(tree.levels, 1),
     )
 
 
-def with_own_laws(tree: Tree) -> Tree:
+def with_own_probs(tree: Tree) -> Tree:
     """The tree with one law for each node, and none that no node was drawn from."""
-    laws = tree.all_laws
-    if laws is None:
+    probs = tree.all_probs
+    if probs is None:
         return tree
-    rows = tree.law_row[:, 1:]
-    own = laws.gather(1, rows.clamp(min=0)[:, :, None].expand(-1, -1, laws.shape[2]))
+    rows = tree.probs_row[:, 1:]
+    own = probs.gather(1, rows.clamp(min=0)[:, :, None].expand(-1, -1, probs.shape[2]))
     places = torch.arange(tree.size, device=rows.device).where(rows >= 0, -1)
-    return replace(tree, laws=(own,), law_row=torch.cat([tree.law_row[:, :1], places], 1))
+    return replace(tree, probs=(own,), probs_row=torch.cat([tree.probs_row[:, :1], places], 1))
 
 
 def as_given(tree: Tree) -> Tree:
     """The tree whose nodes count as given: nothing is known of how they came about."""
     return replace(
-        tree, laws=(), law_row=torch.full_like(tree.law_row, -1), distinct=False, rows=(), noise=()
+        tree,
+        probs=(),
+        probs_row=torch.full_like(tree.probs_row, -1),
+        distinct=False,
+        logits=(),
+        noise=(),
     )
 
 

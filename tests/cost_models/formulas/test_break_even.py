@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from specplan.cost_models.formulas.break_even import break_even, solve_for, stretches
 from specplan.cost_models.formulas.closed_forms import best_chain_length, chain_speedup
-from specplan.cost_models.formulas.formula import load_law
+from specplan.cost_models.formulas.formula import load_formulas
 from specplan.ir.errors import UsageError
 
-LEVIATHAN = load_law("leviathan")
+LEVIATHAN = load_formulas("leviathan")
 GOODPUT: dict[str, Any] = {
     "target_context_seconds": 2e-8, "target_query_seconds": 0.12e-3,
     "target_step_seconds": 11e-3, "draft_context_seconds": 3e-9,
@@ -26,7 +26,7 @@ GOODPUT: dict[str, Any] = {
 
 def test_draft_latency_of_decoding_speculative_decoding() -> None:
     """1.5 times as fast with t_v = 42 ms and t_t = 40 ms needs draft steps of at most 7.6 ms."""
-    law = load_law("decoding_speculative_decoding")
+    law = load_formulas("decoding_speculative_decoding")
     known = {"tokens": 3.0, "length": 5, "verify_seconds": 0.042, "target_seconds": 0.040}
     found = break_even(law, "draft_seconds", bound=1.5, **known)
     assert found.edges == pytest.approx((0.0076,)) and found.pays[0][0] == 0.0
@@ -73,14 +73,19 @@ def test_what_always_or_never_pays_is_said() -> None:
     never = break_even(LEVIATHAN, "acceptance", length=2, draft_cost=1.2)
     assert never.never and never.edges == () and str(never).startswith("never pays")
     always = break_even(
-        load_law("round_time"), "target_seconds", tokens=2.0, round_seconds=1.0, low=0.6, high=2.0
+        load_formulas("round_time"),
+        "target_seconds",
+        tokens=2.0,
+        round_seconds=1.0,
+        low=0.6,
+        high=2.0,
     )
     assert always.always and always.edges == () and str(always).startswith("always pays")
 
 
 def test_batch_at_which_speculation_stops_paying() -> None:
     """SmartSpec's example: three tokens are a slowdown at batch 128, one token is not."""
-    law = load_law("goodput")
+    law = load_formulas("goodput")
     known = {k: v for k, v in GOODPUT.items()}
     edges = [break_even(law, "batch", length=k, **known).edges for k in (1, 2, 3, 4)]
     assert edges[0][0] > 128 > edges[2][0] and edges == sorted(edges, reverse=True)
@@ -91,7 +96,7 @@ def test_batch_at_which_speculation_stops_paying() -> None:
 
 def test_context_above_which_speculation_pays() -> None:
     """MagicDec: with a large batch it pays from some context on, and more with ever more."""
-    law = load_law("magicdec")
+    law = load_formulas("magicdec")
     model = {
         "tokens": 2.2, "length": 2, "parameters": 6.6e9, "weight_bytes": 13.2e9,
         "kv_bytes": 524288, "draft_weight_bytes": 2.2e9, "draft_kv_bytes": 45056,
@@ -106,7 +111,7 @@ def test_context_above_which_speculation_pays() -> None:
 
 def test_load_at_which_a_busier_plan_stops_paying() -> None:
     """Shorter alone, but slower by every further request: solved, since it is linear."""
-    law = load_law("loaded_server")
+    law = load_formulas("loaded_server")
     known = {"idle_seconds": 2.0, "slope_seconds": 0.3, "plain_idle_seconds": 3.0,
              "plain_slope_seconds": 0.2}  # fmt: skip
     found = break_even(law, "load", high=3.3, **known)
@@ -130,6 +135,6 @@ def test_what_cannot_be_solved_for_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be solved for 'draft_operations'"):
         break_even(LEVIATHAN, "draft_operations", acceptance=0.5, length=2, draft_cost=0.1)
     with pytest.raises(UsageError, match="cannot be solved for 'hazards'"):
-        break_even(load_law("positions"), "hazards", length=2, draft_cost=0.1)
+        break_even(load_formulas("positions"), "hazards", length=2, draft_cost=0.1)
     with pytest.raises(UsageError, match="no variable 'alpha'"):
         break_even(LEVIATHAN, "alpha", length=2, draft_cost=0.1)

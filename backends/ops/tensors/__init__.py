@@ -1,0 +1,1 @@
+"""What lowerings pass on, and how trees are made of trees."""
