@@ -72,11 +72,18 @@ def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64
 def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
     """Whether a speedup is above 1 by more than its standard error, on a scale of logarithms.
 
-    Five of six such gains are real where errors are normal. The bounds of an interval of 90 % lie
-    `HALF_WIDTH_90` standard errors from the mean.
+    Five of six such gains are real where errors are normal.
     """
-    found: NDArray[np.bool_] | bool = speed.low * speed.mean ** (HALF_WIDTH_90 - 1.0) > 1.0
-    return found
+    return np.asarray(gain_margin(speed) > 0.0)
+
+
+def gain_margin(speed: Interval) -> Quantity:
+    """The logarithm of a speedup less its standard error, in `HALF_WIDTH_90` standard errors.
+
+    The bounds of an interval of 90 % lie `HALF_WIDTH_90` standard errors from the mean.
+    """
+    margin: Quantity = np.log(speed.low) + (HALF_WIDTH_90 - 1.0) * np.log(speed.mean)
+    return margin
 
 
 def more_served(served: Served, base: Served) -> NDArray[np.float64]:

@@ -27,6 +27,7 @@ from specplan.planner.search.settings import (
     pricer_of,
 )
 from specplan.planner.search.uncertainty import Confidence, confidence
+from specplan.planner.search.what_if import WhatIfRow, unmeasured, what_if
 from specplan.planner.serving.at_load import AtLoad, at_load
 
 REPORT_VERSION = 1
@@ -58,6 +59,8 @@ class SearchResult:
         plain: autoregressive decoding, whether chosen, beaten or refused by a limit.
         left_out: loads, as batch and prompt length, that do not fit on the device with any plan.
         backends: where there were several to choose among, what was found on each.
+        what_if: where the acceptance of none of the problem's drafters is known, what they would
+            gain if it were; the search is undecided then, and `chosen` is no speculation.
     """
 
     facts: ProblemFacts
@@ -66,6 +69,7 @@ class SearchResult:
     plain: Candidate
     left_out: tuple[tuple[int, int], ...] = ()
     backends: tuple[OnBackend, ...] = ()
+    what_if: tuple[WhatIfRow, ...] = ()
 
     @cached_property
     def best_of_each(self) -> tuple[Candidate | None, ...]:
@@ -82,6 +86,17 @@ class SearchResult:
         """How sure the choice is, and what to measure next."""
         facts = self.facts
         return confidence(self.chosen, self.candidates, facts.profiles, facts.objective)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Drafters of unknown acceptance, where nothing could be compared; empty if decided."""
+        return tuple(dict.fromkeys(row.drafter for row in self.what_if))
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What was assumed of acceptance, in words, by who drafts."""
+        profiles = self.facts.profiles.items()
+        return {str(name): one.assumption for name, one in profiles if one.assumption is not None}
 
     @property
     def speedup(self) -> Interval:
@@ -177,8 +192,11 @@ def search(
     if schedule is not None:
         candidates.append(schedule)
     chosen = choose(candidates, plain, facts.objective)
+    rows = what_if(facts, unmeasured(facts)) if chosen is None or chosen is plain else ()
     if chosen is None:
-        raise nothing_admissible(facts, candidates)
+        if not any(row.draft_tokens for row in rows):
+            raise nothing_admissible(facts, candidates)
+        chosen = plain
     assert chosen.plan is not None, "what is admissible has a plan"
     check_plan(chosen.plan)
-    return SearchResult(facts, tuple(candidates), chosen, plain, left_out)
+    return SearchResult(facts, tuple(candidates), chosen, plain, left_out, what_if=rows)

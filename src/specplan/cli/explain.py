@@ -10,7 +10,7 @@ import typer
 from specplan.cli.laws import print_formulas
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import UndecidedError, UsageError
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
@@ -58,8 +58,18 @@ def explain(
         )
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
+    from specplan.planner.explain.words import explain_words
 
     plan, report = planned(source)
+    with reading_report(source.path):
+        undecided = bool(report["explanation"].get("what_if"))
+    if undecided:
+        if json:
+            print_json(report["explanation"])
+        else:
+            text = "\n".join(explain_words(report["explanation"]))
+            print(text.replace("PROBLEM", str(source)))
+        raise typer.Exit(UndecidedError.exit_code)
     if mermaid or dot:
         from specplan.ir.text.picture import to_dot, to_mermaid
 

@@ -9,6 +9,7 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
+from specplan.ir.errors import UndecidedError
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
@@ -44,6 +45,11 @@ def optimize(
     lowered = _lowered(result) if print_ir_after_all else {}
     if json:
         print_json(result.as_dict() | lowered)
+    elif result.search.undecided:
+        print(result.summary().replace("PROBLEM", str(problem)))
+    if result.search.undecided:
+        raise typer.Exit(UndecidedError.exit_code)
+    if json:
         return
     print(print_plan(result.plan))
     for step in lowered.get("passes", ()):

@@ -28,9 +28,14 @@ def report(
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
     from specplan.report import write_report
+    from specplan.result import check_decided
 
     plan, data = planned(source)
     measured = None if bench is None else _measured(bench)
+    with reading_report(source.path):
+        rows = data["explanation"].get("what_if", ())
+        undecided = tuple(dict.fromkeys(row["drafter"] for row in rows))
+    check_decided(undecided, "a report", str(source))
     with reading_report(source.path):
         write_report(out, plan, data, source=str(source), bench=measured)
     if json:
