@@ -120,8 +120,7 @@ def _families(facts: ProblemFacts, draft: str) -> Sequence[Family[DraftModelOpti
         return [*found, Refusal(trees, reason)]
     tree_settings = tuple(_options(draft, tree) for tree in worthwhile_trees(facts, drafter))
     if not tree_settings:
-        reason = "no second choice of the draft model is ever accepted"
-        return [*found, Refusal(trees, reason)]
+        return [*found, Refusal(trees, facts.no_tree(drafter))]
     return [*found, Family(trees, TREE_DOMAINS, tree_settings, _Trees(facts, draft))]
 
 

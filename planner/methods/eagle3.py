@@ -95,8 +95,7 @@ def _families(facts: ProblemFacts, head: str) -> Sequence[Family[Eagle3Options] 
     ]
     settings = tuple(_options(head, tree) for tree in worthwhile_trees(facts, Model(head)))
     if not settings:
-        reason = "its acceptance profile knows no second choice that is ever accepted"
-        return [*found, Refusal(trees, reason)]
+        return [*found, Refusal(trees, facts.no_tree(Model(head)))]
     return [*found, Family(trees, TREE_DOMAINS, settings)]
 
 
