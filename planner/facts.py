@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload_files import RequestLengths, read_trace
 from specplan.planner.search.objectives import Load, Objective
+
+EvidenceT = TypeVar("EvidenceT")
 
 
 class MissingAcceptance(str):
@@ -154,11 +156,22 @@ class ProblemFacts:
             "choices that trees need: measure it with `specplan profile acceptance`"
         )
 
-    def other_evidence(self, drafter: Drafter, wanted: str) -> str:
-        """Why a profile that is at hand does not price what a method drafts."""
+    def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:
+        """The evidence in a drafter's profile, or why there is none of the wanted kind.
+
+        Args:
+            drafter: who drafts.
+            kind: of evidence that prices what a method drafts.
+            use: what that is, for the reason.
+        """
+        if drafter not in self.profiles:
+            return self.missing_profile(drafter)
+        evidence = self.profiles[drafter].evidence
+        if isinstance(evidence, kind):
+            return evidence
         return (
-            f'the acceptance profile of "{drafter}" holds {self.profiles[drafter].evidence.kind}, '
-            f"which say nothing of {wanted}: measure it with `specplan profile acceptance`"
+            f'the acceptance profile of "{drafter}" holds {evidence.kind}, which say nothing of '
+            f"{use}: measure it with `specplan profile acceptance`"
         )
 
     def shape(self, role: str) -> ModelShape:
