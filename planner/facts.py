@@ -16,7 +16,7 @@ from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.ir.capabilities import Capabilities, Judge
+from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.drafters.profiles import acceptance_key, check_profiles, stated_profile
@@ -58,7 +58,7 @@ class ProblemFacts:
     device: Device
     profiles: Mapping[Drafter, AcceptanceProfile] = field(default_factory=dict)
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
-    capabilities: Judge | None = None
+    capabilities: CapabilityChecker | None = None
     measured: MeasuredPlans = field(default_factory=MeasuredPlans)
     own_rounds: dict[Any, tuple[Problem, OwnRounds]] = field(
         default_factory=dict, compare=False, repr=False
@@ -216,7 +216,7 @@ def gather_facts(
     *,
     device: Device | None = None,
     profiles: Mapping[Drafter, AcceptanceProfile] | None = None,
-    capabilities: Judge | None = None,
+    capabilities: CapabilityChecker | None = None,
 ) -> ProblemFacts:
     """Read in what a checked problem names.
 
@@ -234,7 +234,7 @@ def gather_facts(
             sampling settings, or the measured device is not given.
     """
     stored = problem.models.target
-    target = ModelShape.from_folder(stored.path, stored.dtype, "target")
+    target = ModelShape.from_path(stored.path, name="target", **stored.formats)
     drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":
@@ -269,8 +269,8 @@ def _drafts(
     for draft in problem.models.drafts:
         if is_drafter_folder(draft.path):
             drafters[draft.name] = read_drafter(
-                draft.path, target, name=draft.name, dtype=draft.dtype
+                draft.path, target, name=draft.name, **draft.formats
             )
         else:
-            models[draft.name] = ModelShape.from_folder(draft.path, draft.dtype, draft.name)
+            models[draft.name] = ModelShape.from_path(draft.path, name=draft.name, **draft.formats)
     return models, drafters

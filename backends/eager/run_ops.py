@@ -81,7 +81,7 @@ def _lookup(session: EagerSession, op: ir.Lookup, scope: Scope) -> None:
     tree, at = held_as(scope[op.tree], Tree), nodes_as(scope[op.at])
     found = sources.asked(session.batch, op, at)
     kind = held_as(session.kind(op), TreeType)
-    scope[op.results[0]] = lookup(op, tree, at, found=found, kind=kind)
+    scope[op.results[0]] = lookup(op, tree, at, continuations=found, kind=kind)
 
 
 def _store(session: EagerSession, op: ir.Store, scope: Scope) -> None:

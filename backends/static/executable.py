@@ -18,8 +18,8 @@ from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import shared_sources, sources_of_batch
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import shared_sources, sources_of_batch
 
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""

@@ -150,7 +150,9 @@ class RoundRun:
         given = (self.given.found, self.given.found_parents, self.given.found_live)
         tokens, parents, live = (part[:, first : self.found].reshape(-1, size) for part in given)
         kind = held_as(self.kind(op), TreeType)
-        scope[op.results[0]] = lookup(op, tree, at, found=(tokens, parents, live), kind=kind)
+        scope[op.results[0]] = lookup(
+            op, tree, at, continuations=(tokens, parents, live), kind=kind
+        )
 
     def update(self, op: ir.Update, scope: Scope) -> None:
         """What a source is taught once the round has run; texts the host has."""

@@ -220,7 +220,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
     assert candidate.drafter is not None and candidate.plan is not None, "it drafts"
     profile, tree = facts.profiles[candidate.drafter], judged(candidate)
-    drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile.evidence)
+    drafted = read_drafted(candidate.plan, candidate.estimates[0].segments, profile.evidence)
     assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
     drafting, own = next((one, one.evidence) for _, one in drafted if one.evidence is not None)
     reached = own.model.accepted_at_least(drafting.parents, drafting.ranks)

@@ -24,8 +24,7 @@ from specplan.planner.method import DraftName, Family, Option, Options, Refusal
 from specplan.planner.templates.per_drafter import PerDraftModel, family_by
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.static_trees import tree_text, undominated
-from specplan.planner.trees import StaticTree
-from specplan.planner.trees.families import expansion_tree
+from specplan.planner.trees import StaticTree, expansion_tree
 
 WIDEST, DEEPEST, MOST_NODES = 4, 5, 48
 

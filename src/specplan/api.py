@@ -138,8 +138,7 @@ def profile_acceptance(
     from specplan.problems import as_problem
 
     bench, facts = open_bench(as_problem(problem))
-    from specplan.measure.acceptance.precision import PRECISION
-    from specplan.measure.acceptance.profile import measure_acceptance
+    from specplan.measure.acceptance.profile import PRECISION, measure_acceptance
 
     wanted = PRECISION if precision is None else precision
     return measure_acceptance(bench, facts, progress=progress, limit=limit, precision=wanted)

@@ -22,7 +22,7 @@ from specplan.ir.ops import Lookup, Op, Segment, Update
 from specplan.ir.types.host_ops import handed_out
 from specplan.ir.types.value_types import TreeType, Type
 from specplan.ir.values import Value
-from specplan.runtime.sources.use import SourceUse
+from specplan.runtime.sources.registry import BatchSource
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Texts:
     text: Tensor
     lengths: list[int]
     done: list[bool]
-    sources: Mapping[str, SourceUse]
+    sources: Mapping[str, BatchSource]
 
     @property
     def starts(self) -> list[int]:
@@ -89,7 +89,7 @@ class HostRun:
         parts = sources.asked(self.texts, op, at)
         if op.results[0] in read:
             kind = held_as(self.kind(op), TreeType)
-            scope[op.results[0]] = lookup(op, tree, at, found=parts, kind=kind)
+            scope[op.results[0]] = lookup(op, tree, at, continuations=parts, kind=kind)
         tokens, parents, live = (part.reshape(len(self.texts.lengths), -1) for part in parts)
         return tokens, parents, live
 
