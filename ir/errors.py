@@ -46,6 +46,12 @@ class NothingToCompareError(SpecplanError):
     exit_code = 5
 
 
+class UndecidedError(SpecplanError):
+    """What a decision rests on is not known, so that there is none to pass on."""
+
+    exit_code = 6
+
+
 class RegressionError(SpecplanError):
     """A measurement is worse than allowed."""
 

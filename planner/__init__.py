@@ -36,7 +36,8 @@ from specplan.planner.problem.workload_files import Prompt, RequestLengths, read
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import keeps_limits
 from specplan.planner.search.open_settings import OpenSettings
-from specplan.planner.search.search import PLAIN, SearchResult, search, settings_by
+from specplan.planner.search.search import SearchResult, search
+from specplan.planner.search.settings import PLAIN, settings_by
 from specplan.planner.search.uncertainty import request_draws
 from specplan.planner.templates.chains import cache_policy
 from specplan.planner.trees import StaticTree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,14 @@ from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.capabilities import Capabilities, Judge
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
-from specplan.planner.drafters.profiles import check_profiles
+from specplan.planner.drafters.profiles import acceptance_key, check_profiles, stated_profile
 from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload_files import RequestLengths, read_trace
 from specplan.planner.search.objectives import Load, Objective
+
+EvidenceT = TypeVar("EvidenceT")
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,22 @@ class ProblemFacts:
             "acceptance`"
         )
 
-    def other_evidence(self, drafter: Drafter, wanted: str) -> str:
-        """Why a profile that is at hand does not price what a method drafts."""
+    def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:
+        """The evidence in a drafter's profile, or why there is none of the wanted kind.
+
+        Args:
+            drafter: who drafts.
+            kind: of evidence that prices what a method drafts.
+            use: what that is, for the reason.
+        """
+        if drafter not in self.profiles:
+            return self.missing_profile(drafter)
+        evidence = self.profiles[drafter].evidence
+        if isinstance(evidence, kind):
+            return evidence
         return (
-            f'the acceptance profile of "{drafter}" holds {self.profiles[drafter].evidence.kind}, '
-            f"which say nothing of {wanted}: measure it with `specplan profile acceptance`"
+            f'the acceptance profile of "{drafter}" holds {evidence.kind}, which say nothing of '
+            f"{use}: measure it with `specplan profile acceptance`"
         )
 
     def shape(self, role: str) -> ModelShape:
@@ -218,9 +231,10 @@ def gather_facts(
 
         device = compiled_by(device, capabilities.backend)
     found = dict(profiles or {})
-    for drafter, path in problem.ready_profiles.items():
+    shapes = ProblemFacts(problem, target, drafts, device, drafters=drafters).shapes
+    for drafter, stated in problem.stated_acceptance.items():
         with Origin().key(f"acceptance.{drafter}"):
-            found[drafter] = AcceptanceProfile.load(path)
+            found[drafter] = stated_profile(stated, acceptance_key(problem, shapes, drafter))
     if isinstance(capabilities, Capabilities) and capabilities.all_trips:
         found = {one: profile.with_all_trips() for one, profile in found.items()}
     facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)

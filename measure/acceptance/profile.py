@@ -50,7 +50,7 @@ def measure_acceptance(
     Raises:
         UsageError: there are no prompts to measure on.
     """
-    given = bench.problem.ready_profiles
+    given = bench.problem.stated_acceptance
     if wanted is None:
         wanted = [drafter for drafter in possible_drafters(facts) if drafter not in given]
     plans = {name: profiling_plan(facts, name) for name in wanted}

@@ -17,7 +17,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import cell_costs, score
-from specplan.planner.search.search import PLAIN, Setting, priced, pricer_of, settings_by
+from specplan.planner.search.settings import PLAIN, Setting, priced, pricer_of, settings_by
 
 TOO_DEAR = 1.3
 """Times the best known cost of a load; what costs more at every load is not looked at closer.

@@ -15,6 +15,7 @@ from specplan.planner.explain.choice import (
 )
 from specplan.planner.explain.load import load_words
 from specplan.planner.explain.numbers import about, bytes_words, few, percent, seconds_words, short
+from specplan.planner.explain.what_if_words import undecided_lines
 
 _MINOR = 0.02
 """Parts of a round below this share are told together."""
@@ -26,6 +27,8 @@ def summary_words(explanation: Mapping[str, Any]) -> list[str]:
     Args:
         explanation: from `summarise` or `explain`.
     """
+    if explanation["verdict"] == "undecided":
+        return list(undecided_lines(explanation))
     return [*_decision(explanation), *_others(explanation)]
 
 
@@ -35,6 +38,8 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     Args:
         explanation: from `explain`, or read back from a bundle's report.
     """
+    if explanation["verdict"] == "undecided":
+        return list(undecided_lines(explanation))
     return [
         *_decision(explanation),
         *_time(explanation),
@@ -47,6 +52,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield verdict_words(explanation)
+    yield from assumed_words(explanation)
     yield from backends_words(explanation)
     yield from runner_up_words(explanation)
     yield from confidence_words(explanation)
@@ -70,7 +76,7 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
         case "speculate":
             return (
                 f"Chosen: {chosen['method']}, {chosen['words']}; estimated at {times} "
-                f"{_of_plain(explanation, chosen)}."
+                f"{_of_plain(explanation, chosen)}{_on_assumption(chosen)}."
             )
         case "plain_refused":
             return (
@@ -94,6 +100,17 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
     )
 
 
+def assumed_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """What was assumed of acceptance; reports of older bundles hold nothing of it."""
+    assumed = explanation.get("assumed") or {}
+    if assumed:
+        parts = "; ".join(f'"{drafter}": {text}' for drafter, text in assumed.items())
+        yield (
+            f"Assumed, not measured: the acceptance of {parts}. Every number of a plan that "
+            "drafts with it is an assumption too."
+        )
+
+
 def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     """What was found on each of several backends."""
     told = []
@@ -106,6 +123,10 @@ def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             told.append(f"{_times(one['gain'])} as fast as {_named(one)} on {one['backend']}")
     if told:
         yield f"Of {len(told)} backends {'; '.join(told)}."
+
+
+def _on_assumption(candidate: Mapping[str, Any]) -> str:
+    return ", on an assumed acceptance" if candidate.get("assumed") else ""
 
 
 def _of_plain(explanation: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
@@ -168,7 +189,7 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
 def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
     told = []
     for candidate in explanation["runners_up"]:
-        refused = ", refused" if candidate["refusal"] else ""
+        refused = f", refused ({candidate['refusal']})" if candidate["refusal"] else ""
         told.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
     if told:
         at = "" if explanation.get("load") is None else ", or the requests it serves, at this load"

@@ -21,7 +21,8 @@ from specplan.planner.problem.backend_checks import check_backends
 from specplan.planner.problem.errors import Origin, nearest
 from specplan.planner.problem.folder_checks import check_folders
 from specplan.planner.problem.model_checks import check_models
-from specplan.planner.problem.schema import Problem, device_is_path
+from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload_files import read_prompts, read_trace
 
 MINIMUM_PROMPTS = 4
@@ -61,14 +62,14 @@ def check_problem(problem: Problem, origin: Origin = Origin()) -> None:  # noqa:
 
 def needs_running(problem: Problem) -> bool:
     """Whether the models must be run while planning, to measure a device or acceptance."""
-    unmeasured = {*named_drafters(measured_here(problem))} - {*problem.ready_profiles}
+    unmeasured = {*named_drafters(measured_here(problem))} - {*problem.stated_acceptance}
     return problem.device == "measured" or bool(problem.workload.prompts and unmeasured)
 
 
 def _reserved() -> frozenset[str]:
     """Words that a draft cannot bear as its name: those below, and what sources are called."""
-    words = {one.name for method in discover_methods().values() for one in method.source_drafters}
-    return RESERVED_NAMES | words
+    drafters = (method.source_drafter for method in discover_methods().values())
+    return RESERVED_NAMES | {drafter.name for drafter in drafters if drafter is not None}
 
 
 def _check_draft_names(problem: Problem, origin: Origin) -> None:
@@ -220,14 +221,13 @@ def _check_request_rate(problem: Problem, origin: Origin) -> None:
 
 
 def _check_acceptance(problem: Problem, origin: Origin) -> None:
-    for name, path in problem.acceptance.items():
-        key = f"acceptance.{name}"
-        if not path.is_file():
+    for name, stated in problem.acceptance.items():
+        if isinstance(stated, Path) and not stated.is_file():
             raise origin.usage(
-                key,
-                f"there is no acceptance profile {path}",
-                "Make one with `specplan profile acceptance`, or leave the key out to have it "
-                "measured on workload.prompts.",
+                f"acceptance.{name}",
+                f"there is no acceptance profile {stated}",
+                "Make one with `specplan profile acceptance`, leave the key out to have it "
+                f"measured on workload.prompts, or assume a rate: acceptance: {{{name}: 0.75}}.",
             )
 
 

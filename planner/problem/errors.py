@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from specplan.ir.errors import InfeasibleError, SpecplanError, UsageError
 from specplan.planner.problem.schema import Problem
+from specplan.planner.problem.units import QuantityError
 
 Location = tuple[str | int, ...]
 
@@ -26,23 +27,21 @@ class Origin:
     Attributes:
         file: the file's name; empty for a problem made in Python.
         lines: 1-based line of each dotted key.
+        flags: the flag of the command line that set a dotted key.
     """
 
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
 
     def where(self, key: str) -> str:
-        """`file:line: key`; a key that is not in the file takes the line of its parent."""
+        """`file:line: key`, or `--flag: key`; a key without a place takes that of its parent."""
         parts = key.split(".") if key else []
-        line = next(
-            (
-                self.lines[".".join(parts[:end])]
-                for end in range(len(parts), 0, -1)
-                if ".".join(parts[:end]) in self.lines
-            ),
-            None,
-        )
-        place = self.file if line is None else f"{self.file}:{line}"
+        parents = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        place = next((self.flags[parent] for parent in parents if parent in self.flags), self.file)
+        if place is self.file:
+            line = next((self.lines[parent] for parent in parents if parent in self.lines), None)
+            place += "" if line is None else f":{line}"
         return ": ".join(part for part in (place, key) if part)
 
     def usage(self, key: str, what: str, remedy: str) -> UsageError:
@@ -62,6 +61,11 @@ class Origin:
     def infeasible(self, key: str, what: str, remedy: str) -> InfeasibleError:
         """A limit at `key` that nothing can satisfy."""
         return InfeasibleError(what, where=self.where(key), remedy=remedy)
+
+
+def flag_of(word: str) -> str:
+    """The flag of a word of the short form: `--draft` for `drafts`."""
+    return f"--{word.replace('_', '-').removesuffix('s')}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -107,6 +111,8 @@ def _message(detail: Mapping[str, Any], location: Location) -> tuple[str, str]:
     if kind == "literal_error":
         choices = _literals(info)
         return f"{_shown(value)} is not a choice", nearest(str(value), choices)
+    if isinstance(context.get("error"), QuantityError):
+        return context["error"].what, context["error"].remedy
     return f"{_requirement(kind, context, detail['msg'])}, got {_shown(value)}", _give(info)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
+from specplan.ir.errors import UsageError
 from specplan.planner.problem.errors import Origin
+from specplan.planner.problem.paths import cache_readable, is_model_id
 from specplan.planner.problem.schema import Problem, TargetModel
 from specplan.planner.problem.tokenizers import first_difference, read_tokenizer
 from specplan.planner.problem.workload_files import read_trace
@@ -61,9 +64,7 @@ def check_models(problem: Problem, origin: Origin, *, weights_needed: bool) -> N
 def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
     path, key = folder.model.path, f"{folder.key}.path"
     if not path.exists():
-        raise origin.usage(
-            key, f"there is no folder {path}", "Check the path; it is relative to the problem file."
-        )
+        raise _no_folder(path, key, origin)
     if folder.model.plans_only and weights_needed:
         raise origin.usage(
             key,
@@ -100,6 +101,26 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
             f"{path} has no tokenizer.json",
             "Save the tokenizer in the tokenizers format beside the weights.",
         )
+
+
+def _no_folder(path: Path, key: str, origin: Origin) -> UsageError:
+    model_id = "/".join(path.parts[-2:])
+    if path.parent.exists() or not is_model_id(model_id):
+        return origin.usage(
+            key, f"there is no folder {path}", "Check the path; it is relative to the problem file."
+        )
+    if not cache_readable():
+        return origin.usage(
+            key,
+            f"there is no folder {path}, and without huggingface_hub its cache is not searched",
+            "Check the path, or install huggingface_hub to name models by their ids.",
+        )
+    return origin.usage(
+        key,
+        f"there is no folder {path}, nor a model of that id in the Hugging Face cache",
+        f"Check the path, which is relative to the problem file; or fetch the model: "
+        f"`hf download {model_id}` (config.json and tokenizer.json are enough to plan).",
+    )
 
 
 def _shape(folder: _Folder, origin: Origin) -> ModelShape:

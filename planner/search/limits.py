@@ -14,6 +14,7 @@ from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory.plan_memory import PlanMemory, runtime_of
 from specplan.cost_models.memory.remedies import Need, remedies
 from specplan.ir.errors import InfeasibleError
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.objectives import Load
@@ -60,6 +61,19 @@ class Miss:
             f"{self.key}: {self.words} is {self.told} at batch {self.batch}, "
             f"the limit is {self.allowed:.4g} {self.unit}{self.largest}"
         )
+
+
+def unsupported(facts: ProblemFacts, plan: Plan) -> str | None:
+    """The first thing in a well-typed plan that the backend cannot run, and how many more.
+
+    None where it runs all of it, and where no backend is to run the plan.
+    """
+    if facts.capabilities is None:
+        return None
+    found = facts.capabilities.refusals(plan)
+    if not found:
+        return None
+    return found[0].words + (f", and {len(found) - 1} more" if len(found) > 1 else "")
 
 
 def misses(facts: ProblemFacts, estimate: Estimate) -> tuple[Miss, ...]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.loading import load_problem, problem_from_dict
-from specplan.planner.problem.schema import NO_BACKEND, Problem, device_is_path
+from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.schema import NO_BACKEND, Problem
 
 if TYPE_CHECKING:
     from specplan.ir.capabilities import Judge
@@ -47,7 +48,9 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
         model["path"] = relative(model["path"])
     for key in ("trace", "prompts"):
         data["workload"][key] = relative(data["workload"][key])
-    data["acceptance"] = {name: relative(path) for name, path in data["acceptance"].items()}
+    for name, stated in problem.acceptance.items():
+        if isinstance(stated, Path):
+            data["acceptance"][name] = relative(stated)
     for key in ("profiles", "datastore"):
         data[key] = relative(data[key])
     if device_is_path(problem.device):

@@ -12,7 +12,8 @@ import pytest
 from specplan.cost_models.estimate import Estimate
 from specplan.planner.search.comparing import choose, score
 from specplan.planner.search.limits import with_price
-from specplan.planner.search.search import pricer_of, search
+from specplan.planner.search.search import search
+from specplan.planner.search.settings import pricer_of
 from tests.planner.example_facts import example_facts, workload
 
 

@@ -177,7 +177,7 @@ def test_names_of_the_version_before_are_read(tmp_path: Path) -> None:
     part = SkipBlocks("target", Skips.of([1], [1]))
     AcceptanceProfile.from_alpha(0.9, drafter=part).save(path)
     problem = problem_from_dict(example_problem(acceptance={"target-a1m1": str(path)}), tmp_path)
-    assert list(problem.acceptance) == [str(part)] and list(problem.ready_profiles) == [part]
+    assert list(problem.acceptance) == [str(part)] and list(problem.stated_acceptance) == [part]
     with pytest.raises(UsageError, match="belongs to no plan") as caught:
         problem_from_dict(example_problem(acceptance={"target+jacobi8": str(path)}), tmp_path)
     assert "specplan profile acceptance" in caught.value.remedy

@@ -224,3 +224,64 @@ def test_a_problem_made_in_python_is_checked_too(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         problem_from_dict(good_problem() | {"backend": "reference2"}, tmp_path)
     assert caught.value.where == "backend"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "number"),
+    [
+        ("tpot", "20ms", 0.02),
+        ("tpot", "0.5 s", 0.5),
+        ("tpot", "2s", 2.0),
+        ("tpot", 0.02, 0.02),
+        ("tpot", "0.02", 0.02),
+        ("ttft", "500MS", 0.5),
+        ("ttft", "800us", 0.0008),
+        ("ttft", "2min", 120.0),
+        ("request_latency", 90, 90.0),
+        ("memory", "80GB", 80e9),
+        ("memory", "80 GiB", 80 * 1024**3),
+        ("memory", "1.5TB", 1.5e12),
+        ("memory", "80gb", 80e9),
+        ("memory", "2e9", 2e9),
+    ],
+)
+def test_quantities_may_have_units(key: str, text: object, number: float, tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem() | {"limits": {key: text}}
+    jsonschema.validate(value, problem_json_schema(), jsonschema.Draft202012Validator)
+    problem = load_problem(write_yaml(tmp_path, value))
+    assert getattr(problem.limits, key) == pytest.approx(number, rel=1e-12)
+    assert Problem.model_validate_json(problem.model_dump_json()) == problem
+
+
+def test_paths_may_have_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_good(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    value = good_problem()
+    value["models"]["target"]["path"] = "$HOME/target"
+    value["models"]["drafts"][0]["path"] = "~/draft"
+    value["acceptance"] = {"draft": "${HOME}/draft-acceptance.json"}
+    (tmp_path / "elsewhere").mkdir()
+    value["workload"]["prompts"] = "~/prompts.jsonl"
+    problem = load_problem(write_yaml(tmp_path / "elsewhere", value))
+    assert problem.models.target.path == (tmp_path / "target").resolve()
+    assert problem.models.drafts[0].path == (tmp_path / "draft").resolve()
+
+
+def test_a_model_may_be_an_id_in_the_local_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    write_good(tmp_path)
+    value = good_problem()
+    value["models"]["target"]["path"] = "owner/model"
+    with pytest.raises(UsageError, match="nor a model of that id in the Hugging Face cache"):
+        load_problem(write_yaml(tmp_path, value))
+    repository = tmp_path / "hub" / "models--owner--model"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.parent.mkdir(parents=True)
+    (tmp_path / "target").rename(snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    assert load_problem(write_yaml(tmp_path, value)).models.target.path == snapshot.resolve()

@@ -22,7 +22,8 @@ from specplan.planner.methods.jacobi import METHOD, JacobiOptions
 from specplan.planner.search.candidates import Candidate, estimate_as_dict
 from specplan.planner.search.composing import SCHEDULE, composed
 from specplan.planner.search.scenarios import DRAWS, Draws
-from specplan.planner.search.search import SearchResult, Setting, priced, pricer_of, search
+from specplan.planner.search.search import SearchResult, search
+from specplan.planner.search.settings import Setting, priced, pricer_of
 from specplan.planner.search.uncertainty import request_draws
 from tests.planner.example_facts import example_facts, workload
 

@@ -81,8 +81,8 @@ def measured_now(
 
     checked = as_problem(problem)
     given = {
-        str(drafter): path
-        for drafter, path in checked.ready_profiles.items()
+        str(drafter): stated
+        for drafter, stated in checked.stated_acceptance.items()
         if drafter != base.key.drafter
     }
     with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ from specplan.ir.files import check_destination, read_text, staged, write_atomic
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.problem.folder_checks import DATASTORE_FILE
 from specplan.planner.problem.loading import problem_from_dict
-from specplan.planner.problem.schema import device_is_path
+from specplan.planner.problem.paths import device_is_path
 from specplan.problems import ProblemLike, as_problem
 from specplan.progress import Progress, silent
 

@@ -128,10 +128,12 @@ def _summary(line: Line) -> str:
 def _check(result: Comparison, bundle: Bundle, required: float | None) -> None:
     """Raise when the chosen plan misses a limit of the problem or the speed-up asked for."""
     from specplan.measure.bench.bench import missed_limits
+    from specplan.planner.problem.errors import Origin
+    from specplan.planner.problem.loading import problem_form
 
     line = result.line(result.chosen)
-    limits = bundle.problem["limits"]
-    missed = missed_limits(line, limits["ttft"], limits["tpot"], limits["request_latency"])
+    limits = problem_form(bundle.problem, Origin()).limits
+    missed = missed_limits(line, limits.ttft, limits.tpot, limits.request_latency)
     if required is not None and line.against_baseline < required:
         missed.append(
             f"{line.against_baseline:.2f} times as fast as plain decoding, "

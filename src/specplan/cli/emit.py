@@ -7,19 +7,13 @@ from typing import Annotated
 
 import typer
 
-from specplan.cli.options import JsonOption
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import interval_words, print_json
 
 
+@takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
 def emit(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR_OR_PROBLEM",
-            help="A bundle that `specplan optimize` wrote, or a problem file.",
-            show_default=False,
-        ),
-    ],
+    source: ProblemSource,
     engine: Annotated[
         str,
         typer.Option("--engine", metavar="NAME[@VERSION]", help="See `specplan engines`."),
@@ -38,7 +32,8 @@ def emit(
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
-        done = project(source, engine, out=out, any_version=any_version, progress=progress)
+        problem = source.problem()
+        done = project(problem, engine, out=out, any_version=any_version, progress=progress)
     if json:
         print_json({**done.as_dict(), "folder": str(done.folder)})
         return

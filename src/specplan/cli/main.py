@@ -19,6 +19,7 @@ INTERNAL = 70
 INTERRUPTED = 130
 
 _COMMANDS = {
+    "init": "init.init",
     "optimize": "optimize.optimize",
     "tune": "tune.tune",
     "compile": "compiling.compile_",
@@ -28,6 +29,7 @@ _COMMANDS = {
     "bench": "bench.bench",
     "check": "check.check",
     "explain": "explain.explain",
+    "whatif": "whatif.whatif",
     "report": "report.report",
     "emit": "emit.emit",
     "profile": "profile.profile",
@@ -81,7 +83,7 @@ def program(asked: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         epilog="Exit codes: 0 ok, 1 regression or limit missed, 2 usage or bad config, "
-        "3 infeasible, 4 missing capability, 5 nothing to compare, 70 internal error.",
+        "3 infeasible, 4 missing capability, 5 nothing to compare, 6 undecided, 70 internal error.",
     )
     app.callback()(_global_options)
     for name in (asked,) if asked in _COMMANDS else _COMMANDS:

@@ -43,27 +43,27 @@ def methods(
     from specplan.pages.methods import method_as_dict, methods_page, read_results
     from specplan.pages.rules import read_losses, rule_as_dict, rules_page
 
-    found, engines = api.list_methods(), engines_by_draft()
-    known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
+    every, engines = api.list_methods(), engines_by_draft()
+    every_rule, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
     if measured is not None and not markdown:
         raise UsageError(
-            "results stand on the pages only", where="--measured", remedy="Add --markdown."
+            "results are printed on the pages only", where="--measured", remedy="Add --markdown."
         )
     if markdown and rules:
-        print(rules_page(known, runners, read_losses(measured) if measured else None), end="")
+        print(rules_page(every_rule, runners, read_losses(measured) if measured else None), end="")
     elif markdown:
-        print(methods_page(found, engines, read_results(measured) if measured else None), end="")
+        print(methods_page(every, engines, read_results(measured) if measured else None), end="")
     elif json:
-        listed = [] if rules else [method_as_dict(method, engines) for method in found]
+        listed = [] if rules else [method_as_dict(method, engines) for method in every]
         document = {} if rules else {"methods": listed}
-        print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in known]})
+        print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in every_rule]})
     else:
         if not rules:
-            _print_methods(found, engines)
+            _print_methods(every, engines)
         _print_rules(runners)
 
 
-def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
+def _print_methods(every: Sequence[Method[Any]], engines: Engines) -> None:
     from specplan.pages.methods import drafts_from, output_words
 
     print_table(
@@ -77,7 +77,7 @@ def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
                 ", ".join(engines.get((method.engine_drafter, method.shape), ())) or "-",
                 method.summary,
             )
-            for method in found
+            for method in every
         ],
     )
 

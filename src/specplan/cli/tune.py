@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specplan.cli.options import JsonOption, ProblemArgument
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from specplan.tuning import Tuned
 
 
+@takes_problem()
 def tune(
-    problem: ProblemArgument,
+    problem: ProblemSource,
     minutes: Annotated[
         float, typer.Option(help="Of runs on this machine, earlier calls counted.")
     ] = 10.0,
@@ -46,7 +47,12 @@ def tune(
 
     with terminal_progress() as progress:
         done = run(
-            problem, minutes=minutes, out=out, storage=storage, machine=machine, progress=progress
+            problem.problem(),
+            minutes=minutes,
+            out=out,
+            storage=storage,
+            machine=machine,
+            progress=progress,
         )
     if done.interrupted:
         print("specplan: interrupted; this is the best plan so far", file=sys.stderr)
