@@ -27,7 +27,6 @@ from specplan.planner.explain.choice import (
 )
 from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
-from specplan.planner.explain.memory import memory_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
 from specplan.planner.search.candidates import Candidate, judged
@@ -87,9 +86,9 @@ def explain(result: SearchResult) -> dict[str, Any]:
     """The explanation of a search.
 
     Returns:
-        What `summarise` gives; `time`, seconds by op of the chosen and the plain round; `memory`,
-        the arena of each round of the chosen plan; `acceptance` by depth, of every round that
-        drafts; `laws`, those that govern the rounds of the chosen plan, with its numbers;
+        What `summarise` gives; `time`, seconds by op of the chosen and the plain round;
+        `acceptance` by depth, of every round that drafts; `laws`, those that govern the
+        rounds of the chosen plan, with its numbers;
         `break_even`, where each round of the chosen plan, or the best one that drafts, stops paying
         (`points`, see `break_evens`).
     """
@@ -101,7 +100,6 @@ def explain(result: SearchResult) -> dict[str, Any]:
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
             "plain": [_time(estimate) for estimate in result.plain.estimates],
         },
-        "memory": memory_data(facts, result.chosen),
         "acceptance": [_acceptance(facts, part) for part, _ in parts],
         "laws": [
             governing_formula(part, result.plain, judged(part), cells)
