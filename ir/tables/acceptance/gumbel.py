@@ -7,7 +7,7 @@ from specplan.ir.tables.declaration import Declaration
 ENTRY = Declaration(
     table="rule",
     name="gumbel",
-    summary="target and draft draw with the same randomness",
+    summary="draws target and draft tokens with the same randomness",
     uniforms_per_node=1,
     draws_by_place=True,
     shares_uniforms=True,

@@ -8,7 +8,7 @@ from specplan.ir.values import Range
 ENTRY = Declaration(
     table="rule",
     name="rollback",
-    summary="accepts what is not too unlikely",
+    summary="accepts tokens that the target finds not too improbable",
     parameters=(("threshold", 5.0),),
     ranges=(("threshold", Range(0.0, 1e6)),),
     lossless="never",
