@@ -5,8 +5,6 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="all",
     summary="accepts every node without looking at logits",
     lossless="never",
     needs_logits=False,

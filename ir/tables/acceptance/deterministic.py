@@ -5,8 +5,6 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="deterministic",
     summary="treats drafted tokens as fixed guesses, however they were drawn",
     uniforms_per_node=1,
     source="Li et al. 2024, EAGLE, arXiv 2401.15077",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="k_seq",
     summary="tests independent draws in sequence with one acceptance level",
     reads_probs=True,
     children=("draw",),

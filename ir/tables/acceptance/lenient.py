@@ -6,8 +6,6 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="rule",
-    name="lenient",
     summary="rejects token by token, less often than exactness requires",
     parameters=(("lenience", 0.5),),
     ranges=(("lenience", Range(1e-6, 1.0)),),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="naive",
     summary="draws from the target and accepts drafted tokens that match",
     uniforms_per_node=1,
     draws_by_place=True,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="recursive",
     summary="rejection sampling over siblings: drawn with or without replacement, ranked or given",
     reads_probs=True,
     uniforms_per_node=1,

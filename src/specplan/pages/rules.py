@@ -50,13 +50,13 @@ their output may be further from the target's distribution than the draft is.
 """
 
 _FOOT = """
-Estimates: the tokens per round come from the acceptance profile, which was measured with the rules
-that the methods write (`greedy` at temperature 0, else `recursive`, which equals `token` on chains;
-for a plan whose own rounds were run, the rule of that plan). If you edit a plan to use another
-rule, its estimate still assumes those: it is too low for `block` and the lossy rules, and too high for
-`naive`, `deterministic` and `gumbel` on drawn tokens. The time of `accept` itself is that of the
-rule if the device was measured with it. A data sheet has one time for all rules, and a device that
-was measured with other rules gives the plan no estimate.
+Estimates: the tokens per round come from the acceptance profile, which was measured with the
+rules that the methods write (`greedy` at temperature 0, else `recursive`, which equals `token` on
+chains; for a plan whose own rounds were run, the rule of that plan). If you edit a plan to use
+another rule, its estimate still assumes those: it is too low for `block` and the lossy rules, and
+too high for `naive`, `deterministic` and `gumbel` on drawn tokens. The time of `accept` itself is
+that of the rule if the device was measured with it. A data sheet has one time for all rules, and
+a device that was measured with other rules gives the plan no estimate.
 """
 
 _NEEDS = {"target rows": "target logits", "draft laws": "draft probabilities"}
