@@ -21,10 +21,10 @@ QUICKSTART := .work/quickstart
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help setup quickstart test check lint format clean
+.PHONY: help setup quickstart test test-all check lint count format clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP) ## Make .venv and install specplan with its extras (EXTRAS=run,report,onnx,triton,dev)
 
@@ -56,6 +56,10 @@ quickstart: $(STAMP) ## Optimise, run and benchmark the reference models
 test: $(STAMP) ## Run the tests, a file per core at a time (ARGS="tests/ir -k parse")
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
+test-all: $(STAMP) ## Run the tests and their long matrix: 1,000 generated plans, more damaged bundles
+	SPECPLAN_GENERATED=1000 SPECPLAN_MUTATIONS=20000 OMP_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+
 check: $(STAMP) ## Plan recorded problems anew, and compare (ARGS="--base-python PATH" or --update)
 	$(BIN)/specplan check plans examples/ci/plans $(ARGS)
 
@@ -65,6 +69,9 @@ lint: $(STAMP) ## Check style, format, types and the import contracts
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks
 	PYTHONPATH=src $(BIN)/lint-imports --no-cache
+
+count: $(STAMP) ## Count lines of code by folder (ARGS=REVISION counts another commit)
+	$(BIN)/python benchmarks/code_size.py $(ARGS)
 
 format: $(STAMP) ## Mend style and format
 	$(BIN)/ruff check --fix .

@@ -12,8 +12,8 @@ from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import shared_sources
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import shared_sources
 
 
 class BoundPlan:

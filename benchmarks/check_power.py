@@ -29,7 +29,7 @@ import numpy as np
 from specplan.checks.running import Load, count_groups, opened, run_bundle
 from specplan.checks.speed import SECONDS
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.measure.bench.interleave import Pair, Race, Run, Turn, pairs, race
+from specplan.measure.bench.interleave import Pair, RaceResult, Run, Turn, pairs, race
 from specplan.measure.bench.sequential import ERROR, Rule
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.workbench import Workbench
@@ -85,7 +85,7 @@ def replay(rows: Sequence[Sequence[float]], slowdown: float, options: Any) -> di
     return summary(found)
 
 
-def outcome(raced: Race, slowdown: float) -> dict[str, Any]:
+def outcome(raced: RaceResult, slowdown: float) -> dict[str, Any]:
     """What is kept of a race."""
     judged = raced.judgement
     return {

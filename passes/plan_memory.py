@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from specplan.cost_models.memory.buffers import Buffer, highest_moment, round_buffers
+from specplan.cost_models.memory.buffers import Buffer, round_buffers, round_peak
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.round_types import round_types
@@ -58,21 +58,21 @@ class Arena:
     @property
     def alive_at_once(self) -> int:
         """Bytes that no arena can do with fewer of: all that some moment needs."""
-        return int(highest_moment(one.buffer for one in self.placed).total)
+        return int(round_peak(one.buffer for one in self.placed).total)
 
     def table(self) -> list[str]:
         """One line in all and one per buffer: offset, bytes, and the steps it is needed in."""
-        found = [
+        lines = [
             f"memory of round {self.name}, batch {self.batch}, texts of {self.text_tokens} tokens: "
             f"{self.size:,} bytes in one arena, {self.without_reuse:,} without reuse, "
             f"{self.alive_at_once:,} at once",
             f"{'offset':>15} {'bytes':>15}  {'steps':9} buffer",
         ]
         for one in self.placed:
-            held = one.buffer
-            steps = f"{held.first // 2}-{held.last // 2}"
-            found.append(f"{one.offset:15,} {_aligned(held):15,}  {steps:9} {held.name}")
-        return found
+            buffer = one.buffer
+            steps = f"{buffer.first // 2}-{buffer.last // 2}"
+            lines.append(f"{one.offset:15,} {_aligned(buffer):15,}  {steps:9} {buffer.name}")
+        return lines
 
 
 def plan_memory(
@@ -124,13 +124,13 @@ def _placed(buffers: Sequence[Buffer]) -> Iterator[Placed]:
 def _offset(buffer: Buffer, beside: Sequence[Placed]) -> int:
     """The start of the smallest gap between buffers, given in order, or of the room behind them."""
     size, end, best = _aligned(buffer), 0, (0, 0)
-    found = False
+    placed = False
     for one in beside:
         gap = one.offset - end
-        if gap >= size and (not found or gap < best[0]):
-            found, best = True, (gap, end)
+        if gap >= size and (not placed or gap < best[0]):
+            placed, best = True, (gap, end)
         end = max(end, one.end)
-    return best[1] if found else end
+    return best[1] if placed else end
 
 
 def _together(one: Buffer, other: Buffer) -> bool:

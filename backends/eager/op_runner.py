@@ -150,7 +150,7 @@ class OpRunner:
         """Graft continuations."""
         tree, at, kind = typed(scope[op.tree], Tree), nodes_as(scope[op.at]), self.kind(op)
         scope[op.results[0]] = with_continuations(
-            op, tree, at, found=continuations, kind=typed(kind, TreeType)
+            op, tree, at, continuations=continuations, kind=typed(kind, TreeType)
         )
 
     def measure(self, op: ir.Measure, scope: Scope) -> None:

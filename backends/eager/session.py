@@ -26,8 +26,8 @@ from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
+from specplan.runtime.sources.registry import sources_of_batch
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import sources_of_batch
 
 
 class EagerSession(OpRunner):

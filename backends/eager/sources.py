@@ -15,9 +15,9 @@ from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
-from specplan.runtime.sources.source import Found, Tokens, Wanted
+from specplan.runtime.sources.registry import BatchSource
+from specplan.runtime.sources.source import SourceDrafts, Tokens, Wanted
 from specplan.runtime.sources.text import continuations, lookup_batch, match_of
-from specplan.runtime.sources.use import SourceUse
 
 
 class Texts(Protocol):
@@ -44,7 +44,7 @@ class Texts(Protocol):
         ...
 
     @property
-    def sources(self) -> Mapping[str, SourceUse]:
+    def sources(self) -> Mapping[str, BatchSource]:
         """By name."""
         ...
 
@@ -102,16 +102,16 @@ def _texts(batch: Texts, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens
     return whole.reshape(requests * width, -1), ends.reshape(-1)
 
 
-def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
     """Continuations of each text in itself."""
     if wanted.children == 1 and wanted.nodes is None:
         tokens, counts = lookup_batch(
             texts, lengths, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
         )
         live = np.arange(wanted.length) < counts[:, None]
-        return Found(tokens, Found.nothing(len(texts), wanted).parents, live)
+        return SourceDrafts(tokens, SourceDrafts.nothing(len(texts), wanted).parents, live)
     rows = zip(texts, lengths, strict=True)
-    return Found.stacked([continuations(text[:length], wanted) for text, length in rows])
+    return SourceDrafts.stacked([continuations(text[:length], wanted) for text, length in rows])
 
 
 def update(batch: Texts, op: Update, tree: Tree, rows: Logits | None) -> None:
@@ -189,7 +189,7 @@ def teach_paths(batch: Texts, op: Update, tokens: Tokens, parents: Tokens, live:
         batch.sources[op.source].learn_runs(row, runs)
 
 
-def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, SourceUse]) -> None:
+def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, BatchSource]) -> None:
     """End the texts `[B, S]` that sources learn."""
     ended = text.cpu().numpy()
     for use in sources.values():

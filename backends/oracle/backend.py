@@ -14,8 +14,8 @@ from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import shared_sources
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import shared_sources
 
 
 class OracleBackend:

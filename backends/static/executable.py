@@ -18,7 +18,7 @@ from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
-from specplan.runtime.sources.use import sources_of_batch
+from specplan.runtime.sources.registry import sources_of_batch
 
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""

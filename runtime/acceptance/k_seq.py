@@ -85,10 +85,10 @@ def acceptance_level(probs: Tensor, proposal: Tensor, count: Tensor) -> Tensor:
 def _shared(probs: Tensor, proposal: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """The level `[..., 1]`, and the residual `[..., V]` after all children were rejected."""
     level = acceptance_level(probs, proposal, count)
-    kept = torch.minimum(proposal.double(), probs.double() / level)
-    beta = kept.sum(-1, keepdim=True).clamp(max=1.0)
+    shared = torch.minimum(proposal.double(), probs.double() / level)
+    beta = shared.sum(-1, keepdim=True).clamp(max=1.0)
     taken = (1.0 - (1.0 - beta) ** count) / beta.where(beta > 0, 1.0)
-    left = (probs.double() - kept * taken).clamp(min=0.0).to(probs.dtype)
+    left = (probs.double() - shared * taken).clamp(min=0.0).to(probs.dtype)
     # An empty residual means that rejection had probability 0 up to rounding: keep p.
     return level, torch.where(left.sum(-1, keepdim=True) > 0, left, probs)
 

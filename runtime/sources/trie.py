@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from specplan.runtime.sources.source import ROOT, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import ROOT, Source, SourceDrafts, Tokens, Wanted
 
 _NODE_BYTES = 420
 """Of CPython: a dictionary with a child or two, an entry in the parent's, a count."""
@@ -73,17 +73,17 @@ class Trie(Source):
         for start in range(len(prompt)):
             self._eliminate(prompt[start : start + last])
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The commonest branches below what matches."""
-        found = Found.nothing(len(texts), wanted)
+        drafts = SourceDrafts.nothing(len(texts), wanted)
         for row, length in enumerate(lengths.tolist()):
             suffix = texts[row, max(0, length - wanted.longest) : length].tolist()
             matches = self._matches(suffix, wanted.shortest)
             if wanted.nodes is None:
-                self._put_apart(found, row, matches, wanted)
+                self._put_separate(drafts, row, matches, wanted)
             else:
-                self._put_merged(found, row, matches, wanted)
-        return found
+                self._put_merged(drafts, row, matches, wanted)
+        return drafts
 
     def _counted(self, node: int, token: int) -> int:
         """The child of a node, seen once more."""
@@ -139,7 +139,9 @@ class Trie(Source):
             if node and self._children[node]:
                 yield node
 
-    def _put_apart(self, found: Found, row: int, matches: Iterator[int], wanted: Wanted) -> None:
+    def _put_separate(
+        self, drafts: SourceDrafts, row: int, matches: Iterator[int], wanted: Wanted
+    ) -> None:
         """Continuations of the longest match, each the commonest one of its first token."""
         match = next(matches, None)
         if match is None:
@@ -148,13 +150,15 @@ class Trie(Source):
         for index, (token, child) in enumerate(first[: wanted.children]):
             slot = index * wanted.length
             for step in range(wanted.length):
-                found.put(row, slot + step, token, slot + step - 1 if step else ROOT)
+                drafts.put(row, slot + step, token, slot + step - 1 if step else ROOT)
                 if not self._children[child]:
                     break
                 below = self._children[child].items()
                 token, child = max(below, key=lambda item: self._counts[item[1]])
 
-    def _put_merged(self, found: Found, row: int, matches: Iterator[int], wanted: Wanted) -> None:
+    def _put_merged(
+        self, drafts: SourceDrafts, row: int, matches: Iterator[int], wanted: Wanted
+    ) -> None:
         """The commonest nodes below the longest match, then what shorter ones add."""
         slots: dict[tuple[int, int], int] = {}  # slot of the parent and token -> slot
         parents: set[int] = set()
@@ -172,7 +176,7 @@ class Trie(Source):
                     tips += branches
                     parents.add(parent)
                     slot = slots[parent, token] = len(slots)
-                    found.put(row, slot, token, parent)
+                    drafts.put(row, slot, token, parent)
                 if depth < wanted.length:
                     self._push(heap, node, depth + 1, slot)
             if len(slots) == wanted.size:

@@ -21,6 +21,7 @@ from specplan.cost_models.memory.plan_memory import (
     runtime_of,
 )
 from specplan.cost_models.memory.remedies import Need, remedies
+from specplan.cost_models.models.forward import splits_evenly
 from specplan.cost_models.models.layers import DenseMlp
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.number_formats import number_format
@@ -227,7 +228,7 @@ def test_remedies_do_what_they_say(memory: float, batch: int, text: int) -> None
         (one.enough for one in found), reverse=True
     )
     fp8 = {role: replace(form, kv_format=number_format("fp8")) for role, form in SHAPES.items()}
-    caches = next(one for one in found if one.words == "caches in fp8")
+    caches = next(one for one in found if one.words.startswith("caches in fp8"))
     assert caches.saves == pytest.approx(now - replace(need, shapes=fp8).memory.total)
 
 
@@ -236,11 +237,34 @@ def test_the_cheapest_remedy_is_the_smallest_change() -> None:
     slightly = remedies(many, many.memory.total * 0.99)[0]
     assert slightly.words.startswith(("batch 31", "texts of 20")) and slightly.enough
     half = remedies(many, many.memory.total * 0.75)[0]
-    assert half.words == "caches in fp8"
+    assert half.words == "caches in fp8 (kv_format: fp8)"
     hopeless = remedies(Need(CHAIN, SHAPES, 1, 64, 32), 1e9)
     assert [one.words for one in hopeless if one.enough] == [hopeless[0].words]
     assert "devices sharing each layer" in hopeless[0].words
-    assert hopeless[1].words == "weights in 4 bits"
+    assert hopeless[1].words == "weights in 4 bits (weight_format: int4)"
+
+
+def test_more_devices_are_such_as_can_share_the_layers() -> None:
+    """64 query heads in 8 groups: three devices would hold it, four can split it."""
+    model = ModelShape.from_config(llama(5120, 64, 64, 8, 25600, 151936))
+    need = Need(CHAIN, {"target": model, "draft": model}, 1, 2048, 1024)
+    total = need.memory.total
+
+    def shared(part: float, **options: bool) -> list[str]:
+        return [
+            one.words for one in remedies(need, total * part, **options) if "devices" in one.words
+        ]
+
+    assert not splits_evenly(model, 3) and splits_evenly(model, 4)
+    assert shared(0.4) == ["4 of these devices sharing each layer"]
+    assert shared(0.4, more_devices=False) == []
+    assert shared(0.004) == []  # more than can split the heads
+
+
+def test_shorter_texts_keep_their_prompts() -> None:
+    need = Need(CHAIN, SHAPES, 8, 1536, 1024)
+    (words,) = [one.words for one in remedies(need, 1e9) if "texts" in one.words]
+    assert words == "texts of 1025 tokens instead of 1536"
 
 
 def test_greedy_plans_hold_no_laws() -> None:

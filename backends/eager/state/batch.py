@@ -21,7 +21,7 @@ from specplan.ir.types.value_types import TreeType
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
-from specplan.runtime.sources.use import SourceUse
+from specplan.runtime.sources.registry import BatchSource
 
 MOST_CHUNK = 512
 """Text that is run in one pass at most."""
@@ -47,7 +47,7 @@ class Batch:
         self,
         requests: Sequence[Request],
         models: Mapping[str, Module],
-        sources: Mapping[str, SourceUse],
+        sources: Mapping[str, BatchSource],
         speculative: int,
         capacity: int | None,
     ) -> None:

@@ -19,7 +19,7 @@ from specplan.backends.static.interface import Lesson
 from specplan.ir.ops import Lookup, Op, Segment, Update
 from specplan.ir.types.host_ops import handed_out
 from specplan.ir.values import Value
-from specplan.runtime.sources.use import SourceUse
+from specplan.runtime.sources.registry import BatchSource
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Texts:
     text: Tensor
     lengths: list[int]
     done: list[bool]
-    sources: Mapping[str, SourceUse]
+    sources: Mapping[str, BatchSource]
 
     @property
     def starts(self) -> list[int]:

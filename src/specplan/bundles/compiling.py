@@ -57,7 +57,7 @@ def compile_bundle(
     if not found.backends:
         raise MissingCapabilityError("; ".join(found.notes), where=str(held.folder))
     shapes = [Bucket(batch, text) for batch, text in buckets_of(held).shapes]
-    written = write_executables(held, found.executables(shapes), found.kept())
+    written = write_executables(held, found.executables(shapes), found.fastest())
     shutil.rmtree(home, ignore_errors=True)
     return written
 

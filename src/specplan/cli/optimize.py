@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specplan.cli.options import JsonOption, ProblemArgument
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
+from specplan.ir.errors import UndecidedError
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
     from specplan.result import Result
 
 
+@takes_problem()
 def optimize(
-    problem: ProblemArgument,
+    problem: ProblemSource,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write a bundle to this folder."),
@@ -38,10 +40,16 @@ def optimize(
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
-        result = api.optimize(problem, out=out, copy_weights=copy_weights, progress=progress)
+        given = problem.problem()
+        result = api.optimize(given, out=out, copy_weights=copy_weights, progress=progress)
     lowered = _lowered(result) if print_ir_after_all else {}
     if json:
         print_json(result.as_dict() | lowered)
+    elif result.search.undecided:
+        print(result.summary().replace("PROBLEM", str(problem)))
+    if result.search.undecided:
+        raise typer.Exit(UndecidedError.exit_code)
+    if json:
         return
     print(print_plan(result.plan))
     for step in lowered.get("passes", ()):
