@@ -28,7 +28,7 @@ def measure_drafters(
         progress: told of every prompt and set.
     """
     priced = replace(facts, device=device or load_device(bench.problem.device))
-    hopeful = DrafterPrices(priced).hopeful
+    hopeful = DrafterPrices(priced).worthwhile
     found = measure_acceptance(bench, facts, progress=progress, hopeful=hopeful)
     found |= search_blocks(bench, priced, progress=progress)
     known = replace(priced, profiles={**facts.profiles, **found})

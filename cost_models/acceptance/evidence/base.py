@@ -190,8 +190,8 @@ def read_drafting(plan: Plan, item: Round, evidence: Evidence | None) -> Draftin
     if not demands.judged or evidence is None:
         reason = judged_several_times(demands)
         return Unpriced("", reason or "the plan drafts, and no acceptance profile is given")
-    found = evidence.drafts(plan, item, demands)
-    return Unpriced("", found) if isinstance(found, str) else found
+    drafting = evidence.drafts(plan, item, demands)
+    return Unpriced("", drafting) if isinstance(drafting, str) else drafting
 
 
 def judged_several_times(demands: RoundDemands) -> str | None:
