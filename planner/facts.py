@@ -16,7 +16,7 @@ from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.ir.capabilities import Capabilities, Judge
+from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.drafters.profiles import acceptance_key, check_profiles, stated_profile
@@ -27,6 +27,12 @@ from specplan.planner.problem.workload_files import RequestLengths, read_trace
 from specplan.planner.search.objectives import Load, Objective
 
 EvidenceT = TypeVar("EvidenceT")
+
+
+class MissingAcceptance(str):
+    """A reason that a number would settle: nobody knows the acceptance of a drafter."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class ProblemFacts:
     device: Device
     profiles: Mapping[Drafter, AcceptanceProfile] = field(default_factory=dict)
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
-    capabilities: Judge | None = None
+    capabilities: CapabilityChecker | None = None
     measured: MeasuredPlans = field(default_factory=MeasuredPlans)
     own_rounds: dict[Any, tuple[Problem, OwnRounds]] = field(
         default_factory=dict, compare=False, repr=False
@@ -121,8 +127,11 @@ class ProblemFacts:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy
 
-    def missing_profile(self, drafter: Drafter) -> str:
+    def missing_profile(self, drafter: Drafter) -> MissingAcceptance:
         """Why a method that needs the acceptance profile of `drafter` cannot be priced."""
+        return MissingAcceptance(self._missing_profile(drafter))
+
+    def _missing_profile(self, drafter: Drafter) -> str:
         if isinstance(drafter, Model) and drafter.name not in self.drafts:
             return (
                 f'the acceptance of "{drafter}" is not known and cannot be measured here: give a '
@@ -136,6 +145,15 @@ class ProblemFacts:
         return (
             f'the acceptance of "{drafter}" has not been measured: run `specplan profile '
             "acceptance`"
+        )
+
+    def no_tree(self, drafter: Drafter) -> str:
+        """Why no tree by `drafter`, whose acceptance is known, is better than a chain."""
+        if self.profiles[drafter].evidence.knows_second_choices:
+            return f'no second choice of "{drafter}" is ever accepted'
+        return (
+            f'the acceptance of "{drafter}" is known for first choices only, without the second '
+            "choices that trees need: measure it with `specplan profile acceptance`"
         )
 
     def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:
@@ -198,7 +216,7 @@ def gather_facts(
     *,
     device: Device | None = None,
     profiles: Mapping[Drafter, AcceptanceProfile] | None = None,
-    capabilities: Judge | None = None,
+    capabilities: CapabilityChecker | None = None,
 ) -> ProblemFacts:
     """Read in what a checked problem names.
 

@@ -235,7 +235,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
                 "nodes": None if widths is None else widths[depth],
                 "accepted_at_least": interval_data(_share(own.model, share)),
                 "first_choice": interval_data(own.model.hazard_interval(depth, 0)),
-                "trials": own.model.counts(depth, 0)[1],
+                "trials": own.model.hazard_counts(depth, 0)[1],
             }
             for depth, share in enumerate(reached, start=1)
         ],
@@ -263,5 +263,5 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
 
 def _share(model: AcceptanceModel, share: float) -> Interval:
     """A share of the rounds, counted over as many as there were positions."""
-    trials = model.counts(1, 0)[1]
+    trials = model.hazard_counts(1, 0)[1]
     return posterior(share * trials, trials) if trials else Interval.exact(share)

@@ -17,7 +17,7 @@ from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 from specplan.planner.templates.static_trees import tree_text
-from specplan.planner.trees.families import expansion_tree
+from specplan.planner.trees import expansion_tree
 
 SHAPES = ((3,), (2, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (4, 2, 1), (4, 2, 2, 1))
 

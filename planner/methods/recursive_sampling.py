@@ -24,8 +24,7 @@ from specplan.planner.method import DraftName, Family, Option, Options, Refusal
 from specplan.planner.templates.per_drafter import PerDraftModel, family_by
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.static_trees import tree_text, undominated
-from specplan.planner.trees import StaticTree
-from specplan.planner.trees.families import expansion_tree
+from specplan.planner.trees import StaticTree, expansion_tree
 
 WIDEST, DEEPEST, MOST_NODES = 4, 5, 48
 
@@ -85,8 +84,8 @@ class RecursiveSampling(PerDraftModel[RecursiveSamplingOptions]):
             worthwhile = (one for one in undominated(priced) if one[0] <= widest)
             return map(partial(RecursiveSamplingOptions, draft), worthwhile)
 
-        name, reason = f"constant branching by {draft}", "no second choice is ever accepted"
-        return [family_by(facts, name, Model(draft), settings, no_second_choice=reason)]
+        name = f"constant branching by {draft}"
+        return [family_by(facts, name, Model(draft), settings, trees=True)]
 
     def plan(self, facts: ProblemFacts, options: RecursiveSamplingOptions) -> Plan:
         """The draft model grows the tree, level by level, and the target judges it."""

@@ -14,7 +14,7 @@ from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
 if TYPE_CHECKING:
-    from specplan.ir.capabilities import Judge
+    from specplan.ir.capabilities import CapabilityChecker
 
 ProblemLike: TypeAlias = "Problem | Path | str | Mapping[str, Any]"
 """A checked problem, the path of a problem file, or the same content as a mapping."""
@@ -59,7 +59,7 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
     return data
 
 
-def capabilities_of(problem: Problem) -> Judge | None:
+def capabilities_of(problem: Problem) -> CapabilityChecker | None:
     """What the backend or engine that is to run the plan can run; None for planning only.
 
     Raises:

@@ -97,7 +97,7 @@ def test_lower_writes_what_engines_are_built_from(bundle: Path, tmp_path: Path) 
     assert written == beside | {f"{item['name']}.onnx"}
     assert told["built"] is (out / f"{item['name']}.engine").is_file()
     wrong = specplan_here("lower", str(bundle), "--to", "coreml", "--out", str(tmp_path / "b"))
-    assert wrong.returncode == 2 and "nothing called 'coreml' builds engines" in wrong.stderr
+    assert wrong.returncode == 2 and "unknown engine builder 'coreml'" in wrong.stderr
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     taken = specplan_here("lower", str(bundle), "--out", str(tmp_path / "taken"))
