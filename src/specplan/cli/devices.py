@@ -50,16 +50,17 @@ def devices(
 
 def _show(name: str, *, json: bool) -> None:
     """All figures of a device with their sources, in SI units."""
-    from dataclasses import asdict, is_dataclass
+    from dataclasses import asdict
 
     from specplan.cost_models.devices.device import load_device
+    from specplan.cost_models.devices.roofline import AnalyticDevice
 
     device = load_device(name)
-    if not is_dataclass(device) or not hasattr(device, "peak_flops"):
-        record: dict[str, Any] = {"name": device.name, "kind": device.kind}
-        record |= {"memory_bytes": device.memory_bytes, "shared_error": device.shared_error}
+    record: dict[str, Any] = {"name": device.name, "kind": device.kind}
+    if isinstance(device, AnalyticDevice):
+        record |= asdict(device)
     else:
-        record = {"name": device.name, "kind": device.kind} | asdict(device)
+        record |= {"memory_bytes": device.memory_bytes, "shared_error": device.shared_error}
     if json:
         print_json({"devices": [record]})
         return
