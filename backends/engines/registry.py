@@ -78,9 +78,9 @@ def all_tables() -> tuple[Table, ...]:
 
 def engines_by_draft() -> dict[tuple[str, str], tuple[str, ...]]:
     """Names of the engines, newest version of each, by who drafts and the shape of the drafts."""
-    found: dict[tuple[str, str], list[str]] = {}
+    engines: dict[tuple[str, str], list[str]] = {}
     for name in engine_names():
         for drafter, ability in open_table(name).drafters.items():
             for shape in ability.shapes:
-                found.setdefault((drafter, shape), []).append(name)
-    return {draft: tuple(names) for draft, names in found.items()}
+                engines.setdefault((drafter, shape), []).append(name)
+    return {draft: tuple(names) for draft, names in engines.items()}

@@ -87,8 +87,8 @@ def needs_running(problem: Problem) -> bool:
 
 def _reserved() -> frozenset[str]:
     """Words that a draft cannot bear as its name: those below, and what sources are called."""
-    words = {one.name for method in discover_methods().values() for one in method.source_drafters}
-    return RESERVED_NAMES | words
+    drafters = (method.source_drafter for method in discover_methods().values())
+    return RESERVED_NAMES | {drafter.name for drafter in drafters if drafter is not None}
 
 
 def _check_draft_names(problem: Problem, origin: Origin) -> Errors:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder, read_drafter
-from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.planner.problem.errors import Errors, Origin, attempt
 from specplan.planner.problem.paths import cache_readable, is_model_id
@@ -66,7 +66,7 @@ def _check_draft(
     """Refuse a draft model or drafter that does not fit the target, whose shape this is."""
     if is_drafter_folder(draft.model.path):
         with origin.key(f"{draft.key}.path"):
-            read_drafter(draft.model.path, shape)
+            read_drafter(draft.model.path, shape, **draft.model.formats)
         return
     draft_shape = _shape(draft, origin)
     _check_tokenizers(target, draft, origin)
@@ -78,9 +78,20 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
     path, key = folder.model.path, f"{folder.key}.path"
     if not path.exists():
         raise _no_folder(path, key, origin)
+    if folder.model.plans_only and weights_needed:
+        raise origin.usage(
+            key,
+            "a GGUF file, weight_format and kv_format are for planning only, and the models must "
+            "be run to measure",
+            "Name a device and give ready acceptance profiles, or a checkpoint folder as stored.",
+        )
+    if path.is_file() and is_gguf(path):
+        return
     if not path.is_dir():
         raise origin.usage(
-            key, f"{path} is a file", "Give the folder that holds config.json and the weights."
+            key,
+            f"{path} is a file",
+            "Give the folder that holds config.json and the weights, or a GGUF file.",
         )
     if not (path / "config.json").is_file():
         raise origin.usage(
@@ -126,13 +137,14 @@ def _no_folder(path: Path, key: str, origin: Origin) -> UsageError:
 
 
 def _shape(folder: _Folder, origin: Origin) -> ModelShape:
-    dtype = None if folder.model.dtype == "auto" else folder.model.dtype
     with origin.key(f"{folder.key}.path"):
-        return ModelShape.from_folder(folder.model.path, dtype=dtype)
+        return ModelShape.from_path(folder.model.path, **folder.model.formats)
 
 
 def _check_tokenizers(target: _Folder, draft: _Folder, origin: Origin) -> None:
     ours, theirs = target.model.path / "tokenizer.json", draft.model.path / "tokenizer.json"
+    if is_gguf(target.model.path) or is_gguf(draft.model.path):
+        return  # a GGUF file has a form of its own for them; vocabularies are compared by size
     if not ours.is_file() and not theirs.is_file():
         return
     if ours.is_file() and theirs.is_file() and ours.read_bytes() == theirs.read_bytes():

@@ -9,11 +9,21 @@ import jsonschema
 import pytest
 import yaml
 
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.errors import SpecplanError, UsageError
+from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.schema import Problem, problem_json_schema
+from tests.cost_models.gguf_files import (
+    dense_mlp,
+    ends,
+    grouped_layer,
+    llama_metadata,
+    write_gguf,
+)
 from tests.planner.broken_problems import CASES, Broken
-from tests.planner.checkpoints import good_problem, write_checkpoint, write_good
+from tests.planner.checkpoints import CONFIG, good_problem, write_checkpoint, write_good
 
 
 def write_yaml(folder: Path, value: Any) -> Path:
@@ -61,6 +71,47 @@ def test_config_alone_is_enough_for_a_named_device(tmp_path: Path) -> None:
     value = good_problem() | {"device": "h200"}
     del value["workload"]["prompts"], value["workload"]["task"]
     assert load_problem(write_yaml(tmp_path, value)).device == "h200"
+
+
+def planned_only(folder: Path, **target: str) -> ProblemFacts:
+    """Facts of a problem that is planned for a device with the formats of its target changed."""
+    write_good(folder)
+    value = good_problem() | {"device": "h200"}
+    value["models"] = {"target": {"path": "target"} | target}
+    value["methods"], value["acceptance"] = ["autoregressive"], {}
+    del value["workload"]["prompts"], value["workload"]["task"]
+    return gather_facts(load_problem(write_yaml(folder, value)))
+
+
+def test_number_formats_that_nobody_has_stored_are_planned_for(tmp_path: Path) -> None:
+    stored = planned_only(tmp_path / "stored").target
+    four = planned_only(tmp_path / "four", weight_format="int4", kv_format="fp8").target
+    assert four.formats.mlp == number_format("int4-g128") and four.kv_format.name == "fp8"
+    assert four.weight_bytes < stored.weight_bytes
+    assert four.kv_bytes_per_token < stored.kv_bytes_per_token
+    with pytest.raises(UsageError, match=r"models.target.weight_format.*int3"):
+        planned_only(tmp_path / "three", weight_format="int3")
+
+
+def test_a_gguf_file_is_planned_for(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    tensors = ends(CONFIG, "F16", None) | grouped_layer(
+        CONFIG, 0, 4, {"attn": "F16", "attn_v": "F16"}
+    )
+    write_gguf(path, llama_metadata(CONFIG, "llama"), tensors | dense_mlp(8, 12, 0, "F16", "F16"))
+    assert planned_only(tmp_path, path=str(path)).target == ModelShape.from_gguf(
+        path, name="target"
+    )
+    with pytest.raises(UsageError, match="states the format of every tensor"):
+        planned_only(tmp_path, path=str(path), weight_format="int8")
+
+
+def test_what_is_planned_for_only_is_not_measured(tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem()
+    value["models"]["target"]["weight_format"] = "int8"
+    with pytest.raises(UsageError, match=r"models.target.path: .*planning only"):
+        load_problem(write_yaml(tmp_path, value))
 
 
 @pytest.mark.parametrize("text", ["2e9", "2.0e9", "2000000000", "2_000_000_000", "+2.0E+9"])

@@ -50,14 +50,14 @@ def methods(
     from specplan.pages.rules import read_losses, rule_as_dict, rules_page
 
     all_methods, engines = api.list_methods(), engines_by_draft()
-    known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
+    all_rules, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
     if measured is not None and not markdown:
         raise UsageError(
-            "results stand on the pages only", where="--measured", remedy="Add --markdown."
+            "results are printed on the pages only", where="--measured", remedy="Add --markdown."
         )
     if name is not None:
         rows = [method_as_dict(method, engines) for method in all_methods]
-        rows += [rule_as_dict(rule, runners) for rule in known]
+        rows += [rule_as_dict(rule, runners) for rule in all_rules]
         (record,) = named(name, rows, "method or rule")
         if json:
             print_json(record)
@@ -65,7 +65,7 @@ def methods(
             print_record(record)
         return
     if markdown and rules:
-        print(rules_page(known, runners, read_losses(measured) if measured else None), end="")
+        print(rules_page(all_rules, runners, read_losses(measured) if measured else None), end="")
     elif markdown:
         print(
             methods_page(all_methods, engines, read_results(measured) if measured else None), end=""
@@ -73,7 +73,7 @@ def methods(
     elif json:
         listed = [] if rules else [method_as_dict(method, engines) for method in all_methods]
         document = {} if rules else {"methods": listed}
-        print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in known]})
+        print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in all_rules]})
     else:
         if not rules:
             _print_methods(all_methods, engines)

@@ -111,7 +111,7 @@ class Problem(schema.Problem):
         Args:
             acceptance: P(a draft token is accepted | those before it were), for all drafters or by
                 drafter; left out, the problem's own, and 0.5 ... 0.9 where it has none.
-            progress: told of every problem.
+            progress: called for every problem.
             values: several values of a word, such as `device=["8xh200", "8xb200"]`; each is a
                 problem of its own. `batch` and `prompt` are the operating points of all.
 
