@@ -29,6 +29,12 @@ from specplan.planner.search.objectives import Load, Objective
 EvidenceT = TypeVar("EvidenceT")
 
 
+class MissingAcceptance(str):
+    """A reason that a number would settle: nobody knows the acceptance of a drafter."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class ProblemFacts:
     """A problem with everything that planning needs read in; nothing here runs a model.
@@ -121,8 +127,11 @@ class ProblemFacts:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy
 
-    def missing_profile(self, drafter: Drafter) -> str:
+    def missing_profile(self, drafter: Drafter) -> MissingAcceptance:
         """Why a method that needs the acceptance profile of `drafter` cannot be priced."""
+        return MissingAcceptance(self._missing_profile(drafter))
+
+    def _missing_profile(self, drafter: Drafter) -> str:
         if isinstance(drafter, Model) and drafter.name not in self.drafts:
             return (
                 f'the acceptance of "{drafter}" is not known and cannot be measured here: give a '
@@ -136,6 +145,15 @@ class ProblemFacts:
         return (
             f'the acceptance of "{drafter}" has not been measured: run `specplan profile '
             "acceptance`"
+        )
+
+    def no_tree(self, drafter: Drafter) -> str:
+        """Why no tree by `drafter`, whose acceptance is known, is better than a chain."""
+        if self.profiles[drafter].evidence.knows_second_choices:
+            return f'no second choice of "{drafter}" is ever accepted'
+        return (
+            f'the acceptance of "{drafter}" is known for first choices only, without the second '
+            "choices that trees need: measure it with `specplan profile acceptance`"
         )
 
     def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:

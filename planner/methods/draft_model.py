@@ -85,7 +85,7 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
             drafter,
             lambda _: map(of, worthwhile_trees(facts, drafter)),
             _BestTree(facts, draft),
-            no_second_choice="no second choice of the draft model is ever accepted",
+            trees=True,
         )
 
     def plan(self, facts: ProblemFacts, options: DraftModelOptions) -> Plan:

@@ -86,7 +86,7 @@ def _families(facts: ProblemFacts, head: str) -> Iterator[Family[Eagle3Options] 
         f"static tree by {head}",
         drafter,
         lambda _: map(of, worthwhile_trees(facts, drafter)),
-        no_second_choice="its acceptance profile knows no second choice that is ever accepted",
+        trees=True,
     )
 
 

@@ -84,8 +84,8 @@ class RecursiveSampling(PerDraftModel[RecursiveSamplingOptions]):
             worthwhile = (one for one in undominated(priced) if one[0] <= widest)
             return map(partial(RecursiveSamplingOptions, draft), worthwhile)
 
-        name, reason = f"constant branching by {draft}", "no second choice is ever accepted"
-        return [family_by(facts, name, Model(draft), settings, no_second_choice=reason)]
+        name = f"constant branching by {draft}"
+        return [family_by(facts, name, Model(draft), settings, trees=True)]
 
     def plan(self, facts: ProblemFacts, options: RecursiveSamplingOptions) -> Plan:
         """The draft model grows the tree, level by level, and the target judges it."""

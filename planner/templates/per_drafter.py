@@ -36,7 +36,7 @@ def family_by(
     settings: Callable[[AcceptanceProfile], Iterable[OptionsT]],
     at: Callable[[Mapping[str, Any]], OptionsT | None] | None = None,
     *,
-    no_second_choice: str = "",
+    trees: bool = False,
 ) -> Family[OptionsT] | Refusal:
     """The family that a drafter's profile prices, or why there is none.
 
@@ -46,15 +46,15 @@ def family_by(
         drafter: who drafts.
         settings: gives the settings, from the profile.
         at: see `Family`.
-        no_second_choice: of trees, the reason where none is worth a price.
+        trees: its settings are trees, which need second choices.
     """
     profile = facts.profiles.get(drafter)
     if profile is None:
         return Refusal(name, facts.missing_profile(drafter))
-    if no_second_choice and profile.key.how == "draw":
+    if trees and profile.key.how == "draw":
         reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
         return Refusal(name, reason)
     every = tuple(settings(profile))
-    if no_second_choice and not every:
-        return Refusal(name, no_second_choice)
+    if trees and not every:
+        return Refusal(name, facts.no_tree(drafter))
     return Family.of(name, every, at)
