@@ -24,7 +24,7 @@ from gpu_timing import LLAMA_8B, copy_bandwidth, device_called, llama_shape
 
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import flat_program
+from specplan.backends.static.export import flat_program
 from specplan.backends.static.packages import Packages
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.rounds.pricer import RoundPricer

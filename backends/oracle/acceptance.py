@@ -82,7 +82,7 @@ def _drafted(
     place: Mapping[int, int],
     vectors: list[Tensor | None],
 ) -> DraftedTree:
-    """What a rule reads of the nodes `order`; `vectors` are those of their start, then their own."""
+    """What a rule reads of the nodes `order`; `vectors`: those of their start, then their own."""
     nodes = [tree.nodes[number] for number in order]
     probs: list[Tensor] = []
     index: dict[int, int] = {}

@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.executables import Executables, Shape
+from specplan.backends.bundle_executable import load_models
 from specplan.backends.machine import this_machine
-from specplan.backends.opening import load_models
+from specplan.backends.manifest import Executables, Shape
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.ir.errors import foreign_words

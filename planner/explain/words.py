@@ -14,7 +14,6 @@ from specplan.planner.explain.choice import (
     runner_up_words,
 )
 from specplan.planner.explain.load import load_words
-from specplan.planner.explain.memory import memory_words
 from specplan.planner.explain.numbers import about, bytes_words, few, percent, seconds_words, short
 from specplan.planner.explain.what_if_words import undecided_lines
 
@@ -45,7 +44,6 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     return [
         *_decision(explanation),
         *_time(explanation),
-        *memory_words(explanation),
         *_acceptance(explanation),
         *formula_words(explanation),
         *break_even_words(explanation),

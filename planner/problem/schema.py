@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
+from specplan.cost_models.devices.device import device_name
 from specplan.cost_models.models.model_shape import is_gguf
 from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
@@ -222,7 +223,7 @@ class Problem(Strict):
         description="Methods to consider; left out, all of them. Autoregressive decoding is "
         "always a candidate.",
     )
-    device: str = Field(
+    device: Annotated[str, AfterValidator(device_name)] = Field(
         default="measured",
         description='"measured" (this machine, by `specplan profile device`), a name from '
         "`specplan devices`, or the path of a measured device file.",

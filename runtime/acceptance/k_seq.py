@@ -120,18 +120,18 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
 def _shared_reference(p: list[float], q: list[float], count: int) -> tuple[float, list[float]]:
     """The level, and the residual after all children were rejected."""
 
-    def kept(level: float) -> list[float]:
+    def overlap(level: float) -> list[float]:
         return [min(y, x / level) for x, y in zip(p, q, strict=True)]
 
     low, high = 1.0, float(count)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        beta = sum(kept(middle))
+        beta = sum(overlap(middle))
         if 1.0 - (1.0 - beta) ** count > middle * beta:
             low = middle
         else:
             high = middle
-    shared = kept(high)
+    shared = overlap(high)
     beta = min(sum(shared), 1.0)
     taken = (1.0 - (1.0 - beta) ** count) / beta if beta > 0 else 0.0
     return high, [max(x - y * taken, 0.0) for x, y in zip(p, shared, strict=True)]

@@ -72,7 +72,7 @@ class Module(Protocol):
         Args:
             tokens: int64 `[B, T]`.
             positions: int64 `[B, T]`; those of columns that do not count may lie before the text.
-            features: states of the tokens so many nodes above as the forward says, `[B, T, F]`,
+            features: states of the tokens as many nodes above as the forward says, `[B, T, F]`,
                 those of several layers joined; None where it reads none.
             known: bool `[B, T]`, tokens that have a state; others enter as without features.
             steps: passes of this module that each state went through already, int64 `[B, T]`;

@@ -3,9 +3,9 @@
 REST (He et al. 2023, arXiv 2311.08252): the longest end of the text that occurs in the corpus is
 looked for; what followed its occurrences is merged into a tree of the commonest tokens. Other than
 there, every place of the corpus is sorted by the tokens *before* it, the nearest first, so that one
-binary search finds the longest match of any length, and the occurrences beside it are those whose
-context is most like the text's. The sort goes as far back as two keys of 64 bits hold; matches that
-are longer are ranked among the neighbouring occurrences.
+binary search finds the longest match of any length, and the neighbouring occurrences are those
+whose context is most like the text's. The sort goes as far back as two keys of 64 bits hold;
+matches that are longer are ranked among the neighbouring occurrences.
 """
 
 from __future__ import annotations

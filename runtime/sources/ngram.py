@@ -11,7 +11,7 @@ from typing import ClassVar
 from specplan.runtime.sources.source import Source, SourceDrafts, Tokens, Wanted
 
 _MOST_SUCCESSORS = 8
-"""Successors that are told apart after one run; rarer ones give way."""
+"""Most successors stored after one run; rarer ones give way."""
 _ENTRY_BYTES = 900
 """Of CPython: a tuple of a few tokens, a dictionary with eight successors, and their places."""
 

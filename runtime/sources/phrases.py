@@ -35,7 +35,7 @@ class Phrases(Source):
 
     def __init__(self, order: int, width: int, capacity: int) -> None:
         super().__init__()
-        self.order, self.kept, self.capacity = order, width, capacity
+        self.order, self.runs_per_token, self.capacity = order, width, capacity
         self._after: dict[int, dict[tuple[int, ...], None]] = {}
         self._size = 0
 
@@ -48,7 +48,8 @@ class Phrases(Source):
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The newest runs after the last token of each text; among equals the newer ones first."""
         length = wanted.length
-        most = self.kept if wanted.nodes is None else min(self.kept, wanted.children)
+        limit, merged = self.runs_per_token, wanted.nodes is not None
+        most = min(limit, wanted.children) if merged else limit
         newer = 1.0 + np.arange(most) / (most * (most + 1.0))  # less than one run in all
         followed: list[tuple[int, ...]] = []
         rows, weights = [], []
@@ -85,7 +86,7 @@ class Phrases(Source):
         self._size += phrase not in known
         known.pop(phrase, None)
         known[phrase] = None
-        if len(known) > self.kept:
+        if len(known) > self.runs_per_token:
             known.pop(next(iter(known)))
             self._size -= 1
         self._after[first] = known

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.ir.ops import Lookup
+from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.continuations import continuation_trees
 from specplan.runtime.sources.source import ROOT, SourceDrafts, Tokens, Wanted
 
@@ -41,6 +43,11 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
             period = size - int(ends[-1])
             return text[size - period + np.arange(length) % period]
     return text[:0]
+
+
+def match_of(op: Lookup) -> tuple[int, ...]:
+    """Shortest and longest suffix that a `lookup` matches, by default where it names none."""
+    return op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
 
 
 def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:

@@ -35,7 +35,7 @@ class Trie(Source):
         self._counts = [0]
         self._ends: dict[int, list[int]] = {}  # by key, the open branches, the longest first
         self._prompts: dict[int, int] = {}
-        self._said: dict[int, tuple[list[int], int]] = {}  # by key, its prompt and `last`
+        self._prompt_runs: dict[int, tuple[list[int], int]] = {}  # by key, its prompt and `last`
 
     @property
     def nodes(self) -> int:
@@ -57,7 +57,7 @@ class Trie(Source):
         """Insert the branches that end in new tokens."""
         start = self._grown(key, text)
         if start == 0 and key in self._prompts:
-            self._said[key] = text[: self._prompts[key]].tolist(), last
+            self._prompt_runs[key] = text[: self._prompts[key]].tolist(), last
         for token in text[start:].tolist():
             open_ends = self._ends.get(key, [])[1 - last :] if last > 1 else []
             self._ends[key] = [self._counted(end, token) for end in (*open_ends, 0)]
@@ -69,7 +69,7 @@ class Trie(Source):
         super().close(key)
         self._ends.pop(key, None)
         self._prompts.pop(key, None)
-        prompt, last = self._said.pop(key, ([], 1))
+        prompt, last = self._prompt_runs.pop(key, ([], 1))
         for start in range(len(prompt)):
             self._eliminate(prompt[start : start + last])
 

@@ -197,8 +197,8 @@ def bench(
     from specplan.runtime import require_torch
 
     require_torch()
+    from specplan.backends.bundle_executable import open_executable
     from specplan.backends.machine import check_machine
-    from specplan.backends.opening import open_executable
     from specplan.measure.bench.bench import compare
     from specplan.measure.workbench import Workbench
 

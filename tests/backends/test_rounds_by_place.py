@@ -11,7 +11,7 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import read_drafted, read_stretches, stretch_rounds

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.memory.buffers import round_buffers, round_peak
 from specplan.cost_models.memory.plan_memory import (
     Runtime,
     cache_bytes,
@@ -19,19 +20,21 @@ from specplan.cost_models.memory.plan_memory import (
     largest_batch,
     plan_memory,
     runtime_of,
+    speculative_slots,
 )
 from specplan.cost_models.memory.remedies import Need, remedies
 from specplan.cost_models.models.forward import splits_evenly
 from specplan.cost_models.models.layers import DenseMlp
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.number_formats import number_format
+from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.passes.pipeline import run_passes
-from specplan.passes.plan_memory import plan_memory as arenas_of
 from tests.backends.window_plans import windows
 from tests.cost_models.layered_shapes import DEEPSEEK_LATENT, layered
 from tests.cost_models.public_shapes import CONFIGS, llama, shape
+from tests.passes.plans import read
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -105,16 +108,31 @@ def test_reference_models_allocate_what_was_predicted(
     assert memory.total - predicted_weights == pytest.approx(peak, rel=0.05, abs=1.3e5)
 
 
-def test_a_lowered_round_allocates_what_its_arena_holds_at_once(reference: Models) -> None:
+def test_a_lowered_round_allocates_what_is_alive_at_once(reference: Models) -> None:
     """To 1 %, by the interpreter and as a graph; side by side its buffers would take far more."""
     models, shapes = reference
     plan = run_passes(probe("bush 8 by draft", greedy=False))
     requests = requests_for(plan, models, 4, 60, 40)
     for executable in (EagerBackend().compile(plan, models), StaticExecutable(plan, models)):
         longest, peak = peak_of_second_round(executable, requests)
-        (arena,) = arenas_of(plan, shapes, 4, longest)
-        assert arena.alive_at_once == pytest.approx(peak, rel=0.01)
-        assert arena.size < 1.01 * peak < 0.6 * arena.without_reuse
+        slots = longest + speculative_slots(plan) + 1
+        buffers = round_buffers(round_types(plan, plan.rounds[0]).steps, shapes, 4, slots)
+        assert round_peak(buffers).total == pytest.approx(peak, rel=0.01)
+        assert peak < 0.6 * sum(buffer.size for buffer in buffers)
+
+
+def test_each_logits_of_a_chain_take_the_place_of_those_before() -> None:
+    plan, row = run_passes(read("draft_chain")), 32000 * 4
+    buffers = round_buffers(round_types(plan, plan.rounds[0]).steps, SHAPES, 2, 100)
+    sizes = [
+        [buffer.size for buffer in buffers if buffer.name.startswith(kind)]
+        for kind in ("rows", "laws", "judging")
+    ]
+    assert sizes[0] == [2 * row] * 4 + [2 * 5 * row]
+    assert sizes[1] == [2 * count * row for count in (1, 2, 3, 4)]
+    assert sizes[2] == [4 * 2 * 5 * row]
+    # at the end: probabilities of four nodes, logits of five, and four copies of these
+    assert round_peak(buffers).total == (4 + 5 + 4 * 5) * 2 * row
 
 
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -21,9 +21,9 @@ from specplan.backends.bundle import (  # noqa: E402
     write_bundle,
     write_executables,
 )
-from specplan.backends.executables import FOLDER, Executables, Shape  # noqa: E402
 from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
 from specplan.backends.machine import this_machine  # noqa: E402
+from specplan.backends.manifest import FOLDER, Executables, Shape  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.backends.static.buckets import Bucket  # noqa: E402
 from specplan.bundles.compiling import buckets_of, compile_bundle, made_for  # noqa: E402

@@ -211,12 +211,55 @@ def test_messages_name_the_line(tmp_path: Path) -> None:
     assert caught.value.where == f"{path}:{line}: workload.top_p"
 
 
-def test_further_problems_are_counted(tmp_path: Path) -> None:
+def test_all_errors_of_a_file_come_at_once_in_its_order(tmp_path: Path) -> None:
     write_good(tmp_path)
-    value = good_problem() | {"seed": -1, "sed": 2, "objective": "x"}
+    value = good_problem() | {"seed": -1, "sed": 2, "objective": "x", "device": "h100"}
+    value["workload"]["batch_size"] = value["workload"].pop("batch_sizes")
+    value["methods"] = ["autoregressive", "draft_modle"]
+    path = write_yaml(tmp_path, value)
     with pytest.raises(UsageError) as caught:
+        load_problem(path)
+    assert str(caught.value).startswith(f"{path}: 6 errors\n  {path}:")
+    lines = [line.strip() for line in str(caught.value).split("\n")[1:]]
+    keys = [line.removeprefix(f"{path}:").split(":")[1].strip() for line in lines]
+    assert sorted(keys) == sorted(
+        ["seed", "sed", "objective", "device", "workload.batch_size", "methods.1"]
+    )
+    numbers = [int(line.removeprefix(f"{path}:").split(":")[0]) for line in lines]
+    assert numbers == sorted(numbers)
+    assert [str(error) for error in caught.value.errors] == lines
+    by_key = dict(zip(keys, lines, strict=True))
+    assert 'Did you mean "batch_sizes"?' in by_key["workload.batch_size"]
+    assert '"h100-pcie" or "h100-sxm"?' in by_key["device"]
+    assert 'Did you mean "draft_model"?' in by_key["methods.1"]
+
+
+def test_errors_of_models_and_words_come_together(tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem() | {"backend": "eagre"}
+    value["models"]["target"]["path"] = "targt"
+    value["models"]["drafts"][0]["path"] = "drft"
+    with pytest.raises(UsageError, match="3 errors") as caught:
         load_problem(write_yaml(tmp_path, value))
-    assert "(2 further problems in this file.)" in caught.value.remedy
+    assert len(caught.value.errors) == 3
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("target", "models.target.path"),
+        ("batch", "workload.batch_sizes"),
+        ("prompt", "workload.prompt_tokens"),
+        ("tpot", "limits.tpot"),
+        ("temperature", "workload.temperature"),
+    ],
+)
+def test_a_key_at_the_wrong_place_is_shown_the_right_one(
+    word: str, key: str, tmp_path: Path
+) -> None:
+    write_good(tmp_path)
+    with pytest.raises(UsageError, match=f'{word}: unknown key. Did you mean "{key}"'):
+        load_problem(write_yaml(tmp_path, good_problem() | {word: 1}))
 
 
 def test_a_problem_made_in_python_is_checked_too(tmp_path: Path) -> None:

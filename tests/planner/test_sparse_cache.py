@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.backends.static.holds import STATIC as COMPILED
+from specplan.backends.static.graph_capabilities import STATIC as COMPILED
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.roofline import AnalyticDevice

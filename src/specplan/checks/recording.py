@@ -19,9 +19,9 @@ from specplan.cost_models.models.model_shape import is_gguf
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination, read_text, staged, write_atomic
 from specplan.planner.facts import ProblemFacts, gather_facts
-from specplan.planner.problem.folder_checks import DATASTORE_FILE
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.setting_checks import DATASTORE_FILE
 from specplan.problems import ProblemLike, as_problem
 from specplan.progress import Progress, silent
 

@@ -69,8 +69,8 @@ def run_bundle(bench: Workbench, bundle: Bundle, load: Load) -> Run:
         NothingToCompareError: there are fewer prompts than a batch has.
         MissingCapabilityError: its compiled rounds do not run on this machine.
     """
+    from specplan.backends.bundle_executable import open_executable
     from specplan.backends.machine import check_machine
-    from specplan.backends.opening import open_executable
 
     check_machine(bundle)
     return run_here(bench, open_executable(bundle, bench.models), load)

@@ -52,7 +52,7 @@ def compile_(
 
 
 def _kernels(bundle: Path, architectures: str, json: bool) -> None:
-    from specplan.backends.kernels.built import read_index
+    from specplan.backends.kernels.kernel_folder import read_index
     from specplan.backends.manifest import KERNELS
     from specplan.bundles.compiling import build_cubins
     from specplan.progress import terminal_progress

@@ -1,6 +1,6 @@
-"""A round that writes to none of its tensors: caches come in, and come out as they are then.
+"""A round that writes none of its tensors: caches come in, and come out as they are afterwards.
 
-For compilers of graphs in which nothing can be written to. Writes to a cache are writes of whole
+For compilers of graphs in which nothing can be written. Writes to a cache are writes of whole
 heads by (row, head, slot), which such graphs have an op for; whoever runs the graph may give it the
 same memory for what comes in and what goes out.
 """
@@ -35,8 +35,8 @@ class FunctionalRound(nn.Module):
             tensors: as `Interface.read` names them.
 
         Returns:
-            What the round tells the host, as `interface.packed` has it, and then what it would
-            write, as `Interface.written` names it.
+            The round's report (`interface.report`), and then what it would write, as
+            `Interface.written` names it.
         """
         given = self.graph.interface.read(tensors)
         given = replace(
@@ -46,12 +46,13 @@ class FunctionalRound(nn.Module):
             tracks=_copied(given.tracks),
             values=_copied(given.values),
         )
-        told = self.graph.run(given)
-        return told, *given.written()
+        report, interface = self.graph.run(given), self.graph.interface
+        after = dict(zip(interface.names(), given.flat(), strict=True))
+        return report, *(after[name] for name in interface.written())
 
 
-def _copied(held: Mapping[str, tuple[Tensor, ...]]) -> dict[str, tuple[Tensor, ...]]:
-    return {name: tuple(part.clone() for part in parts) for name, parts in held.items()}
+def _copied(states: Mapping[str, tuple[Tensor, ...]]) -> dict[str, tuple[Tensor, ...]]:
+    return {name: tuple(part.clone() for part in parts) for name, parts in states.items()}
 
 
 class FunctionalCache(KVCache):
@@ -77,17 +78,17 @@ class FunctionalCache(KVCache):
             source = source.where(live, self.trash)
             destination = destination.where(live, self.trash)
         read, write = self.places(source), self.places(destination)
-        for held in (self.keys, self.values):
-            held[:] = [tensor.index_put(write, tensor[read]) for tensor in held]
+        for layers in (self.keys, self.values):
+            layers[:] = [tensor.index_put(write, tensor[read]) for tensor in layers]
         moved = self.positions.gather(1, source)
         self.positions = self.positions.scatter(1, destination, moved)
 
     def swap(self, slots: Tensor, layers: Sequence[int], other: Sequence[Tensor]) -> list[Tensor]:
         """See `KVCache.swap`; keys and values are `[B, H_kv, M, head_dim]`."""
         places = self.places(slots)
-        held = [(kind, layer) for layer in layers for kind in (self.keys, self.values)]
-        before = [kind[layer][places] for kind, layer in held]
-        for (kind, layer), new in zip(held, other, strict=False):
+        tensors = [(kind, layer) for layer in layers for kind in (self.keys, self.values)]
+        before = [kind[layer][places] for kind, layer in tensors]
+        for (kind, layer), new in zip(tensors, other, strict=False):
             kind[layer] = kind[layer].index_put(places, new)
         return before
 
@@ -110,6 +111,6 @@ class _FunctionalWriter(CacheWriter):
     ) -> tuple[Tensor, Tensor]:
         """See `CacheWriter.update`."""
         cache = self.cache
-        for held, new in ((cache.keys, keys), (cache.values, values)):
-            held[layer_idx] = held[layer_idx].index_put(self._places, new)
+        for tensors, new in ((cache.keys, keys), (cache.values, values)):
+            tensors[layer_idx] = tensors[layer_idx].index_put(self._places, new)
         return cache.keys[layer_idx][:, :, : self.used], cache.values[layer_idx][:, :, : self.used]

@@ -11,15 +11,14 @@ from pathlib import Path
 import torch
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.executables import FOLDER, Executables
-from specplan.backends.kernels.launching import load_kernels
+from specplan.backends.kernels.launcher import load_kernels
 from specplan.backends.machine import check_machine
-from specplan.backends.manifest import KERNELS
+from specplan.backends.manifest import FOLDER, KERNELS, Executables
 from specplan.backends.registry import backend_capabilities, get_backend, round_backend
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import flat_program
-from specplan.backends.static.holds import STATIC, UNCOMPILED
+from specplan.backends.static.export import flat_program
+from specplan.backends.static.graph_capabilities import STATIC, UNCOMPILED
 from specplan.backends.static.packages import check_packages
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -108,10 +107,10 @@ def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Execut
         return _captured(bundle, models, device)
     if device.type != "cpu":  # rounds are compiled for the processor
         return plain
-    held = bundle.executables
-    if held is None:
+    executables = bundle.executables
+    if executables is None:
         return plain
-    return FittedExecutable(plain, held, models, bundle.folder / FOLDER)
+    return FittedExecutable(plain, executables, models, bundle.folder / FOLDER)
 
 
 def _captured(
@@ -134,7 +133,7 @@ class FittedExecutable:
 
     Args:
         plain: runs any batch.
-        held: shapes and their backends.
+        executables: shapes and their backends.
         models: by the names the plan gives them.
         folder: of the compiled rounds.
 
@@ -149,13 +148,15 @@ class FittedExecutable:
     def __init__(
         self,
         plain: Executable,
-        held: Executables,
+        executables: Executables,
         models: Mapping[str, CausalModel],
         folder: Path,
     ) -> None:
         self.plain = plain
-        self.sampling = held.sampling
-        self.backend_of = {Bucket(item.batch, item.text): item.backend for item in held.shapes}
+        self.sampling = executables.sampling
+        self.backend_of = {
+            Bucket(item.batch, item.text): item.backend for item in executables.shapes
+        }
         self.compiled: dict[str, Executable] = {}
         self.shared = plain.shared
         self.failed: set[Bucket] = set()
@@ -165,7 +166,7 @@ class FittedExecutable:
                 made = round_backend(name).compile(
                     plain.plan, models, folder, buckets, frozen=True, failed=self.failed
                 )
-                check_packages(made, folder, Sampling.named(held.sampling), buckets)
+                check_packages(made, folder, Sampling.named(executables.sampling), buckets)
                 made.shared = self.shared
                 self.compiled[name] = made
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.kernels import ops
-from specplan.backends.kernels.fitting import NOTHING, Fused, Heads
+from specplan.backends.kernels.fused_parts import NOTHING, Fused, Heads
 from specplan.backends.ops.accept import Form
 from specplan.runtime.acceptance import RULES, Judged
 from specplan.runtime.models.attention import PrefixMask

@@ -15,21 +15,11 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
-from specplan.backends.kernels.built import Built, BuiltKernel, read_kernels
 from specplan.backends.kernels.driver import Driver, Function
+from specplan.backends.kernels.kernel_folder import Built, BuiltKernel, read_kernels
+from specplan.backends.kernels.variants import MODULES
 from specplan.ir.errors import MissingCapabilityError
 
-_HOMES = {
-    "accept_greedy_kernel": "acceptance_kernels",
-    "accept_recursive_kernel": "recursion_kernels",
-    "accept_token_kernel": "acceptance_kernels",
-    "gated_silu_kernel": "layer_kernels",
-    "move_slots_kernel": "cache_kernels",
-    "rms_norm_kernel": "layer_kernels",
-    "rotate_and_store_kernel": "rotary_kernels",
-    "tree_attention_combine": "attention_kernels",
-    "tree_attention_split": "attention_kernels",
-}
 _ROOM = frozenset({"BLOCK_NODES", "BLOCK_V", "BLOCK_SPLITS", "BLOCK_MOVES"})
 """Constants that say how much a kernel can hold: more does no harm."""
 _TYPES = {
@@ -107,8 +97,8 @@ def fitting(
 
 def _serves(kernel: BuiltKernel, constants: Mapping[str, int]) -> bool:
     return all(
-        constants[key] <= held if key in _ROOM else constants[key] == held
-        for key, held in kernel.constants.items()
+        constants[key] <= limit if key in _ROOM else constants[key] == limit
+        for key, limit in kernel.constants.items()
     )
 
 
@@ -191,5 +181,5 @@ def _compiled(name: str) -> Any:
             f"{name} on a CUDA device needs triton, which is not installed",
             remedy="Install it with: pip install 'specplan[triton]'",
         ) from error
-    kernel = getattr(importlib.import_module(f"specplan.backends.kernels.{_HOMES[name]}"), name)
+    kernel = getattr(importlib.import_module(f"specplan.backends.kernels.{MODULES[name]}"), name)
     return torch.library.wrap_triton(kernel) if isinstance(kernel, JITFunction) else kernel

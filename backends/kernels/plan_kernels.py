@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from specplan.backends.kernels.built import BuiltKernel, read_index, serving
-from specplan.backends.kernels.fitting import Fused, Heads
+from specplan.backends.kernels.fused_parts import Fused, Heads
+from specplan.backends.kernels.kernel_folder import BuiltKernel, read_index, serving
 from specplan.backends.kernels.variants import (
     DTYPES,
     NUMBER_TYPES,
@@ -31,7 +31,7 @@ def heads_of(shape: ModelShape) -> Heads:
     if not isinstance(first, GroupedAttention):
         return Heads(0, 0, 0, shape.dtype, windowed=True)
     windowed = any(
-        not isinstance(held, GroupedAttention) or bool(held.window or held.chunk) for held in layers
+        not isinstance(one, GroupedAttention) or bool(one.window or one.chunk) for one in layers
     )
     return Heads(first.num_heads, first.num_kv_heads, first.head_dim, shape.dtype, windowed)
 
@@ -44,10 +44,10 @@ def variants_for(plan: Plan, models: Mapping[str, Heads]) -> list[Variant]:
         models: by the names the plan gives them.
     """
     fused, lowered = Fused.of(models), run_passes(plan)
-    found = [*_attention(lowered, models, fused), *_endings(lowered, models, fused)]
+    variants = [*_attention(lowered, models, fused), *_endings(lowered, models, fused)]
     for dtype in sorted(fused.layers):
-        found += layers(NUMBER_TYPES[dtype])
-    return list({variant.name: variant for variant in found}.values())
+        variants += layers(NUMBER_TYPES[dtype])
+    return list({variant.name: variant for variant in variants}.values())
 
 
 def lacking(folder: Path, plan: Plan, models: Mapping[str, Heads], arch: str) -> list[str]:
@@ -96,8 +96,8 @@ def _attention(plan: Plan, models: Mapping[str, Heads], fused: Fused) -> Iterato
             if isinstance(step, ForwardDemand) and step.model in fused.attention:
                 heads = models[step.model]
                 group = heads.queries // heads.kv_heads
-                held = lines.setdefault((heads.word, heads.size), set())
-                held |= {tokens * group for tokens in (step.tokens, step.width)}
+                counts = lines.setdefault((heads.word, heads.size), set())
+                counts |= {tokens * group for tokens in (step.tokens, step.width)}
     for (dtype, size), counts in lines.items():
         yield from attention(dtype, size, counts)
         yield rotation(dtype, size)

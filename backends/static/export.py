@@ -1,17 +1,26 @@
-"""A traced round without what is known before it runs.
+"""A round exported: traced, without what is known before it runs, as a flat program of tensor ops.
 
-A round computes masks, parents and depths as tensors even where all requests share them. Here what
-follows from shapes alone becomes a constant, and ops that a constant leaves without effect go.
+A round computes masks, parents and depths as tensors even where all requests share them. Folding
+makes constants of what follows from shapes alone, and drops ops that a constant leaves without
+effect. A flat program needs no compiler, and runs no Python of ours.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, cast
 
 import torch
-from torch import Tensor, fx
-from torch.export import ExportedProgram
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram, export
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
+from torch.fx.subgraph_rewriter import replace_pattern_with_filters
+
+from specplan.backends.kernels import ops  # noqa: F401  (registers them)
+from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.interface import free_sizes
+from specplan.backends.static.session import Program
 
 _ATEN = torch.ops.aten
 _FROM_SHAPES = {
@@ -27,6 +36,25 @@ _KINDS = (torch.int64, torch.bool)
 _AND = {_ATEN.__and__.Tensor, _ATEN.bitwise_and.Tensor, _ATEN.logical_and.default}
 _WHERE = {_ATEN.where.self, _ATEN.where.ScalarOther}
 _ALIASES = {_ATEN.alias.default, _ATEN.detach_.default, _ATEN.lift_fresh_copy.default}
+_OURS = torch.ops.specplan
+_MULTIPLE = 16
+"""Of which a row's entries must be a multiple, so that rows begin where wide loads may."""
+
+
+def exported(module: nn.Module, tensors: Sequence[Tensor]) -> ExportedProgram:
+    """A module of a round's tensors as `torch.export` traces it, free in the slots attended to."""
+    with torch.no_grad():
+        sizes = (free_sizes(tensors),)
+        program = export(module, tuple(tensors), dynamic_shapes=sizes, strict=False)
+    fold(program)
+    return program
+
+
+def flat_program(graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
+    """A round traced for a bucket's tensors; its constants are tensors, as captures want them."""
+    flat = exported(graph, tensors).module()
+    with_layer_kernels(flat, graph.fused.layers)
+    return cast(Program, flat)
 
 
 def fold(program: ExportedProgram) -> None:
@@ -50,7 +78,7 @@ def _known(program: ExportedProgram) -> dict[fx.Node, Tensor]:
     """Tensors that are the same in all rounds, by the node that gives them."""
     lifted = program.graph_signature.inputs_to_lifted_tensor_constants
     written = _written(program.graph)
-    found: dict[fx.Node, Tensor] = {}
+    known: dict[fx.Node, Tensor] = {}
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if node in written or not isinstance(value, Tensor) or value.dtype not in _KINDS:
@@ -58,15 +86,15 @@ def _known(program: ExportedProgram) -> dict[fx.Node, Tensor]:
         if not all(isinstance(size, int) for size in value.shape):
             continue
         if node.op == "placeholder" and node.name in lifted:
-            found[node] = program.constants[lifted[node.name]]
+            known[node] = program.constants[lifted[node.name]]
         elif node.op == "call_function" and node.target in _FROM_SHAPES:
             fill = 0 if "zero" in str(node.target) else 1
             if "full" in str(node.target):
                 fill = node.args[-1]
-            found[node] = torch.full(value.shape, fill, dtype=value.dtype, device=value.device)
-        elif node.op == "call_function" and _follows(node, found):
-            found[node] = _value(node, found)
-    return found
+            known[node] = torch.full(value.shape, fill, dtype=value.dtype, device=value.device)
+        elif node.op == "call_function" and _follows(node, known):
+            known[node] = _value(node, known)
+    return known
 
 
 def _follows(node: fx.Node, known: dict[fx.Node, Tensor]) -> bool:
@@ -87,17 +115,17 @@ def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor:
 
 def _written(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory some op writes to, through views too."""
-    found: set[fx.Node] = set()
+    written: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         schema = getattr(node.target, "_schema", None)
         if node.op != "call_function" or schema is None or node.target in _ALIASES:
             continue
-        views = node in found and any(each.alias_info is not None for each in schema.returns)
-        for argument, held in zip(schema.arguments, node.args, strict=False):
+        views = node in written and any(each.alias_info is not None for each in schema.returns)
+        for argument, given in zip(schema.arguments, node.args, strict=False):
             info = argument.alias_info
-            if isinstance(held, fx.Node) and info is not None and (info.is_write or views):
-                found.add(held)
-    return found
+            if isinstance(given, fx.Node) and info is not None and (info.is_write or views):
+                written.add(given)
+    return written
 
 
 def _unchanged(node: fx.Node, known: dict[fx.Node, Tensor]) -> fx.Node | None:
@@ -112,8 +140,8 @@ def _unchanged(node: fx.Node, known: dict[fx.Node, Tensor]) -> fx.Node | None:
         flag, chosen, *_ = node.args
         candidates = [(chosen, _is_true(flag, known))]
     elif node.target is _ATEN.gather.default:
-        held, _, place = node.args
-        candidates = [(held, _is_in_order(place, known))]
+        source, _, place = node.args
+        candidates = [(source, _is_in_order(place, known))]
     for same, unchanged in candidates:
         if unchanged and isinstance(same, fx.Node) and _alike(same, node):
             return same
@@ -121,16 +149,16 @@ def _unchanged(node: fx.Node, known: dict[fx.Node, Tensor]) -> fx.Node | None:
 
 
 def _is_true(node: Any, known: dict[fx.Node, Tensor]) -> bool:
-    held = known.get(node)
-    return held is not None and held.dtype == torch.bool and bool(held.all())
+    value = known.get(node)
+    return value is not None and value.dtype == torch.bool and bool(value.all())
 
 
 def _is_in_order(node: Any, known: dict[fx.Node, Tensor]) -> bool:
     """Whether places `[B, N]` are 0, 1, and so on in each row."""
-    held = known.get(node)
-    if held is None or held.dim() != 2:
+    value = known.get(node)
+    if value is None or value.dim() != 2:
         return False
-    return torch.equal(held, torch.arange(held.shape[1], device=held.device).expand_as(held))
+    return torch.equal(value, torch.arange(value.shape[1], device=value.device).expand_as(value))
 
 
 def _alike(one: fx.Node, other: fx.Node) -> bool:
@@ -153,3 +181,40 @@ def _lift(program: ExportedProgram, node: fx.Node, name: str, value: Tensor) -> 
     signature.input_specs.insert(first, spec)
     program.constants[name] = value.contiguous().clone()
     node.replace_all_uses_with(lifted)
+
+
+def with_layer_kernels(program: fx.GraphModule, dtypes: Collection[str]) -> None:
+    """Put kernels into a traced program, in place.
+
+    Args:
+        program: as `torch.export` gives it.
+        dtypes: number types that there are kernels for, as torch names them.
+    """
+    if not dtypes:
+        return
+
+    def served(node: fx.Node) -> bool:
+        value = node.meta["val"]
+        fits = value.shape[-1] % _MULTIPLE == 0
+        return fits and str(value.dtype).removeprefix("torch.") in dtypes
+
+    for node in program.graph.nodes:
+        if node.target is _ATEN.rms_norm.default and len(node.args) == 4 and served(node):
+            hidden, shape, weight, epsilon = node.args
+            known = len(shape) == 1 and weight is not None and epsilon is not None
+            if known and weight.meta["val"].dtype == node.meta["val"].dtype:
+                node.target, node.args = _OURS.rms_norm.default, (hidden, weight, epsilon)
+    replace_pattern_with_filters(
+        program, _gated, _gated_by_kernel, [lambda match, *_: served(match.returning_nodes[0])]
+    )
+    program.recompile()
+
+
+def _gated(joined: Tensor) -> Tensor:
+    """As `RotaryLayer` traces it."""
+    halves = _ATEN.chunk.default(joined, 2, -1)
+    return _ATEN.mul_.Tensor(_ATEN.silu.default(halves[0]), halves[1])  # type: ignore[no-any-return]
+
+
+def _gated_by_kernel(joined: Tensor) -> Tensor:
+    return _OURS.gated_silu.default(joined)  # type: ignore[no-any-return]

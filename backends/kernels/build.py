@@ -1,6 +1,6 @@
 """Kernels built ahead of time, on any machine: a folder of cubins and what they are launched with.
 
-A folder is written whole or not at all; `specplan.backends.kernels.built` reads it.
+A folder is written whole or not at all; `specplan.backends.kernels.kernel_folder` reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from specplan.backends.kernels.built import SCHEMA_VERSION, Built, BuiltKernel, KernelIndex
+from specplan.backends.kernels.kernel_folder import SCHEMA_VERSION, Built, BuiltKernel, KernelIndex
 from specplan.backends.kernels.variants import ARCHITECTURES, INDEX, Variant
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import check_destination, sha256_bytes, staged, write_json_atomic
@@ -44,14 +44,14 @@ def build_kernels(
     """
     folder = Path(folder)
     check_destination(folder, INDEX, "kernels")
-    found = []
+    kernels = []
     with staged(folder) as staging:
         for kernel, cubin in compiled(variants, architectures, progress):
             path = staging / kernel.file
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(cubin)
-            found.append(kernel)
-        index = KernelIndex(SCHEMA_VERSION, triton_version(), found)
+            kernels.append(kernel)
+        index = KernelIndex(SCHEMA_VERSION, triton_version(), kernels)
         write_json_atomic(staging / INDEX, asdict(index))
     return index
 
@@ -87,7 +87,7 @@ def compiled(
 
 
 def _served(variant: Variant, arch: str, architectures: Sequence[str]) -> bool:
-    """Whether the code for sm_80, which is built too, does as well: see `built.read_kernels`."""
+    """Whether the code for sm_80, which is built too, does as well: see `kernel_folder.serving`."""
     attends = variant.module == "attention_kernels"
     return arch == "sm_89" and "sm_80" in architectures and not attends
 

@@ -20,8 +20,9 @@ def tree_attention(
     seen: Tensor,
     pages: Tensor | None,
     scale: float,
+    splits: int = 0,
 ) -> Tensor:
-    """See `specplan.backends.kernels.ops.tree_attention`."""
+    """See `specplan.backends.kernels.ops.tree_attention`; nothing is split here."""
     if pages is not None:
         keys, values = _gathered(keys, pages), _gathered(values, pages)
     slot = torch.arange(keys.shape[2], device=keys.device)

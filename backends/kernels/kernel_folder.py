@@ -18,6 +18,7 @@ from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import read_document, sha256_bytes
 
 SCHEMA_VERSION = 1
+_REMEDY = "Build the kernels again: specplan kernels build --out FOLDER"
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ def read_kernels(folder: Path, arch: str) -> dict[str, Built]:
     folder = Path(folder)
     index = read_index(folder)
     homes = homes_of(index, arch, folder)
-    found = {k.name: k for name in homes for k in index.kernels if k.arch == name}
-    return {name: Built(kernel, _read_cubin(folder, kernel)) for name, kernel in found.items()}
+    kernels = {k.name: k for name in homes for k in index.kernels if k.arch == name}
+    return {name: Built(kernel, _read_cubin(folder, kernel)) for name, kernel in kernels.items()}
 
 
 def homes_of(index: KernelIndex, arch: str, folder: Path) -> list[str]:
@@ -122,20 +123,19 @@ def read_index(folder: Path) -> KernelIndex:
     Raises:
         UsageError: its list of kernels is not as it was written.
     """
-    where = str(folder / INDEX)
-    remedy = "Build them anew: specplan kernels build --out FOLDER"
-    data = read_document(folder / INDEX, "list of kernels", SCHEMA_VERSION, remedy)
+    path = folder / INDEX
+    data = read_document(path, "list of kernels", SCHEMA_VERSION, _REMEDY)
     try:
         index = TypeAdapter(KernelIndex).validate_json(json.dumps(data))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{place}: {first['msg'].lower()}", where=where, remedy=remedy) from error
+        raise _damaged(f"{place}: {first['msg'].lower()}", path) from error
     for kernel in index.kernels:
         if kernel.file != f"{kernel.arch}/{kernel.name}.cubin" or ".." in Path(kernel.file).parts:
-            raise UsageError(f"{kernel.file!r} is no cubin's name", where=where, remedy=remedy)
+            raise _damaged(f"{kernel.file!r} is no cubin's name", path)
         if kernel.shared_bytes < 0:
-            raise UsageError(f"{kernel.name}: shared bytes below 0", where=where, remedy=remedy)
+            raise _damaged(f"{kernel.name}: shared bytes below 0", path)
     return index
 
 
@@ -144,21 +144,13 @@ def _read_cubin(folder: Path, kernel: BuiltKernel) -> bytes:
     try:
         cubin = path.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"cannot read the kernel ({error.strerror})",
-            where=str(path),
-            remedy="Build the kernels anew: specplan kernels build --out FOLDER",
-        ) from error
+        raise _damaged(f"cannot read the kernel ({error.strerror})", path) from error
     if sha256_bytes(cubin) != kernel.sha256:
-        raise UsageError(
-            "the kernel is not the one that was built (its sha256 differs)",
-            where=str(path),
-            remedy="Build the kernels anew: specplan kernels build --out FOLDER",
-        )
+        raise _damaged("the kernel is not the one that was built (its sha256 differs)", path)
     if not cubin.startswith(b"\x7fELF"):
-        raise UsageError(
-            "the kernel is no code for a GPU",
-            where=str(path),
-            remedy="Build the kernels anew: specplan kernels build --out FOLDER",
-        )
+        raise _damaged("the kernel is no code for a GPU", path)
     return cubin
+
+
+def _damaged(problem: str, path: Path) -> UsageError:
+    return UsageError(problem, where=str(path), remedy=_REMEDY)

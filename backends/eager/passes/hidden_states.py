@@ -7,40 +7,39 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns
-from specplan.backends.eager.passes.described import Stretch
+from specplan.backends.eager.passes.columns import Columns, PassRunner
 from specplan.backends.eager.passes.levels import Slots
-from specplan.backends.eager.runner import Runner
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.tracks import Track
 from specplan.runtime.models.modules import Module
 
 
 def entered(
-    session: Runner, stretch: Stretch, model: Module, call: Columns
+    session: PassRunner, spec: PassSpec, model: Module, call: Columns
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """What enters the first layer, which columns there are, and steps of the states that are read.
 
     The first is None for the tokens' embeddings, the last where no states are read.
     """
-    if stretch.features is None:
+    if spec.features is None:
         return model.enter(call.tokens, call.positions, None, None, None), call.live, None
-    track = session.batch.tracks[stretch.features]
-    above = call.positions - stretch.shift
-    keys = _keys_above(session, stretch.shift, call, above)
-    states, steps, known = track.read(above, keys, stretch.scratch)
+    track = session.batch.tracks[spec.features]
+    above = call.positions - spec.shift
+    keys = _keys_above(session, spec.shift, call, above)
+    states, steps, known = track.read(above, keys, spec.scratch)
     if track.deeper:
-        states, known = left_by_slots(session, stretch, call, track, stretch.shift)
+        states, known = left_by_slots(session, spec, call, track, spec.shift)
     live = call.live
     if not model.optional_features:
         lacking = ~known & (above >= 0)
         if call.slots is not None:
             lacking[:, -call.slots.width :] = False
         live = live & ~lacking
-        if stretch.cache is not None and call.texts:
+        if spec.cache is not None and call.texts:
             live = live & ~_behind_a_gap(call, live)
-    if stretch.inside:
+    if spec.inside:
         return states, live, steps
-    steps = (steps + 1) * known if stretch.own else torch.zeros_like(steps)
+    steps = (steps + 1) * known if spec.own else torch.zeros_like(steps)
     return model.enter(call.tokens, call.positions, states, known, steps), live, steps
 
 
@@ -51,15 +50,15 @@ def _behind_a_gap(call: Columns, live: Tensor) -> Tensor:
     return torch.cat([gaps, gaps[:, -1:].expand(-1, nodes)], 1)
 
 
-def _keys_above(session: Runner, shift: int, call: Columns, above: Tensor) -> Tensor:
+def _keys_above(session: PassRunner, shift: int, call: Columns, above: Tensor) -> Tensor:
     """Keys of the tokens `shift` above those of a pass, which stand at `above`, int64 `[B, T]`."""
     texts, keys = session.batch.keys, []
     place = above.clamp(0, texts.shape[1] - 1)
-    found = texts.gather(1, place)
+    text_keys = texts.gather(1, place)
     if not call.inner:
-        return found
+        return text_keys
     if call.texts:
-        keys.append(found[:, : call.texts])
+        keys.append(text_keys[:, : call.texts])
     start = call.texts
     for nodes in call.inner:
         stop = start + nodes.width
@@ -68,37 +67,37 @@ def _keys_above(session: Runner, shift: int, call: Columns, above: Tensor) -> Te
             column = nodes.tree.parents.gather(1, column)
         drafted = nodes.take(nodes.tree.depths) >= shift
         mine = nodes.tree.keys.gather(1, column)
-        keys.append(torch.where(drafted, mine, found[:, start:stop]))
+        keys.append(torch.where(drafted, mine, text_keys[:, start:stop]))
         start = stop
     return torch.cat(keys, 1)
 
 
 def left_by_slots(
-    session: Runner, stretch: Stretch, call: Columns, track: Track, level: int
+    session: PassRunner, spec: PassSpec, call: Columns, track: Track, level: int
 ) -> tuple[Tensor, Tensor]:
     """What slots left `level` tokens below where the features are, `[B, T, F]`, and where.
 
     They are those of the nearest node above which has run.
     """
-    found: Tensor | None = None
+    left: Tensor | None = None
     there = settled = torch.zeros_like(call.live)
     for back in range(len(track.deeper) + 1 - level):
-        shift = stretch.shift + back
+        shift = spec.shift + back
         place = call.positions - shift
         keys = _keys_above(session, shift, call, place)
-        ran = track.read(place, keys, stretch.scratch)[2]
+        ran = track.read(place, keys, spec.scratch)[2]
         slots = track if level + back == 0 else track.deeper[level + back - 1]
-        states, _, known = slots.read(place, keys, stretch.scratch)
+        states, _, known = slots.read(place, keys, spec.scratch)
         new = ran & ~settled
-        found = states if found is None else torch.where(new[:, :, None], states, found)
+        left = states if left is None else torch.where(new[:, :, None], states, left)
         there, settled = there | (new & known), settled | ran
-    assert found is not None, "the verifier sees to it that tracks keep as many levels"
-    return found, there
+    assert left is not None, "the verifier sees to it that tracks keep as many levels"
+    return left, there
 
 
 def enter_slots(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     model: Module,
     call: Columns,
     slots: Slots,
@@ -106,11 +105,11 @@ def enter_slots(
 ) -> None:
     """Put what enters for slots in their columns: what an earlier pass left, or the model's own."""
     nodes = hidden.gather(1, slots.wide(hidden))
-    track = None if stretch.features is None else session.batch.tracks[stretch.features]
+    track = None if spec.features is None else session.batch.tracks[spec.features]
     for level in range(1, slots.levels + 1):
         entering = model.enter_slots(nodes, level)
         if track is not None and level <= len(track.deeper):
-            at = replace(stretch, shift=0)
+            at = replace(spec, shift=0)
             left, there = left_by_slots(session, at, replace(call, slots=None), track, level)
             left, there = left.gather(1, slots.wide(left)), there.gather(1, slots.below)
             entering = torch.where(there[:, :, None], left, entering)
@@ -118,8 +117,8 @@ def enter_slots(
 
 
 def keep(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     call: Columns,
     passed: dict[int, Tensor],
     live: Tensor,
@@ -129,10 +128,10 @@ def keep(
     steps = torch.zeros_like(call.tokens) if steps is None else steps
     texts, last, slots = call.texts, passed[-1], call.slots
     stop = call.tokens.shape[1] - (0 if slots is None else slots.width)
-    for name, layers in stretch.keeps:
+    for name, layers in spec.keeps:
         track: Track = session.batch.tracks[name]
         states = torch.cat([passed.get(layer, last) for layer in layers], 2)
-        if texts and stretch.scratch:
+        if texts and spec.scratch:
             place = call.positions[:, :texts].clamp(min=0)
             keys = session.batch.keys.gather(1, place)
             track.write_nodes(keys, live[:, :texts], states[:, :texts], steps[:, :texts], True)
@@ -143,7 +142,7 @@ def keep(
         if texts < stop:
             track.write_nodes(
                 keys[:, : stop - texts], live[:, texts:stop], states[:, texts:stop],
-                steps[:, texts:stop], stretch.scratch,
+                steps[:, texts:stop], spec.scratch,
             )  # fmt: skip
         for level in range(1, 1 + min(len(track.deeper), 0 if slots is None else slots.levels)):
             assert slots is not None
@@ -151,5 +150,5 @@ def keep(
             nodes = torch.cat([root, keys[:, : stop - texts]], 1).gather(1, slots.below)
             track.deeper[level - 1].write_nodes(
                 nodes, slots.of(live, level), slots.of(states, level), slots.of(steps, level),
-                stretch.scratch,
+                spec.scratch,
             )  # fmt: skip

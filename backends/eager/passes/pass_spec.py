@@ -16,7 +16,7 @@ from specplan.runtime.models.modules import Module
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PassSpec:
     """The part of a model's stack that a forward runs.
 
     Attributes:
@@ -69,11 +69,11 @@ class Stretch:
     def pieces(self) -> tuple[Layers, ...]:
         """Spans, cut where states are recorded."""
         cuts = {layer for _, layers in self.keeps for layer in layers}
-        found: list[Layers] = []
+        pieces: list[Layers] = []
         for start, stop in self.spans:
             inner = sorted(cut for cut in cuts if start < cut < stop)
-            found += zip([start, *inner], [*inner, stop], strict=True)
-        return tuple(piece for piece in found if piece[0] < piece[1])
+            pieces += zip([start, *inner], [*inner, stop], strict=True)
+        return tuple(piece for piece in pieces if piece[0] < piece[1])
 
 
 def spans_of(op: Forward, layers: int) -> tuple[Layers, ...]:
@@ -85,7 +85,7 @@ def spans_of(op: Forward, layers: int) -> tuple[Layers, ...]:
 
 def segments_of(plan: Plan, models: Mapping[str, Module]) -> dict[str, tuple[Layers, ...]]:
     """By the name of a cache, spans of its layers, cut wherever a forward begins or ends."""
-    found: dict[str, tuple[Layers, ...]] = {}
+    segments: dict[str, tuple[Layers, ...]] = {}
     for state in plan.states:
         if not isinstance(state, CacheState):
             continue
@@ -96,13 +96,13 @@ def segments_of(plan: Plan, models: Mapping[str, Module]) -> dict[str, tuple[Lay
                 for span in spans_of(op, layers):
                     cuts.update(span)
         ends = sorted(cuts)
-        found[state.name] = tuple(pairwise(ends)) or ((0, 0),)
-    return found
+        segments[state.name] = tuple(pairwise(ends)) or ((0, 0),)
+    return segments
 
 
-def stretch_of(
+def spec_of(
     plan: Plan, op: Forward, layers: int, segments: Mapping[str, tuple[Layers, ...]]
-) -> Stretch:
+) -> PassSpec:
     """What a forward runs of a model with so many layers."""
     spans = spans_of(op, layers)
     cut = () if op.cache is None else segments[op.cache]
@@ -110,10 +110,10 @@ def stretch_of(
     own = isinstance(track, TrackState) and track.model == op.model
     keeps: tuple[tuple[str, tuple[int, ...]], ...] = ()
     if op.keep is not None:
-        kept = plan.state(op.keep)
-        assert isinstance(kept, TrackState)
-        keeps = ((kept.name, layers_kept(kept)),)
-    return Stretch(
+        recorded = plan.state(op.keep)
+        assert isinstance(recorded, TrackState)
+        keeps = ((recorded.name, recorded_layers(recorded)),)
+    return PassSpec(
         model=op.model,
         cache=op.cache,
         spans=spans,
@@ -136,7 +136,7 @@ def stretch_of(
     )  # fmt: skip
 
 
-def layers_kept(track: TrackState) -> tuple[int, ...]:
+def recorded_layers(track: TrackState) -> tuple[int, ...]:
     """After how many layers each part of a track is recorded; -1 for after all that run."""
     if isinstance(track.layer, str):
         return (-1,)
@@ -145,15 +145,15 @@ def layers_kept(track: TrackState) -> tuple[int, ...]:
 
 def whole_stack(
     plan: Plan, cache: CacheState, layers: int, segments: Mapping[str, tuple[Layers, ...]]
-) -> Stretch:
+) -> PassSpec:
     """How text runs through all layers of a model, for its cache and its tracks alone."""
-    parts = [stretch_of(plan, op, layers, segments) for op in readings(plan, cache)]
+    parts = [spec_of(plan, op, layers, segments) for op in readings(plan, cache)]
     return replace(parts[0], keeps=tuple(keep for part in parts for keep in part.keeps), gives=())
 
 
 def plain_caches(plan: Plan) -> dict[str, bool]:
     """Caches whose passes all run one span of layers in one way, and whether that is scratch."""
-    found: dict[str, bool] = {}
+    plain: dict[str, bool] = {}
     ops = [*walk_plan(plan)]
     living = {op.state for op in ops if isinstance(op, Commit) and op.alive is not None}
     for state in plan.states:
@@ -162,8 +162,8 @@ def plain_caches(plan: Plan) -> dict[str, bool]:
             ways = {(op.layers, op.write, op.attend) for op in passes}
             first = passes[0] if len(ways) == 1 else None
             if first is not None and first.attend == "ancestors" and len(first.layers) < 2:
-                found[str(state.name)] = first.write == "scratch"
-    return found
+                plain[str(state.name)] = first.write == "scratch"
+    return plain
 
 
 def turning_caches(plan: Plan) -> Iterator[str]:

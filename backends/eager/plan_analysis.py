@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from specplan.backends.eager.passes.described import (
-    Stretch,
+from specplan.backends.eager.passes.pass_spec import (
+    PassSpec,
     plain_caches,
     segments_of,
-    stretch_of,
+    spec_of,
     turning_caches,
     whole_stack,
 )
-from specplan.backends.eager.state.known_slots import Places
-from specplan.backends.eager.state.slot_analysis import places
 from specplan.backends.eager.state.slots import Layers
+from specplan.backends.eager.state.static_slots import Places, places
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.ops import Accept, Forward, Grow, Measure, Mix, Op, Pick, Score
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState, walk_plan
@@ -28,7 +27,7 @@ from specplan.runtime.models.modules import Module
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PlanAnalysis:
     """A plan, and what its ops need to know.
 
     Attributes:
@@ -37,7 +36,7 @@ class Prepared:
         places: what is known of slots of nodes.
         plain: caches that are run in one way only, and whether that is scratch.
         turning: caches that scratch writes after passes for good in some round.
-        stretches: by the identity of a forward, what it runs.
+        pass_specs: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
         whole: by the name of a cache, how text runs through all of its model.
         prefilled: caches whose prompts run so before the first round; others read theirs in it.
@@ -54,9 +53,9 @@ class Prepared:
     places: Places
     plain: Mapping[str, bool]
     turning: frozenset[str]
-    stretches: Mapping[int, Stretch]
+    pass_specs: Mapping[int, PassSpec]
     segments: Mapping[str, tuple[Layers, ...]]
-    whole: Mapping[str, Stretch]
+    whole: Mapping[str, PassSpec]
     prefilled: frozenset[str]
     spent: Mapping[int, tuple[Value, ...]]
     judged: Mapping[int, int]
@@ -66,21 +65,21 @@ class Prepared:
     speculative: int
 
 
-def prepare(plan: Plan, models: Mapping[str, Module]) -> Prepared:
+def analyse(plan: Plan, models: Mapping[str, Module]) -> PlanAnalysis:
     """Gather what a plan's ops need to know."""
     steps = [step for item in plan.rounds for step in infer_round(plan, item).steps]
     segments = segments_of(plan, models)
     forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
     caches = [state for state in plan.states if isinstance(state, CacheState)]
-    stretches = {
-        id(op): stretch_of(plan, op, models[op.model].num_layers, segments) for op in forwards
+    pass_specs = {
+        id(op): spec_of(plan, op, models[op.model].num_layers, segments) for op in forwards
     }
-    return Prepared(
+    return PlanAnalysis(
         plan=plan,
         steps={(id(step.op), step.trip): step for step in steps},
-        places=places(plan, stretches, segments),
+        places=places(plan, pass_specs, segments),
         plain=plain_caches(plan),
-        stretches=stretches,
+        pass_specs=pass_specs,
         turning=frozenset(turning_caches(plan)),
         segments=segments,
         whole={
@@ -137,14 +136,14 @@ def _reads_scores(op: Op) -> bool:
 
 def _slots_ahead(steps: Sequence[Step]) -> int:
     """Cache slots for what looks ahead of nodes, in all passes of all rounds."""
-    found = 0
+    slots = 0
     for step in steps:
         if isinstance(step.op, Forward) and step.op.most_levels > 1:
             nodes = (step.reads[name] for name in step.op.nodes)
             wide = (n.nodes + 1 if isinstance(n, TreeType) else n.width for n in nodes
                     if isinstance(n, TreeType | NodesType))  # fmt: skip
-            found += (step.op.most_levels - 1) * sum(wide)
-    return found
+            slots += (step.op.most_levels - 1) * sum(wide)
+    return slots
 
 
 def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
@@ -153,14 +152,14 @@ def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
     Loops may end early, and of a chain nodes without logits are not judged: the bonus is drawn with
     the same number however many there are. Rules that draw by place take all numbers.
     """
-    found: dict[int, int] = {}
+    judged: dict[int, int] = {}
     for step in steps:
         op = step.op
         if isinstance(op, Accept) and op.at is None and op.target and not _draws_by_place(op):
             tree, rows = step.reads[op.tree], step.reads[op.target]
             assert isinstance(tree, TreeType) and isinstance(rows, LogitsType)
-            found[id(op)] = min(tree.nodes, rows.width) if tree.is_chain else tree.nodes
-    return found
+            judged[id(op)] = min(tree.nodes, rows.width) if tree.is_chain else tree.nodes
+    return judged
 
 
 def _draws_by_place(op: Accept) -> bool:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, UntypedStorage
 
 from specplan.backends.kernels import tiles
-from specplan.backends.kernels.launching import architecture_of, launch, loaded
+from specplan.backends.kernels.launcher import architecture_of, launch, loaded
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.acceptance import DraftedTree, Judged
 
@@ -225,8 +225,8 @@ def _device(device: torch.device) -> _Device:
     if device.type != "cuda" or not torch.cuda.is_available():
         # interpreted, or traced for a GPU that is elsewhere
         return _Device("", 1)
-    found = torch.cuda.get_device_properties(device)
-    return _Device(architecture_of(device), int(found.multi_processor_count))
+    properties = torch.cuda.get_device_properties(device)
+    return _Device(architecture_of(device), int(properties.multi_processor_count))
 
 
 _tables: WeakKeyDictionary[UntypedStorage, dict[tuple[int, ...], Tensor]] = WeakKeyDictionary()
