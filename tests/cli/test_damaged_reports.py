@@ -29,8 +29,8 @@ from tests.planner.checkpoints import write_checkpoint
 from tests.planner.example_facts import example_facts, workload
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "explain": explain,
-    "report": lambda folder: report(folder, out=folder.parent / "report.md"),
+    "explain": lambda folder: explain(path=folder),
+    "report": lambda folder: report(path=folder, out=folder.parent / "report.md"),
     "the Python API": specplan.explain,
     "compile": lambda folder: buckets_of(load_bundle(folder)),
     "bench": lambda folder: contestants(load_bundle(folder), 1, kinds=True),
