@@ -9,6 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from same_ops import kinds as same_ops
+from same_ops import nodes_of
+
 from specplan import api
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
@@ -19,8 +22,6 @@ from specplan.planner import Family, discover_methods, gather_facts, measured_he
 from specplan.planner.drafters.candidates import own_drafters
 from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.kinds import kinds as same_ops
-from specplan.planner.kinds import nodes_of
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 

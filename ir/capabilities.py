@@ -15,13 +15,18 @@ from specplan.ir.types.host_ops import misplaced
 
 INTERPRETER = "eager"
 """The backend that runs plans op by op, and all that the others leave to it."""
-_RENAMED = {"reference": "eager"}
-"""Backends by the names that they had before; read for one version."""
+_RENAMED = {"reference": "eager", "trtllm": "tensorrt_llm", "trt_llm": "tensorrt_llm"}
+"""Backends by names that they had before, read for one version; engines by their short names."""
 
 
-def backend_name(name: str) -> str:
-    """The name that a backend has now."""
-    return _RENAMED.get(name, name)
+def backend_name(text: str) -> str:
+    """The name of a backend or engine as `NAME` or `NAME@VERSION` has it, here `tensorrt_llm`.
+
+    Upper case and dashes do not matter (`vLLM`, `tensorrt-llm`), nor do old and short names.
+    """
+    name, at, version = text.partition("@")
+    name = name.lower().replace("-", "_")
+    return f"{_RENAMED.get(name, name)}{at}{version}"
 
 
 class CapabilityChecker(Protocol):

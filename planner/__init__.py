@@ -29,9 +29,9 @@ from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
 from specplan.planner.measured.tuned import tuned
 from specplan.planner.method import Family, Method, Options, discover_methods
-from specplan.planner.problem.folder_checks import DATASTORE_FILE
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.schema import Problem, problem_json_schema
+from specplan.planner.problem.setting_checks import DATASTORE_FILE
 from specplan.planner.problem.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import keeps_limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,14 @@ from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload_files import RequestLengths, read_trace
 from specplan.planner.search.objectives import Load, Objective
+
+EvidenceT = TypeVar("EvidenceT")
+
+
+class MissingAcceptance(str):
+    """A reason that a number would settle: nobody knows the acceptance of a drafter."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -119,8 +127,11 @@ class ProblemFacts:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy
 
-    def missing_profile(self, drafter: Drafter) -> str:
+    def missing_profile(self, drafter: Drafter) -> MissingAcceptance:
         """Why a method that needs the acceptance profile of `drafter` cannot be priced."""
+        return MissingAcceptance(self._missing_profile(drafter))
+
+    def _missing_profile(self, drafter: Drafter) -> str:
         if isinstance(drafter, Model) and drafter.name not in self.drafts:
             return (
                 f'the acceptance of "{drafter}" is not known and cannot be measured here: give a '
@@ -136,11 +147,31 @@ class ProblemFacts:
             "acceptance`"
         )
 
-    def other_evidence(self, drafter: Drafter, wanted: str) -> str:
-        """Why a profile that is at hand does not price what a method drafts."""
+    def no_tree(self, drafter: Drafter) -> str:
+        """Why no tree by `drafter`, whose acceptance is known, is better than a chain."""
+        if self.profiles[drafter].evidence.knows_second_choices:
+            return f'no second choice of "{drafter}" is ever accepted'
         return (
-            f'the acceptance profile of "{drafter}" holds {self.profiles[drafter].evidence.kind}, '
-            f"which say nothing of {wanted}: measure it with `specplan profile acceptance`"
+            f'the acceptance of "{drafter}" is known for first choices only, without the second '
+            "choices that trees need: measure it with `specplan profile acceptance`"
+        )
+
+    def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:
+        """The evidence in a drafter's profile, or why there is none of the wanted kind.
+
+        Args:
+            drafter: who drafts.
+            kind: of evidence that prices what a method drafts.
+            use: what that is, for the reason.
+        """
+        if drafter not in self.profiles:
+            return self.missing_profile(drafter)
+        evidence = self.profiles[drafter].evidence
+        if isinstance(evidence, kind):
+            return evidence
+        return (
+            f'the acceptance profile of "{drafter}" holds {evidence.kind}, which say nothing of '
+            f"{use}: measure it with `specplan profile acceptance`"
         )
 
     def shape(self, role: str) -> ModelShape:
@@ -203,7 +234,7 @@ def gather_facts(
             sampling settings, or the measured device is not given.
     """
     stored = problem.models.target
-    target = ModelShape.from_folder(stored.path, stored.dtype, "target")
+    target = ModelShape.from_path(stored.path, name="target", **stored.formats)
     drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":
@@ -238,8 +269,8 @@ def _drafts(
     for draft in problem.models.drafts:
         if is_drafter_folder(draft.path):
             drafters[draft.name] = read_drafter(
-                draft.path, target, name=draft.name, dtype=draft.dtype
+                draft.path, target, name=draft.name, **draft.formats
             )
         else:
-            models[draft.name] = ModelShape.from_folder(draft.path, draft.dtype, draft.name)
+            models[draft.name] = ModelShape.from_path(draft.path, name=draft.name, **draft.formats)
     return models, drafters

@@ -56,13 +56,10 @@ def named_in(source: str, names: frozenset[str] = METHODS) -> Iterator[tuple[int
 def words_of(path: Path) -> set[str]:
     """Names of methods that mean something else in a file.
 
-    A rule of acceptance, or a law that logits are combined by; a law of cost, in the file that is
-    named like it; what an engine calls things in its own configuration, as its schema says; what
-    stands in a published format.
+    A rule of acceptance, or a law that logits are combined by; what an engine calls things in its
+    own configuration, as its schema says; what stands in a published format.
     """
     found = {*BUILTIN.names("rule"), *BUILTIN.names("law")} | FORMATS.get(path.as_posix(), set())
-    if path.parent == Path("cost_models/formulas/published"):
-        found.add(path.stem)
     schema = REPOSITORY / path.with_suffix(".schema.json")
     if schema.is_file():
         found |= set(strings(json.loads(schema.read_text(encoding="utf-8"))))

@@ -23,15 +23,6 @@ NAMED = {
     },  # the same as the rule of an earlier version, which is refused
     "cost_models/acceptance/draft_sources.py": {"suffix"},  # a source by its word in problem files
     "cost_models/models/drafter_configs.py": {"eagle3", "mtp"},  # what checkpoints say they are
-    "cost_models/formulas/published/dynamic_depth.py": {
-        "dynamic_depth"
-    },  # laws bear their papers' names
-    "cost_models/formulas/published/early_exit.py": {"early_exit"},
-    "cost_models/formulas/published/jacobi.py": {"jacobi"},
-    "cost_models/formulas/published/lookahead.py": {"lookahead"},
-    "cost_models/formulas/published/opt_tree.py": {"opt_tree"},
-    "cost_models/formulas/published/pearl.py": {"pearl"},
-    "cost_models/formulas/published/specinfer.py": {"specinfer"},
     f"{ENGINES}/openvino_genai.py": {"draft_model", "prompt_lookup"},  # keys of engines' own files
     f"{ENGINES}/vllm.py": {"draft_model", "eagle3", "mtp", "suffix"},
 }
@@ -50,7 +41,6 @@ READ_BY_PATTERN = {
     "cost_models/devices/device.py": "names of devices",
     "cost_models/devices/measured/table.py": "what a table's reader complains of",
     "cost_models/devices/silicon/package.py": "numbers of versions",
-    "backends/kernels/resources.py": "what a compiler prints of a kernel",
     "backends/machine.py": "what the system says of its processor",
     "backends/onnx_export/exporting.py": "names and complaints of the exporter",
     "backends/onnxruntime/package.py": "what a session complains of",
@@ -82,7 +72,7 @@ def test_no_method_is_named_below_the_planner() -> None:
     methods = {*discover_methods()}
     found = {place: named for place, tree in _below() if (named := methods & {*_words(tree)})}
     assert found == {place: named for place, named in NAMED.items() if named & methods}
-    named = {"ir/tables/laws", "runtime/laws", "cost_models/formulas/published"}
+    named = {"ir/tables/laws", "runtime/laws"}
     files = {path.as_posix() for path in source_files(".py") if path.stem in methods}
     assert {one.rpartition("/")[0] for one in files} - {"planner/methods"} <= named
 

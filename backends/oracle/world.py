@@ -25,9 +25,9 @@ from specplan.ir.values import TEXT_STATE, State, Value
 from specplan.ir.world import Batch
 from specplan.runtime import sampling
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import BatchSource
 from specplan.runtime.sources.source import Wanted
-from specplan.runtime.sources.text import TEXT_MATCH, continuations
-from specplan.runtime.sources.use import SourceUse
+from specplan.runtime.sources.text import continuations, match_of
 from specplan.runtime.uniforms import numbers_of
 
 
@@ -39,7 +39,7 @@ class OneRequest(Arithmetic):
         plan: Plan,
         stacks: Mapping[str, Stack],
         request: Request,
-        sources: Mapping[str, SourceUse],
+        sources: Mapping[str, BatchSource],
         row: int,
         batch: Batch,
     ) -> None:
@@ -180,7 +180,7 @@ class OneRequest(Arithmetic):
     def looked_up(self, op: Lookup, path: Path, children: int) -> list[tuple[int, int, bool]]:
         """See `World.looked_up`."""
         text = np.array(path, dtype=np.int64)
-        match = op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
+        match = match_of(op)
         merged = op.nodes is not None and op.nodes < children * op.length
         wanted = Wanted(match[0], match[-1], children, op.length, op.nodes if merged else None)
         if op.source == TEXT_STATE:

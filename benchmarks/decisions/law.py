@@ -22,7 +22,7 @@ from specplan.cost_models.formulas.closed_forms import tree_value
 from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.models.layers import ExpertMlp
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.planner.trees.best_first import best_first_tree
+from specplan.planner.trees import AcceptanceTable, search_trees
 
 Floats = NDArray[np.float64]
 
@@ -210,7 +210,8 @@ def tokens_per_round(length: float, setting: Setting, constants: Constants) -> f
         first = firsts[depth - 1]
         return first * ((1.0 - first) * SIBLING) ** rank
 
-    tree = best_first_tree(hazard, setting.drafted, setting.steps)
+    table = AcceptanceTable.of_hazard(hazard, levels, min(setting.topk, setting.drafted))
+    tree = search_trees(table, setting.drafted, setting.steps).tree(setting.drafted, setting.steps)
     value = tree_value(tree.parents, tree.ranks, hazard)
     return 1.0 + constants.ranking * (value - 1.0)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from published_rows.mixture import beta_tokens, law_of
 from published_rows.row import Row
 from specplan.cost_models.acceptance.model import Shape
-from specplan.planner.trees import best_first_tree
+from specplan.planner.trees import AcceptanceTable, search_trees
 
 RANKS = 128
 CHAIN_DEPTHS = (8, 32)
@@ -44,7 +44,8 @@ class Chains:
     def best_tree(self, nodes: int, depth: int) -> float:
         """Tokens per round of the best tree of `nodes` drafted nodes, bonus included."""
         law = law_of(self.alpha, self.correlation, self.others)
-        tree = best_first_tree(law.hazard, nodes, depth)
+        table = AcceptanceTable.of_hazard(law.hazard, depth, RANKS)
+        tree = search_trees(table, nodes, depth).tree(nodes, depth)
         return 1.0 + float(law.reach(Shape.of(tree.parents, tree.ranks)).sum())
 
 

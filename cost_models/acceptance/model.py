@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from functools import cached_property, lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,46 +14,74 @@ from numpy.typing import NDArray
 from specplan.cost_models.formulas.closed_forms import depths_of, expected_rounds
 from specplan.cost_models.intervals import Interval
 
-T = TypeVar("T")
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class AcceptanceModel(Protocol):
+class Outcome(Protocol):
+    """What happens in rounds that draft one tree of at least one node."""
+
+    def tokens_per_round(self, confidence: float) -> Interval:
+        """Tokens that a round emits, the bonus included."""
+
+    def token_draws(self) -> Floats | None:
+        """The same under draws of what the evidence leaves open, [draws]; None if it is exact."""
+
+    def at_least(self) -> tuple[float, ...]:
+        """P(at least d drafted tokens are accepted), d = 1, 2, ..."""
+
+    def end_shares(self) -> tuple[float, ...]:
+        """P(a round's last accepted node is the root, node 0, node 1, ...)."""
+
+    def rounds(self, tokens: int, batch: int, confidence: float) -> Interval:
+        """Rounds until every request of a batch has emitted `tokens`."""
+
+
+class AcceptanceModel(ABC):
     """Answers about trees; `parents` and `ranks` as in `formulas/closed_forms.py`."""
 
+    @abstractmethod
     def hazard(self, depth: int, rank: int) -> float:
         """P(the child of this rank is accepted | its parent was); depth >= 1, rank >= 0."""
-        ...
 
-    def counts(self, depth: int, rank: int) -> tuple[float, float]:
+    @abstractmethod
+    def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
         """(accepted, trials) behind a hazard; (0, 0) where nothing was counted."""
-        ...
 
+    @abstractmethod
     def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
-        """A hazard with its interval."""
-        ...
+        """A hazard with its posterior interval."""
+
+    @abstractmethod
+    def outcome(self, parents: Sequence[int], ranks: Sequence[int]) -> Outcome:
+        """What happens with a tree of at least one node.
+
+        Raises:
+            UsageError: a tree with siblings on lengths.
+        """
 
     def tokens_per_round(
         self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
     ) -> Interval:
         """Tokens that a round emits, the bonus included."""
-        ...
+        if not len(parents):
+            return Interval.exact(1.0)
+        return self.outcome(parents, ranks).tokens_per_round(confidence)
 
     def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
-        """Tokens that a round emits under draws of the posterior; None where the model is exact.
+        """Tokens per round under draws of what the evidence leaves open; None if it is exact.
 
         The same draw of different trees belongs to the same state of the world.
         """
-        ...
+        return self.outcome(parents, ranks).token_draws() if len(parents) else None
 
     def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(at least d drafted tokens are accepted), d = 1, 2, ..."""
-        ...
+        return self.outcome(parents, ranks).at_least() if len(parents) else ()
 
     def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
         """P(a round's last accepted node is the root, node 0, node 1, ...)."""
-        ...
+        return self.outcome(parents, ranks).end_shares() if len(parents) else (1.0,)
 
     def rounds(
         self,
@@ -64,7 +92,9 @@ class AcceptanceModel(Protocol):
         confidence: float = 0.9,
     ) -> Interval:
         """Rounds until every request of a batch has emitted `tokens`."""
-        ...
+        if not len(parents):
+            return Interval.exact(float(tokens))
+        return self.outcome(parents, ranks).rounds(tokens, batch, confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +130,11 @@ def _shape(parents: tuple[int, ...], ranks: tuple[int, ...]) -> Shape:
     )
 
 
-class NodeModel(ABC):
+class NodeModel(AcceptanceModel):
     """A model that gives each node of a tree its probability of being accepted."""
 
-    _latest: tuple[Shape, dict[Any, Any]] | None = None
-    """The tree that was last asked for, and the answers: the same is asked several times."""
+    _latest: NodeOutcome | None = None
+    """Of the tree that was last asked for: the same is asked several times."""
 
     @abstractmethod
     def reach(self, shape: Shape) -> Floats:
@@ -114,75 +144,55 @@ class NodeModel(ABC):
     def reach_draws(self, shape: Shape) -> Floats | None:
         """The same under draws of the posterior, [nodes, draws]; None if it is exact."""
 
-    def tokens_per_round(
-        self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
-    ) -> Interval:
-        """F(T) = 1 + sum over nodes of P(accepted) (Sequoia, arXiv 2402.12374, section 3.1)."""
-        if not len(parents):
-            return Interval.exact(1.0)
+    def outcome(self, parents: Sequence[int], ranks: Sequence[int]) -> NodeOutcome:
+        """The sums over a tree's nodes."""
         shape = Shape.of(parents, ranks)
+        if self._latest is None or self._latest.shape is not shape:
+            self._latest = NodeOutcome(self, shape)
+        return self._latest
 
-        def found() -> Interval:
-            mean = 1.0 + float(self._reach_once(shape).sum())
-            draws = self.token_draws(parents, ranks)
-            return Interval.exact(mean) if draws is None else around(mean, draws, confidence)
 
-        return self._once(shape, ("tokens", confidence), found)
+class NodeOutcome:
+    """What happens with one tree, by the probabilities of its nodes; computed when asked for."""
 
-    def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
+    def __init__(self, model: NodeModel, shape: Shape) -> None:
+        self.model = model
+        self.shape = shape
+        self._tokens: dict[float, Interval] = {}
+
+    @cached_property
+    def reached(self) -> Floats:
+        """P(each node is accepted), [nodes]."""
+        return self.model.reach(self.shape)
+
+    def tokens_per_round(self, confidence: float) -> Interval:
+        """F(T) = 1 + sum over nodes of P(accepted) (Sequoia, arXiv 2402.12374, section 3.1)."""
+        if confidence not in self._tokens:
+            mean, draws = 1.0 + float(self.reached.sum()), self.token_draws()
+            interval = Interval.exact(mean) if draws is None else around(mean, draws, confidence)
+            self._tokens[confidence] = interval
+        return self._tokens[confidence]
+
+    def token_draws(self) -> Floats | None:
         """F(T) under draws of the posterior, [draws]."""
-        if not len(parents):
-            return None
-        reached = self.reach_draws(Shape.of(parents, ranks))
+        reached = self.model.reach_draws(self.shape)
         return None if reached is None else 1.0 + reached.sum(axis=0)
 
-    def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
+    def at_least(self) -> tuple[float, ...]:
         """P(at least d drafted tokens are accepted): siblings exclude each other, so levels sum."""
-        if not len(parents):
-            return ()
-        shape = Shape.of(parents, ranks)
-        levels = np.bincount(shape.depths, weights=self._reach_once(shape))[1:]
-        return tuple(levels.tolist())
+        return tuple(np.bincount(self.shape.depths, weights=self.reached)[1:].tolist())
 
-    def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
+    def end_shares(self) -> tuple[float, ...]:
         """A round ends at a node that was reached when none of its children was."""
-        if not len(parents):
-            return (1.0,)
-        shape = Shape.of(parents, ranks)
-        reached = self._reach_once(shape)
-        left = np.bincount(shape.parents + 1, weights=reached, minlength=len(reached) + 1)
+        reached, parents = self.reached, self.shape.parents
+        left = np.bincount(parents + 1, weights=reached, minlength=len(reached) + 1)
         return tuple((np.concatenate([[1.0], reached]) - left).tolist())
 
-    def rounds(
-        self,
-        parents: Sequence[int],
-        ranks: Sequence[int],
-        tokens: int,
-        batch: int = 1,
-        confidence: float = 0.9,
-    ) -> Interval:
+    def rounds(self, tokens: int, batch: int, confidence: float) -> Interval:
         """Every request is taken to be alike (whatever `batch`), and only the mean is known."""
-        if not len(parents):
-            return Interval.exact(float(tokens))
-
-        def found() -> Interval:
-            mean = expected_rounds(tokens, self.accepted_at_least(parents, ranks))
-            value = self.tokens_per_round(parents, ranks, confidence)
-            return Interval(mean, mean * value.mean / value.high, mean * value.mean / value.low)
-
-        return self._once(Shape.of(parents, ranks), ("rounds", tokens, confidence), found)
-
-    def _reach_once(self, shape: Shape) -> Floats:
-        return self._once(shape, "reach", lambda: self.reach(shape))
-
-    def _once(self, shape: Shape, question: Any, answer: Callable[[], T]) -> T:
-        if self._latest is None or self._latest[0] is not shape:
-            self._latest = shape, {}
-        known = self._latest[1]
-        if question not in known:
-            known[question] = answer()
-        found: T = known[question]
-        return found
+        mean = expected_rounds(tokens, self.at_least())
+        value = self.tokens_per_round(confidence)
+        return Interval(mean, mean * value.mean / value.high, mean * value.mean / value.low)
 
 
 def around(mean: float, draws: Floats, confidence: float) -> Interval:

@@ -17,7 +17,7 @@ from specplan.cost_models.acceptance.evidence.hazards import Hazards
 from specplan.cost_models.acceptance.evidence.registry import evidence_kinds
 from specplan.cost_models.acceptance.key import AcceptanceKey as AcceptanceKey
 from specplan.cost_models.acceptance.key import How as How
-from specplan.cost_models.acceptance.model import AcceptanceModel, Floats
+from specplan.cost_models.acceptance.model import AcceptanceModel, Outcome
 from specplan.cost_models.acceptance.old_profiles import OLD_VERSION, converted
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
@@ -33,7 +33,7 @@ _REMEDY = "Measure it again with `specplan profile acceptance`."
 
 
 @dataclass(frozen=True)
-class AcceptanceProfile:
+class AcceptanceProfile(AcceptanceModel):
     """Acceptance of one drafter.
 
     Attributes:
@@ -113,53 +113,15 @@ class AcceptanceProfile:
 
     def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
         """(accepted, trials) behind a hazard; (0, 0) where nothing was counted."""
-        return self.evidence.model.counts(depth, rank)
+        return self.evidence.model.hazard_counts(depth, rank)
 
     def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
         """A hazard with its posterior interval."""
         return self.evidence.model.hazard_interval(depth, rank, confidence)
 
-    def tokens_per_round(
-        self, parents: Sequence[int], ranks: Sequence[int], confidence: float = 0.9
-    ) -> Interval:
-        """Tokens that a round with this static tree emits, the bonus included.
-
-        Traces are replayed; the other laws are summed over the tree (Sequoia). For a source the
-        tree is a chain of the tokens proposed at most.
-
-        Raises:
-            UsageError: a tree with siblings on a profile of lengths.
-        """
-        return self.evidence.model.tokens_per_round(parents, ranks, confidence)
-
-    def token_draws(self, parents: Sequence[int], ranks: Sequence[int]) -> Floats | None:
-        """Tokens per round under draws of what the evidence leaves open; None if nothing is.
-
-        The same draw of different trees belongs to the same state of the world.
-        """
-        return self.evidence.model.token_draws(parents, ranks)
-
-    def accepted_at_least(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
-        """P(at least d drafted tokens of this tree are accepted), d = 1, 2, ..."""
-        return self.evidence.model.accepted_at_least(parents, ranks)
-
-    def end_shares(self, parents: Sequence[int], ranks: Sequence[int]) -> tuple[float, ...]:
-        """P(a round's last accepted node is the root, node 0, node 1, ...)."""
-        return self.evidence.model.end_shares(parents, ranks)
-
-    def rounds(
-        self,
-        parents: Sequence[int],
-        ranks: Sequence[int],
-        tokens: int,
-        batch: int = 1,
-        confidence: float = 0.9,
-    ) -> Interval:
-        """Rounds until all requests of a batch have emitted `tokens` each; see `Replay.rounds`.
-
-        Without traces every request is taken to be alike, and only the mean is known.
-        """
-        return self.evidence.model.rounds(parents, ranks, tokens, batch, confidence)
+    def outcome(self, parents: Sequence[int], ranks: Sequence[int]) -> Outcome:
+        """What happens with a static tree; for a source, a chain of the tokens proposed at most."""
+        return self.evidence.model.outcome(parents, ranks)
 
     def with_all_trips(self) -> AcceptanceProfile:
         """The same for a backend that runs every trip of a loop that may end early."""
@@ -202,7 +164,3 @@ class AcceptanceProfile:
             raise UsageError(
                 f"not a whole acceptance profile ({error})", where=str(path), remedy=_REMEDY
             ) from error
-
-    @property
-    def _law(self) -> AcceptanceModel:
-        return self.evidence.model

@@ -1,8 +1,10 @@
 """Published formulas as expressions, with the meaning of their symbols and their source.
 
-A formula is stated once: `specplan laws` prints it, `break_even` solves it, and `FormulaSet.value`
-compiles it to a NumPy function. Pricing a plan uses none of them: `closed_forms` has the few that
-it needs as plain functions, and tests hold the two equal. sympy is loaded with the first set.
+A formula is stated once, in a file of `published/` (`grammar.py` says how); the variables that
+several files share are in `variables.yaml`. `specplan laws` prints formulas, `break_even` solves
+them, and `FormulaSet.value` compiles them to NumPy functions. Pricing a plan uses none of them:
+`closed_forms` has the few that it needs as plain functions, and tests hold the two equal. sympy is
+loaded with the first set.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import import_module
-from pkgutil import iter_modules
+from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
 import numpy as np
 
+from specplan.cost_models.formulas.grammar import Expression as Expression
+from specplan.cost_models.formulas.grammar import parse_expression
 from specplan.ir.errors import UsageError
 
-Expression = Any
-"""A sympy expression; sympy has no types."""
+_FOLDER = resources.files("specplan.cost_models.formulas")
+_PUBLISHED = _FOLDER / "published"
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,12 @@ class Mistake:
 
     Attributes:
         where: the place in the paper or repository.
-        said: what stands there.
+        claim: what it states.
         right: what holds instead.
     """
 
     where: str
-    said: str
+    claim: str
     right: str
 
 
@@ -169,14 +173,18 @@ class FormulaSet:
     @cached_property
     def mistakes_in_words(self) -> tuple[str, ...]:
         """Each mistake as one sentence."""
-        return tuple(f"{m.where}: {m.said}; {m.right}." for m in self.mistakes)
+        return tuple(f"{m.where}: {m.claim}; {m.right}." for m in self.mistakes)
 
 
 def published_names() -> tuple[str, ...]:
     """The names of all sets of formulas, in order; loads none."""
-    package = import_module("specplan.cost_models.formulas.published")
-    names = (module.name for module in iter_modules(package.__path__))
-    return tuple(sorted(name for name in names if not name.startswith("_")))
+    return tuple(
+        sorted(
+            file.name.removesuffix(".yaml")
+            for file in _PUBLISHED.iterdir()
+            if file.name.endswith(".yaml")
+        )
+    )
 
 
 def load_formulas(name: str) -> FormulaSet:
@@ -192,8 +200,7 @@ def load_formulas(name: str) -> FormulaSet:
             where="formulas",
             remedy=f"Known: {', '.join(published_names())}.",
         )
-    formulas: FormulaSet = import_module(f"specplan.cost_models.formulas.published.{known}").LAW
-    return formulas
+    return _load(known)
 
 
 def list_formulas() -> tuple[FormulaSet, ...]:
@@ -203,6 +210,52 @@ def list_formulas() -> tuple[FormulaSet, ...]:
 
 list_laws = list_formulas
 """The former name of `list_formulas`."""
+
+
+@cache
+def _load(name: str) -> FormulaSet:
+    data = _read(_PUBLISHED / f"{name}.yaml")
+    shared = _read(_FOLDER / "variables.yaml")
+    variables = {key: _variable(key, own or shared[key]) for key, own in data["variables"].items()}
+    texts = {key: entry["equation"].split(" = ", 1) for key, entry in data["formulas"].items()}
+    stated = data.get("definitions", {}) | {key: text for key, (_, text) in texts.items()}
+
+    @cache
+    def named(word: str) -> Expression:
+        return variables[word].symbol if word in variables else expression(word)
+
+    def expression(word: str) -> Expression:
+        return parse_expression(stated[word], named)
+
+    formulas = (
+        Formula(key, texts[key][0], entry["meaning"], expression(key), entry.get("unit", ""))
+        for key, entry in data["formulas"].items()
+    )
+    return FormulaSet(
+        name,
+        data["title"],
+        data["source"],
+        tuple(variables.values()),
+        tuple(formulas),
+        tuple(data["validity"]),
+        tuple(Mistake(**entry) for entry in data.get("mistakes", ())),
+    )
+
+
+def _read(file: Traversable) -> dict[str, Any]:
+    import yaml
+
+    data: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return data
+
+
+def _variable(name: str, entry: Mapping[str, Any]) -> Variable:
+    import sympy
+
+    whole = {"integer": True} if entry.get("whole") else {}
+    kind = sympy.IndexedBase if entry.get("sequence") else sympy.Symbol
+    symbol = kind(entry["symbol"], nonnegative=True, **whole)
+    return Variable(**{"high": 1e6 if whole else 1e9, **entry, "name": name, "symbol": symbol})
 
 
 def _named(things: tuple[_Named, ...], name: str, where: str, kind: str) -> _Named:

@@ -65,9 +65,9 @@ class DrafterPrices:
         Raises:
             UnpricedError: the device cannot say.
         """
-        clock = self._pricer.clock
+        rounds = self._pricer.round_pricer
         seconds = self.facts.device.forward_seconds(
-            self.facts.target, clock.batch, 1, clock.context, 1, None, skips
+            self.facts.target, rounds.batch, 1, rounds.context, 1, None, skips
         )
         return float(np.mean(seconds.median))
 
@@ -86,7 +86,7 @@ class DrafterPrices:
 
     def _costs(self, candidates: Iterable[Candidate]) -> NDArray[np.float64]:
         """The least cost of each load, infinite without candidates."""
-        found = np.full(np.shape(self._pricer.clock.batch), inf)
+        found = np.full(np.shape(self._pricer.round_pricer.batch), inf)
         for one in candidates:
             found = np.minimum(found, cell_costs(one, self.facts.objective))
         return found

@@ -27,7 +27,6 @@ from specplan.planner.explain.choice import (
 )
 from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
-from specplan.planner.explain.memory import memory_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
 from specplan.planner.search.candidates import Candidate, judged
@@ -87,9 +86,9 @@ def explain(result: SearchResult) -> dict[str, Any]:
     """The explanation of a search.
 
     Returns:
-        What `summarise` gives; `time`, seconds by op of the chosen and the plain round; `memory`,
-        the arena of each round of the chosen plan; `acceptance` by depth, of every round that
-        drafts; `laws`, those that govern the rounds of the chosen plan, with its numbers;
+        What `summarise` gives; `time`, seconds by op of the chosen and the plain round;
+        `acceptance` by depth, of every round that drafts; `laws`, those that govern the
+        rounds of the chosen plan, with its numbers;
         `break_even`, where each round of the chosen plan, or the best one that drafts, stops paying
         (`points`, see `break_evens`).
     """
@@ -101,7 +100,6 @@ def explain(result: SearchResult) -> dict[str, Any]:
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
             "plain": [_time(estimate) for estimate in result.plain.estimates],
         },
-        "memory": memory_data(facts, result.chosen),
         "acceptance": [_acceptance(facts, part) for part, _ in parts],
         "laws": [
             governing_formula(part, result.plain, judged(part), cells)
@@ -220,7 +218,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
     assert candidate.drafter is not None and candidate.plan is not None, "it drafts"
     profile, tree = facts.profiles[candidate.drafter], judged(candidate)
-    drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile.evidence)
+    drafted = read_drafted(candidate.plan, candidate.estimates[0].segments, profile.evidence)
     assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
     drafting, own = next((one, one.evidence) for _, one in drafted if one.evidence is not None)
     reached = own.model.accepted_at_least(drafting.parents, drafting.ranks)
@@ -237,7 +235,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
                 "nodes": None if widths is None else widths[depth],
                 "accepted_at_least": interval_data(_share(own.model, share)),
                 "first_choice": interval_data(own.model.hazard_interval(depth, 0)),
-                "trials": own.model.counts(depth, 0)[1],
+                "trials": own.model.hazard_counts(depth, 0)[1],
             }
             for depth, share in enumerate(reached, start=1)
         ],
@@ -265,5 +263,5 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
 
 def _share(model: AcceptanceModel, share: float) -> Interval:
     """A share of the rounds, counted over as many as there were positions."""
-    trials = model.counts(1, 0)[1]
+    trials = model.hazard_counts(1, 0)[1]
     return posterior(share * trials, trials) if trials else Interval.exact(share)

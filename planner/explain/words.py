@@ -14,10 +14,10 @@ from specplan.planner.explain.choice import (
     runner_up_words,
 )
 from specplan.planner.explain.load import load_words
-from specplan.planner.explain.memory import memory_words
 from specplan.planner.explain.numbers import about, bytes_words, few, percent, seconds_words, short
 from specplan.planner.explain.what_if_words import undecided_lines
 
+PLAIN = "autoregressive"
 _MINOR = 0.02
 """Parts of a round below this share are told together."""
 
@@ -44,7 +44,6 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     return [
         *_decision(explanation),
         *_time(explanation),
-        *memory_words(explanation),
         *_acceptance(explanation),
         *formula_words(explanation),
         *break_even_words(explanation),
@@ -89,7 +88,7 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
             reason = "nothing else that runs has a price"
             if rival is not None:
                 reason = f"every plan that drafts is refused ({rival['refusal']})"
-            return f"Chosen: plain decoding; {reason}."
+            return f"Chosen: plain decoding; {reason}.{_paying_loads(explanation)}"
         case "plain_within_error":
             return (
                 f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated "
@@ -99,6 +98,21 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
     return (
         f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated at "
         f"{_times(rival['speedup'])} its speed."
+    )
+
+
+def _paying_loads(explanation: Mapping[str, Any]) -> str:
+    """Loads that lose their drafting to others at which it misses a limit, and the way out."""
+    paying = [load for load in explanation["loads"] if load["method"] not in (None, PLAIN)]
+    if not paying:
+        return ""
+    named = "; ".join(
+        f"{load_name(explanation, load)} ({_named(load)}, {_times(load['speedup'])})"
+        for load in paying
+    )
+    return (
+        f" Drafting pays, within the limits, at {named}: leave the other loads out to plan for "
+        "these."
     )
 
 

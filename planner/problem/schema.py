@@ -12,6 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
+from specplan.cost_models.devices.device import device_name
+from specplan.cost_models.models.model_shape import is_gguf
+from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.acceptance import Acceptance
@@ -26,6 +29,18 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 NonNegative = Annotated[int, Field(strict=True, ge=0)]
 PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Backend = Annotated[str, AfterValidator(backend_name)]
+
+
+def _format_name(name: str) -> str:
+    """Refuse a number format that nobody knows."""
+    try:
+        number_format(name)
+    except UsageError as error:
+        raise ValueError(f"{error.what}. {error.remedy}") from None
+    return name
+
+
+Format = Annotated[str, AfterValidator(_format_name)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
 
 
@@ -39,13 +54,37 @@ class TargetModel(Strict):
     """The model whose output distribution is kept."""
 
     path: Path = Field(
-        description="Folder with config.json, model.safetensors and tokenizer.json, relative to "
-        "the problem file; ~ and $HOME are replaced. Or the Hugging Face id of a model in the "
-        "local cache."
+        description="Folder with config.json, model.safetensors and tokenizer.json, or, to plan "
+        "only, a GGUF file; relative to the problem file, ~ and $HOME are replaced. Or the Hugging "
+        "Face id of a model in the local cache."
     )
     dtype: Dtype = Field(
         default="auto", description='Number type of the weights; "auto" is the one stored.'
     )
+    weight_format: Format | None = Field(
+        default=None,
+        description="To plan only: the format of the layers' matrices, as if the model were "
+        'quantised so, e.g. "fp8", "int8", "int4", "nf4"; default the stored one.',
+    )
+    kv_format: Format | None = Field(
+        default=None,
+        description='To plan only: the format of the KV cache, e.g. "fp8"; default the stored '
+        "one, or the dtype.",
+    )
+
+    @property
+    def formats(self) -> dict[str, str | None]:
+        """The number formats that its shape is read in."""
+        return {
+            "dtype": self.dtype,
+            "weight_format": self.weight_format,
+            "kv_format": self.kv_format,
+        }
+
+    @property
+    def plans_only(self) -> bool:
+        """Whether it cannot be run as it is described: a GGUF file, or other number formats."""
+        return is_gguf(self.path) or bool(self.weight_format or self.kv_format)
 
 
 class DraftModel(TargetModel):
@@ -184,7 +223,7 @@ class Problem(Strict):
         description="Methods to consider; left out, all of them. Autoregressive decoding is "
         "always a candidate.",
     )
-    device: str = Field(
+    device: Annotated[str, AfterValidator(device_name)] = Field(
         default="measured",
         description='"measured" (this machine, by `specplan profile device`), a name from '
         "`specplan devices`, or the path of a measured device file.",

@@ -60,7 +60,7 @@ class Candidate:
                 whole,
                 breakdown=part.breakdown,
                 assumptions=part.assumptions,
-                stretches=part.stretches,
+                segments=part.segments,
             )
             for whole, part in zip(cells, parts, strict=True)
         )

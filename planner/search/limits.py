@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory.plan_memory import PlanMemory, runtime_of
@@ -201,7 +202,8 @@ def _memory_remedy(facts: ProblemFacts, nearest: Candidate, miss: Miss) -> str:
     need = Need(
         nearest.plan, facts.shapes, miss.batch, facts.longest_text, prompt, runtime_of(facts.device)
     )
-    ways = remedies(need, miss.allowed)
+    linked = isinstance(facts.device, AnalyticDevice) and facts.device.link_bandwidth > 0.0
+    ways = remedies(need, miss.allowed, linked and miss.key != "limits.memory")
     alone = [str(way) for way in ways if way.enough]
     if alone:
         return f"Cheapest: {alone[0]}. Or: {'; '.join([*alone[1:], _elsewhere(miss)])}."

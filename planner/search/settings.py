@@ -13,10 +13,12 @@ from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.cells import grid
 from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.rounds.pricing import Unpriced
-from specplan.planner.facts import ProblemFacts
+from specplan.ir.errors import UsageError
+from specplan.planner.facts import MissingAcceptance, ProblemFacts
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import unsupported, with_price
+from specplan.planner.search.objectives import Load
 
 PLAIN = "autoregressive"
 """The method that is always a candidate, and that every other one must beat."""
@@ -48,6 +50,26 @@ def choices_of(facts: ProblemFacts) -> Iterator[Setting | Candidate]:
                     yield Setting(method, family.name, options)
             else:
                 yield Candidate(name, family.name, {}, "any", refusal=family.reason)
+
+
+def check_named_methods(facts: ProblemFacts) -> None:
+    """Refuse a problem that names a method of which no setting can be tried.
+
+    Raises:
+        UsageError: for another reason than an acceptance that is not known; says which.
+    """
+    methods = discover_methods()
+    for index, name in enumerate(facts.problem.methods or ()):
+        families = methods[name].choices(facts)
+        reasons = [one.reason for one in families if not isinstance(one, Family)]
+        if len(reasons) < len(families) or not reasons:
+            continue
+        if not any(isinstance(reason, MissingAcceptance) for reason in reasons):
+            raise UsageError(
+                f'"{name}" cannot be tried: {reasons[0]}',
+                where=f"methods.{index}",
+                remedy="Give what it needs, or take it out of methods.",
+            )
 
 
 def settings_by(facts: ProblemFacts, drafter: Drafter | None) -> Iterator[Setting]:
@@ -84,10 +106,11 @@ def fitting_pricer(
 ) -> tuple[Pricer, tuple[tuple[int, int], ...]]:
     """The pricer without the loads that plain decoding has no memory for, and those loads.
 
-    Only of a table of prompt lengths are some left out, and never all.
+    Of a trace none is left out, nor at a load that is to be borne, and never all.
     """
     first = choices[0]
-    if facts.problem.workload.prompt_lengths is None or not isinstance(first, Setting):
+    borne = isinstance(facts.objective, Load) or not facts.problem.workload.lengths
+    if borne or not isinstance(first, Setting):
         return pricer, ()
     needed = pricer.memory(first.method.plan(facts, first.options)).total
     fits = np.asarray(needed) <= facts.memory_bytes

@@ -19,7 +19,6 @@ from specplan.planner.trees import (
     StaticTree,
     TreeObjective,
     chain,
-    draft_threshold,
 )
 
 NODES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -66,8 +65,10 @@ def worthwhile_chains(facts: ProblemFacts, draft: Model, lengths: Sequence[int])
 def layer_threshold(facts: ProblemFacts, draft: Drafter, beam: int) -> float:
     """Expected accepted tokens that one more layer of a tree must bring to be worth its pass.
 
-    At the middle load, what a draft pass over the layer's nodes takes over what a token is worth:
-    its seconds under the best static tree of this draft model (`draft_threshold`).
+    delta* = t_d / lambda at the middle load: what a draft pass over the layer's nodes takes, over
+    what a token is worth, the seconds per token of the best static tree of this draft model.
+    OPT-Tree (arXiv 2406.17276) gives t_d / t_plain as the least useful threshold; the time of a
+    round is worth S times as many tokens, S the speedup.
 
     Args:
         facts: the problem; it knows the acceptance of the draft model.
@@ -80,7 +81,7 @@ def layer_threshold(facts: ProblemFacts, draft: Drafter, beam: int) -> float:
     rounds = _round_times(facts, draft)
     times = rounds[len(rounds) // 2]
     best = tree_objective(facts, draft).best(times)
-    return draft_threshold(float(times.draft_of(np.array([beam]))[0]), best.seconds_per_token)
+    return float(times.draft_of(np.array([beam]))[0]) / best.seconds_per_token
 
 
 def tree_objective(facts: ProblemFacts, draft: Drafter) -> TreeObjective:

@@ -22,9 +22,8 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.planner.trees.ordered import OrderedSearch
 from specplan.planner.trees.round_times import RoundTimes
-from specplan.planner.trees.search import TreeSearch, search_trees
+from specplan.planner.trees.search import OrderedSearch, TreeSearch, search_trees
 from specplan.planner.trees.shape import StaticTree
 from specplan.planner.trees.table import AcceptanceTable, Array
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,16 +88,6 @@ class RoundTimes:
         if nodes >= len(self.verify):
             raise UsageError(f"no time is known to verify {nodes} nodes")
         return float(self.verify[nodes])
-
-    @classmethod
-    def listed(
-        cls, verify: dict[int, float], draft: Sequence[float], overhead: float = 0.0
-    ) -> RoundTimes:
-        """From times of some sizes only; all others are never chosen."""
-        seconds = np.full(max(verify) + 1, np.inf)
-        for nodes, taken in verify.items():
-            seconds[nodes] = taken
-        return cls(seconds, np.array(draft), overhead)
 
 
 def level_widths(tree: StaticTree) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 Hazard = Callable[[int, int], float]
 """(depth >= 1, rank >= 0) -> probability."""
@@ -96,3 +97,58 @@ def tree_of_paths(paths: Sequence[RankPath]) -> StaticTree:
 def chain(length: int) -> StaticTree:
     """The tree that is one path of `length` nodes."""
     return StaticTree(tuple(range(-1, length - 1)), (0,) * length)
+
+
+def expansion_tree(children: Sequence[int]) -> StaticTree:
+    """Every node of depth i gets `children[i]` children, the root included.
+
+    SpecInfer's expansion configurations (arXiv 2305.09781, section 3); full k-ary trees of d
+    levels are (k,) * d. A 0 ends the tree.
+    """
+    paths: list[RankPath] = []
+    for depth in range(1, len(children) + 1):
+        paths.extend(product(*(range(count) for count in children[:depth])))
+    return tree_of_paths(paths)
+
+
+@dataclass(frozen=True)
+class GrowLevel:
+    """One `grow` op: which of the newest nodes get children, and how many each.
+
+    Attributes:
+        expand: indices among the newest nodes (those of the level above; the root for the first
+            level), ascending.
+        children: number of children of each of them, at least 1.
+    """
+
+    expand: tuple[int, ...]
+    children: tuple[int, ...]
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes that this level adds."""
+        return sum(self.children)
+
+
+def grow_levels(tree: StaticTree) -> tuple[GrowLevel, ...]:
+    """How a plan grows the tree: one level after the other.
+
+    Raises:
+        ValueError: when the nodes are not in level order.
+    """
+    levels: list[GrowLevel] = []
+    first, above = 0, [-1]
+    while first < len(tree):
+        depth = tree.depths[first]
+        members = [i for i in range(first, len(tree)) if tree.depths[i] == depth]
+        if members != list(range(first, first + len(members))):
+            raise ValueError("the nodes are not in level order")
+        counts = [sum(1 for i in members if tree.parents[i] == parent) for parent in above]
+        grown = [(a, k) for a, count in enumerate(counts) for k in range(count)]
+        actual = [(above.index(tree.parents[i]), tree.ranks[i]) for i in members]
+        if grown != actual:
+            raise ValueError("the nodes are not in level order")
+        expand = tuple(a for a, count in enumerate(counts) if count)
+        levels.append(GrowLevel(expand, tuple(counts[a] for a in expand)))
+        first, above = first + len(members), members
+    return tuple(levels)

@@ -138,8 +138,7 @@ def profile_acceptance(
     from specplan.problems import as_problem
 
     bench, facts = open_bench(as_problem(problem))
-    from specplan.measure.acceptance.precision import PRECISION
-    from specplan.measure.acceptance.profile import measure_acceptance
+    from specplan.measure.acceptance.profile import PRECISION, measure_acceptance
 
     wanted = PRECISION if precision is None else precision
     return measure_acceptance(bench, facts, progress=progress, limit=limit, precision=wanted)
@@ -198,8 +197,8 @@ def bench(
     from specplan.runtime import require_torch
 
     require_torch()
+    from specplan.backends.bundle_executable import open_executable
     from specplan.backends.machine import check_machine
-    from specplan.backends.opening import open_executable
     from specplan.measure.bench.bench import compare
     from specplan.measure.workbench import Workbench
 

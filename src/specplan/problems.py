@@ -94,7 +94,8 @@ def check_runs(problem: Problem) -> None:
     """Refuse to write a bundle of a plan that is not run here.
 
     Raises:
-        UsageError: the problem names no backend, or an engine.
+        UsageError: the problem names no backend, an engine, or models that cannot be run as they
+            are described.
     """
     from specplan.backends.engines.registry import is_engine
 
@@ -105,6 +106,14 @@ def check_runs(problem: Problem) -> None:
             remedy="Name a backend, or write no bundle and take the printed plan; `specplan emit` "
             "writes the files of an engine.",
         )
+    for role, model in problem.models.by_role.items():
+        if model.plans_only:
+            raise UsageError(
+                f"a bundle holds a plan that runs, and {role} is only planned for: a GGUF file, "
+                "or other number formats than are stored",
+                where="models",
+                remedy="Name a checkpoint folder, and leave weight_format and kv_format out.",
+            )
 
 
 def check_interpreted(problem: Problem) -> None:

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.same_ops import kinds, nodes_of
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.rounds.stopping import stopping_loops
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.candidates import possible_drafters
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.kinds import kinds, nodes_of
 from specplan.planner.method import Family, Method, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
 from tests.planner.example_facts import (

@@ -9,10 +9,10 @@ import torch
 from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.values import Value
 from specplan.planner.methods.dynamic_depth import METHOD, DynamicDepthOptions
-from specplan.planner.trees import BeamGrowth
 from tests.backends.pairs import load_pair, save_pair
-from tests.backends.test_dynamic_trees import RAGGED, DraftLaw, rounds_of, token_paths
+from tests.backends.test_dynamic_trees import RAGGED, DraftProbabilities, rounds_of, token_paths
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
+from tests.beam_growth import beam_draft
 from tests.planner.example_facts import example_facts
 
 torch.set_num_threads(1)
@@ -30,12 +30,12 @@ def test_what_is_drafted_is_the_policys_tree(tmp_path: Path) -> None:
             pool, tree = scope[Value("pool")], scope[Value("c")]
             assert isinstance(pool, Tree) and isinstance(tree, Tree)
             for row, text in enumerate(texts):
-                law = DraftLaw(models["draft"], text)
-                drafted = BeamGrowth(beam, 5, nodes, least_mass=mass)(law)
-                wanted = {law.tokens_of(ranks) for ranks in drafted.tree.paths}
+                draft = DraftProbabilities(models["draft"], text)
+                drafted = beam_draft(draft, beam, 5, nodes, least_mass=mass)
+                wanted = {draft.tokens_of(ranks) for ranks in drafted.tree.paths}
                 assert set(token_paths(tree, row).values()) == wanted
                 assert len(token_paths(pool, row)) == drafted.pool
-                depths.add(len(drafted.widths))
+                depths.add(drafted.layers)
     assert len(depths) > 2
 
 

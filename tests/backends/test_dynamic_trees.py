@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.op_runner import Scope
 from specplan.backends.eager.session import EagerSession
-from specplan.backends.eager.values import Scope
 from specplan.backends.ops.tensors.values import Logits, Tree
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.plan import Plan
@@ -19,13 +19,13 @@ from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import Value
 from specplan.measure.acceptance.teacher import text_logits
-from specplan.planner.trees.beam_growth import BeamGrowth
 from specplan.planner.trees.shape import RankPath
 from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined
 from tests.backends.dynamic_trees import dynamic_plan, dynamic_text, edited_texts, pool_size
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
+from tests.beam_growth import beam_draft
 from tests.runtime.tiny_models import save_tiny
 
 SETTINGS = {
@@ -127,7 +127,7 @@ def rounds_of(
     The last `ops` ops are left out of the last round.
     """
     executable = EagerBackend().compile(plan, models)
-    executable.prepared = replace(executable.prepared, spent={})  # values are looked at afterwards
+    executable.analysis = replace(executable.analysis, spent={})  # values are looked at afterwards
     session = executable.start(requests)
     session.prefill()
     found = []
@@ -190,7 +190,7 @@ def test_every_node_sees_its_path_and_nothing_else(models: dict[str, CausalModel
 
 
 @dataclass
-class DraftLaw:
+class DraftProbabilities:
     """A draft model's probabilities of children by rank, after a text and a path of ranks."""
 
     model: CausalModel
@@ -213,17 +213,17 @@ class DraftLaw:
 def test_what_is_drafted_is_the_policys_tree(
     setting: tuple[int, int, int], models: dict[str, CausalModel]
 ) -> None:
-    """`BeamGrowth` on the draft model's own probabilities, which knows no tensors."""
+    """`beam_draft` on the draft model's own probabilities, which knows no tensors."""
     children, levels, nodes = setting
     shapes = set()
     for texts, _, scope in rounds_of(dynamic_plan(*setting), models, RAGGED, 4):
         tree = scope[Value("c")]
         assert isinstance(tree, Tree)
         for row, text in enumerate(texts):
-            law = DraftLaw(models["draft"], text)
-            drafted = BeamGrowth(children, levels, nodes)(law)
+            draft = DraftProbabilities(models["draft"], text)
+            drafted = beam_draft(draft, children, levels, nodes)
             assert drafted.pool == pool_size(children, levels)
-            wanted = {law.tokens_of(ranks) for ranks in drafted.tree.paths}
+            wanted = {draft.tokens_of(ranks) for ranks in drafted.tree.paths}
             assert set(token_paths(tree, row).values()) == wanted
             assert len(wanted) == tree.size == nodes
             shapes.add(drafted.tree.paths)

@@ -72,6 +72,15 @@ def test_every_command_that_takes_a_problem_takes_flags(record: Path, command: s
     assert answer(*command.split(), *FLAGS)
 
 
+def test_emit_over_an_earlier_projection_says_so(record: Path) -> None:
+    command = ("emit", *FLAGS, "--engine", "vLLM", "--out", "files")
+    assert "Replaced" not in specplan_here(*command).stdout
+    assert "Replaced: the files of an earlier `specplan emit` in files" in (
+        specplan_here(*command).stdout
+    )
+    assert answer(*command)["replaced"] is True
+
+
 def test_the_next_command_repeats_the_flags(record: Path) -> None:
     printed = specplan_here("optimize", *FLAGS).stdout
     line = next(line for line in printed.splitlines() if "specplan explain" in line)
@@ -83,6 +92,7 @@ def test_the_next_command_repeats_the_flags(record: Path) -> None:
     ("arguments", "message"),
     [
         ("optimize", "there is no problem"),
+        ("optimize --target target", "needs --batch, --prompt, --output as well"),
         ("optimize --batch 1,x same.yaml", "--batch: must be whole numbers"),
         ("optimize --batch 1,0 same.yaml", "--batch: workload.batch_sizes.1: must be at least 1"),
         ("optimize --draft eagle same.yaml", "--draft eagle: it names no drafter"),

@@ -14,16 +14,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import specplan  # noqa: E402
-from specplan.backends import opening  # noqa: E402
+from specplan.backends import bundle_executable  # noqa: E402
 from specplan.backends.bundle import (  # noqa: E402
     Bundle,
     load_bundle,
     write_bundle,
     write_executables,
 )
-from specplan.backends.executables import FOLDER, Executables, Shape  # noqa: E402
 from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
 from specplan.backends.machine import this_machine  # noqa: E402
+from specplan.backends.manifest import FOLDER, Executables, Shape  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.backends.static.buckets import Bucket  # noqa: E402
 from specplan.bundles.compiling import buckets_of, compile_bundle, made_for  # noqa: E402
@@ -116,7 +116,7 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     (work / "kept").mkdir(parents=True)
     lowering = Lowering(bundle, work)
     held = lowering.executables([])
-    written = write_executables(bundle, held, lowering.kept())
+    written = write_executables(bundle, held, lowering.fastest())
     manifest = json.loads((written.folder / "manifest.json").read_text())
     manifest["executables"]["machine"]["architecture"] = "pdp11"
     shape = {"batch": 1, "text": 48, "backend": "eager", "seconds": {"eager": 1.0}}
@@ -126,7 +126,7 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     manifest["executables"]["shapes"] = [shape | {"backend": "onnxruntime"}]
     (written.folder / "manifest.json").write_text(json.dumps(manifest))
     loaded: list[object] = []
-    for home in (opening, models_module):
+    for home in (bundle_executable, models_module):
         monkeypatch.setattr(home, "load_model", lambda *given, **_: loaded.append(given))
     with pytest.raises(MissingCapabilityError, match=r"processor pdp11 \(here .*specplan compile"):
         specplan.Decoder(written.folder)

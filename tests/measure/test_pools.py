@@ -18,13 +18,13 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.measure.acceptance import pools as pools_module  # noqa: E402
 from specplan.measure.acceptance.pools import pool_places  # noqa: E402
 from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
-from specplan.planner.trees.beam_growth import BeamGrowth  # noqa: E402
 from specplan.planner.trees.shape import RankPath, StaticTree  # noqa: E402
 from specplan.runtime.acceptance import RULES, DraftedTree  # noqa: E402
 from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.sampling import SamplingSettings, probabilities  # noqa: E402
 from tests.backends.pairs import load_pair, save_pair  # noqa: E402
+from tests.beam_growth import beam_draft  # noqa: E402
 from tests.runtime.tiny_models import save_tiny  # noqa: E402
 
 torch.set_num_threads(1)
@@ -53,7 +53,7 @@ class Drafter:
         return [self.children(path[:depth])[0][rank] for depth, rank in enumerate(path)]
 
     def tree(self, beam: int, layers: int, nodes: int) -> StaticTree:
-        return BeamGrowth(beam, layers, nodes)(lambda path: self.children(path)[1]).tree
+        return beam_draft(lambda path: self.children(path)[1], beam, layers, nodes).tree
 
 
 @pytest.fixture(scope="module")

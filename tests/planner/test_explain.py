@@ -116,16 +116,6 @@ def test_what_has_no_rival_is_told_without_one(tmp_path: Path) -> None:
     assert "Second best" not in "\n".join(explain_words(data))
 
 
-def test_buffers_that_are_used_again_take_less(tmp_path: Path) -> None:
-    data, text = explained(tmp_path)
-    (entry,) = data["memory"]
-    assert entry["arena_bytes"]["high"] < entry["without_reuse_bytes"]["mean"]
-    assert entry["batch"] == data["chosen"]["by_batch"][-1]["batch"]
-    assert "Buffers of round decode at batch 4 and texts of" in text
-    del data["memory"]  # reports of older bundles have none
-    assert "Buffers of" not in "\n".join(explain_words(data))
-
-
 def test_time_adds_up(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     for entry, figures in zip(data["time"]["chosen"], data["chosen"]["by_batch"], strict=True):

@@ -22,11 +22,11 @@ from specplan.planner.trees import (
     GrowLevel,
     chain,
     search_trees,
-    tree_of_levels,
 )
 from specplan.planner.trees.candidates import DEPTH, NODES, RANKS
 from tests.planner.example_facts import example_facts, example_problem, profiles, workload
 from tests.planner.rich_facts import rich_facts
+from tests.planner.trees.tables import tree_of_levels
 
 
 def body(method: Method[Options], facts: ProblemFacts, options: Options) -> str:

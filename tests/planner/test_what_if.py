@@ -9,9 +9,10 @@ import pytest
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.intervals import Interval
-from specplan.ir.errors import InfeasibleError
+from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.planner.explain.what_if_words import table_lines
 from specplan.planner.search.search import search
+from specplan.planner.search.settings import check_named_methods
 from specplan.planner.search.what_if import ACCEPTANCES, WhatIfRow, what_if
 from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
@@ -87,3 +88,24 @@ def test_the_table_has_a_line_per_load_and_a_column_per_acceptance() -> None:
         "  eagle        1       0.11  1.56x K4    -",
         "  eagle      256      never  1.56x K4    -",
     ]
+
+
+@pytest.mark.parametrize(
+    ("hazards", "reason"),
+    [([[0.7]], "is known for first choices only"), ([[0.7, 0.0]], "no second choice of")],
+)
+def test_data_without_second_choices_does_not_say_that_none_is_accepted(
+    tmp_path: Path, hazards: list[list[float]], reason: str
+) -> None:
+    profile = AcceptanceProfile.from_hazards(hazards, drafter=Model("draft"), trials=100)
+    answer = search(example_facts(tmp_path, given={Model("draft"): profile}))
+    trees = [c for c in answer.candidates if c.family == "static tree by draft"]
+    assert reason in str(trees[0].refusal)
+
+
+def test_a_method_asked_for_by_name_that_cannot_be_tried_is_an_error(tmp_path: Path) -> None:
+    check_named_methods(example_facts(tmp_path, methods=["draft_model"]))
+    check_named_methods(example_facts(tmp_path, given={}, methods=["draft_model"]))
+    facts = example_facts(tmp_path, methods=["draft_model", "eagle3"])
+    with pytest.raises(UsageError, match=r'methods\.1: "eagle3" cannot be tried: .*EAGLE-3 head'):
+        check_named_methods(facts)

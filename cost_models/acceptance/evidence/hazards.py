@@ -43,6 +43,11 @@ class Hazards(Evidence):
         """Multiplies hazards along paths."""
         return HazardModel(self.rows, self.trials, self.measured_depth)
 
+    @property
+    def knows_second_choices(self) -> bool:
+        """See `Evidence.knows_second_choices`."""
+        return any(len(row) > 1 for row in self.rows)
+
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
         if not any(len(row) for row in self.rows):
@@ -98,7 +103,7 @@ class HazardModel(NodeModel):
         """P(the child of this rank is accepted | its parent was)."""
         return look_up(self.table, depth, rank)
 
-    def counts(self, depth: int, rank: int) -> tuple[float, float]:
+    def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
         """(accepted, trials) behind a hazard."""
         trials = float(self.trials[min(depth, len(self.table)) - 1])
         return self.hazard(depth, rank) * trials, trials
@@ -107,7 +112,7 @@ class HazardModel(NodeModel):
         """A hazard with its Beta posterior interval."""
         if not self.known:
             return Interval.exact(self.hazard(depth, rank))
-        return posterior(*self.counts(depth, rank), confidence)
+        return posterior(*self.hazard_counts(depth, rank), confidence)
 
     def reach(self, shape: Shape) -> Floats:
         """P(each node is accepted), [nodes]."""

@@ -54,6 +54,11 @@ class BetaMixture(Evidence):
         """The mean over members."""
         return MixtureModel(self)
 
+    @property
+    def knows_second_choices(self) -> bool:
+        """See `Evidence.knows_second_choices`."""
+        return bool(self.others)
+
     @classmethod
     def of(
         cls, a: float, b: float, *, others: Sequence[float] = (), decay: float = 1.0
@@ -96,7 +101,7 @@ class MixtureModel(NodeModel):
         """A hazard below first choices: other paths have other ones, and are priced by `reach`."""
         return float(self._hazards(depth, rank, pooled=True)[0])
 
-    def counts(self, depth: int, rank: int) -> tuple[float, float]:
+    def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
         """(accepted, trials) as far as rounds were counted: trials fall with the depth."""
         trials = (self.mixture.trials or 0.0) * self._first_choices(depth - 1)
         return self.hazard(depth, rank) * trials, trials

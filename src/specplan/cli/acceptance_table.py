@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
 
 MOST_DEPTHS, MOST_RANKS = 4, 4
-"""How much of a profile is printed; the file has all of it."""
+"""Depths and ranks to print; the file has all of them."""
 
 
 def hazard_cells(profile: AcceptanceProfile) -> list[list[dict[str, float]]]:

@@ -57,8 +57,6 @@ def optimize(
         print(f"# after {step['pass']}, {step['seconds'] * 1e3:.1f} ms{changed}")
         if step["plan"]:
             print(step["plan"])
-    for table in lowered.get("arenas", ()):
-        print("".join(f"# {line}\n" for line in table))
     print(result.summary())
     print(f"Where the time goes, and where it stops paying: specplan explain {out or problem}")
     if result.bundle is not None:
@@ -68,10 +66,9 @@ def optimize(
 
 
 def _lowered(result: Result) -> dict[str, Any]:
-    """The chosen plan after each pass that changes it, and where the buffers of its rounds live."""
+    """The chosen plan after each pass that changes it."""
     from specplan.ir.text.printer import print_plan
     from specplan.passes.pipeline import run_passes
-    from specplan.planner.explain.memory import arenas
 
     steps: list[dict[str, Any]] = []
 
@@ -80,5 +77,4 @@ def _lowered(result: Result) -> dict[str, Any]:
         steps.append({"pass": name, "plan": text, "seconds": seconds})
 
     run_passes(result.plan, watch=watch)
-    made = arenas(result.search.facts, result.search.chosen)
-    return {"passes": steps, "arenas": [list(arena.table()) for arena in made]}
+    return {"passes": steps}

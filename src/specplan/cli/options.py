@@ -158,7 +158,7 @@ def _devices(incomplete: str) -> list[str]:
 
 
 def _backends(incomplete: str) -> list[str]:
-    from specplan.planner.problem.backend_checks import known_backends, known_engines
+    from specplan.planner.problem.setting_checks import known_backends, known_engines
 
     return [*known_backends(), *known_engines()]
 

@@ -49,7 +49,7 @@ traces = st.lists(st.lists(st.integers(-1, 4), min_size=1, max_size=40), min_siz
 @settings(max_examples=150)
 def test_replay_is_the_plain_loop(rows: list[list[int]]) -> None:
     for tree in (chain(3), expansion(3, 2, 1), independent_chains(3, 4)):
-        replay = TraceModel(rows, lengths=False).replay(*tree)
+        replay = TraceModel(rows, lengths=False).outcome(*tree)
         for column, row in enumerate(rows):
             assert replay.ended[:, column].sum() == len(play(row, *tree))
         whole = [a for row in rows for a in play(row, *tree)]
@@ -196,7 +196,7 @@ def test_source_lengths() -> None:
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 6))
 @settings(max_examples=100)
 def test_source_replay_is_the_plain_loop(row: list[int], limit: int) -> None:
-    replay = TraceModel([row], lengths=True).replay(*chain(limit))
+    replay = TraceModel([row], lengths=True).outcome(*chain(limit))
     ends, start = [], 0
     while start + min(row[start], limit) < len(row):
         start += min(row[start], limit)

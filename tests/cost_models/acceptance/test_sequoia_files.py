@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from specplan.cost_models.acceptance.importers.sequoia import growmap_parents
 from specplan.importing import import_acceptance
 from specplan.ir.errors import UsageError
 from specplan.planner.trees import AcceptanceTable, search_trees
 from tests.cost_models.small_trees import expansion
 
 torch = pytest.importorskip("torch")
-
-
-def growmap(parents: tuple[int, ...]) -> dict[str, Any]:
-    """A growmap in Sequoia's form; node 0 is the root, and `parents` are of the others."""
-    above = [None, *(parent + 1 for parent in parents)]
-    size = len(above)
-    successors: list[list[int]] = [[] for _ in range(size)]
-    mask = torch.eye(size, dtype=torch.int64)
-    depth = [0] * size
-    for node in range(1, size):
-        parent = above[node]
-        assert parent is not None
-        successors[parent].append(node)
-        mask[node] |= mask[parent]
-        depth[node] = depth[parent] + 1
-    levels = [[n for n in range(size) if depth[n] == d] for d in range(max(depth) + 1)]
-    return {
-        "roots": levels,
-        "branches": [[len(successors[node]) for node in level] for level in levels],
-        "Successors": successors,
-        "mask": mask,
-        "depth": torch.tensor(depth),
-        "size": size,
-    }
 
 
 @pytest.mark.shared
@@ -76,26 +50,11 @@ def test_greedy_vectors_have_the_best_ranks(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("tree", [expansion(2, 2, 1), expansion(1, 1, 1), expansion(4)])
-def test_growmaps(tmp_path: Path, tree: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def test_growmaps_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "growmap.pt"
-    saved = growmap(tree[0])
-    torch.save(saved, path)
-    assert growmap_parents(path) == tree
-    with pytest.raises(UsageError, match=f"a tree of {len(tree[0])} drafted tokens"):
+    torch.save({"Successors": [[1, 2], [], []], "size": 3, "mask": torch.eye(3)}, path)
+    with pytest.raises(UsageError, match="it is a growmap, which is a tree"):
         import_acceptance(path, "draft")
-    for change in (
-        {"size": 99},
-        {"mask": torch.eye(3)},
-        {"Successors": [[2], []]},
-        {"Successors": [[1], [0]]},
-        {"Successors": [["x"]]},
-        {"Successors": [[1, 1]]},
-        {"Successors": 5},
-    ):
-        torch.save(saved | change, path)
-        with pytest.raises(UsageError, match="contradicts"):
-            growmap_parents(path)
 
 
 def test_what_is_no_vector(tmp_path: Path) -> None:
@@ -113,6 +72,3 @@ def test_what_is_no_vector(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=words) as caught:
             import_acceptance(path, "draft")
         assert caught.value.remedy
-    torch.save(torch.ones(3), path)
-    with pytest.raises(UsageError, match="no growmap"):
-        growmap_parents(path)

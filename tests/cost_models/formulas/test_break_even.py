@@ -26,16 +26,18 @@ GOODPUT: dict[str, Any] = {
 
 def test_draft_latency_of_decoding_speculative_decoding() -> None:
     """1.5 times as fast with t_v = 42 ms and t_t = 40 ms needs draft steps of at most 7.6 ms."""
-    law = load_formulas("decoding_speculative_decoding")
+    formulas = load_formulas("decoding_speculative_decoding")
     known = {"tokens": 3.0, "length": 5, "verify_seconds": 0.042, "target_seconds": 0.040}
-    found = break_even(law, "draft_seconds", bound=1.5, **known)
+    found = break_even(formulas, "draft_seconds", bound=1.5, **known)
     assert found.edges == pytest.approx((0.0076,)) and found.pays[0][0] == 0.0
     assert found.edges[0] == pytest.approx(
-        law.value("required_draft_seconds", wanted_speedup=1.5, **known)
+        formulas.value("required_draft_seconds", wanted_speedup=1.5, **known)
     )
-    solved = solve_for(law, "draft_seconds", bound=1.5)
-    wanted = law.variable("wanted_speedup").symbol
-    stated = law.formula("required_draft_seconds").expression.subs(wanted, sympy.Rational(3, 2))
+    solved = solve_for(formulas, "draft_seconds", bound=1.5)
+    wanted = formulas.variable("wanted_speedup").symbol
+    stated = formulas.formula("required_draft_seconds").expression.subs(
+        wanted, sympy.Rational(3, 2)
+    )
     assert sympy.simplify(solved - stated) == 0
 
 
@@ -85,36 +87,36 @@ def test_what_always_or_never_pays_is_said() -> None:
 
 def test_batch_at_which_speculation_stops_paying() -> None:
     """SmartSpec's example: three tokens are a slowdown at batch 128, one token is not."""
-    law = load_formulas("goodput")
+    formulas = load_formulas("goodput")
     known = {k: v for k, v in GOODPUT.items()}
-    edges = [break_even(law, "batch", length=k, **known).edges for k in (1, 2, 3, 4)]
+    edges = [break_even(formulas, "batch", length=k, **known).edges for k in (1, 2, 3, 4)]
     assert edges[0][0] > 128 > edges[2][0] and edges == sorted(edges, reverse=True)
     for k, (edge,) in enumerate(edges, start=1):
-        assert law.value("speedup", batch=edge, length=k, **known) > 1.0
-        assert law.value("speedup", batch=edge + 1, length=k, **known) <= 1.0
+        assert formulas.value("speedup", batch=edge, length=k, **known) > 1.0
+        assert formulas.value("speedup", batch=edge + 1, length=k, **known) <= 1.0
 
 
 def test_context_above_which_speculation_pays() -> None:
     """MagicDec: with a large batch it pays from some context on, and more with ever more."""
-    law = load_formulas("magicdec")
+    formulas = load_formulas("magicdec")
     model = {
         "tokens": 2.2, "length": 2, "parameters": 6.6e9, "weight_bytes": 13.2e9,
         "kv_bytes": 524288, "draft_weight_bytes": 2.2e9, "draft_kv_bytes": 45056,
         "draft_budget": 256, "bandwidth": 1.7e12, "flops": 2.2e14, "step_seconds": 1e-3,
         "draft_step_seconds": 1e-3, "glue_seconds": 1e-3, "batch": 256,
     }  # fmt: skip
-    found = break_even(law, "context", **model)
+    found = break_even(formulas, "context", **model)
     ((low, high),) = found.pays
-    assert 100 < low < law.value("balance_context", **model) < high == found.high
-    assert law.value("speedup", context=10**9, **model) == pytest.approx(2.2, rel=1e-3)
+    assert 100 < low < formulas.value("balance_context", **model) < high == found.high
+    assert formulas.value("speedup", context=10**9, **model) == pytest.approx(2.2, rel=1e-3)
 
 
 def test_load_at_which_a_busier_plan_stops_paying() -> None:
     """Shorter alone, but slower by every further request: solved, since it is linear."""
-    law = load_formulas("loaded_server")
+    formulas = load_formulas("loaded_server")
     known = {"idle_seconds": 2.0, "slope_seconds": 0.3, "plain_idle_seconds": 3.0,
              "plain_slope_seconds": 0.2}  # fmt: skip
-    found = break_even(law, "load", high=3.3, **known)
+    found = break_even(formulas, "load", high=3.3, **known)
     assert found.solution is not None and found.pays == ((0.0, pytest.approx(2.0)),)
 
 

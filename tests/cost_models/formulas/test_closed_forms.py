@@ -153,10 +153,10 @@ def test_levels_sum_to_the_value(probabilities: list[float]) -> None:
 def test_expected_rounds_by_exact_recursion() -> None:
     """E[rounds] of a renewal process by dynamic programming over the tokens left."""
     at_least = (0.8, 0.5, 0.2)
-    law = np.array([1 - 0.8, 0.8 - 0.5, 0.5 - 0.2, 0.2])
+    shares = np.array([1 - 0.8, 0.8 - 0.5, 0.5 - 0.2, 0.2])
     rounds = [0.0]
     for left in range(1, 129):
-        rounds.append(1 + sum(p * rounds[max(0, left - x)] for x, p in enumerate(law, start=1)))
+        rounds.append(1 + sum(p * rounds[max(0, left - x)] for x, p in enumerate(shares, start=1)))
     for tokens in (16, 64, 128):
         assert expected_rounds(tokens, at_least) == pytest.approx(rounds[tokens], rel=1e-4)
     assert expected_rounds(0, at_least) == 0.0

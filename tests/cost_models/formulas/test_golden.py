@@ -13,8 +13,8 @@ from tests.cost_models.formulas.test_break_even import GOODPUT
 from tests.cost_models.formulas.test_closed_forms import BEST, COSTS
 
 
-def value(law: str, formula: str, **known: object) -> float:
-    return float(load_formulas(law).value(formula, **known))
+def value(name: str, formula: str, **known: object) -> float:
+    return float(load_formulas(name).value(formula, **known))
 
 
 @pytest.mark.parametrize("alpha", BEST)
@@ -51,22 +51,25 @@ def test_leviathan_bigram_and_oracle() -> None:
 
 
 def test_lenience() -> None:
-    laws = {"target_law": (0.5, 0.3, 0.15, 0.05), "draft_law": (0.25, 0.25, 0.4, 0.1)}
+    known = {
+        "target_probabilities": (0.5, 0.3, 0.15, 0.05),
+        "draft_probabilities": (0.25, 0.25, 0.4, 0.1),
+    }
     for lenience, accepted in ((1.0, 0.7), (0.5, 0.9), (0.3, 1.0), (0.1, 1.0)):
-        found = value("lenience", "acceptance", **laws, vocabulary=4, lenience=lenience)
+        found = value("lenience", "acceptance", **known, vocabulary=4, lenience=lenience)
         assert found == pytest.approx(accepted)
 
 
 def test_decoding_speculative_decoding() -> None:
     known = {"tokens": 3.0, "length": 5, "draft_seconds": 0.004, "verify_seconds": 0.040}
-    law = "decoding_speculative_decoding"
-    assert value(law, "tokens_per_second", **known) == pytest.approx(50.0)
+    name = "decoding_speculative_decoding"
+    assert value(name, "tokens_per_second", **known) == pytest.approx(50.0)
     wanted = {"tokens": 3.0, "length": 5, "verify_seconds": 0.042, "target_seconds": 0.040}
-    assert value(law, "required_draft_seconds", wanted_speedup=1.5, **wanted) == pytest.approx(
+    assert value(name, "required_draft_seconds", wanted_speedup=1.5, **wanted) == pytest.approx(
         0.0076
     )
     plain = {"tokens": 1.0, "length": 0, "draft_seconds": 0.004, "verify_seconds": 0.040}
-    assert value(law, "tokens_per_second", **plain) == pytest.approx(1 / 0.040)
+    assert value(name, "tokens_per_second", **plain) == pytest.approx(1 / 0.040)
 
 
 def test_sequoia_chains_and_specinfer_tree() -> None:
@@ -115,10 +118,10 @@ def test_synergy(slope: float, fixed: float, best: float) -> None:
 
 
 def test_synergys_best_length_is_where_the_derivative_vanishes() -> None:
-    law = load_formulas("synergy")
-    length = law.variable("length").symbol
-    slope = sympy.diff(law.formula("seconds_per_token").expression, length)
-    assert sympy.simplify(slope.subs(length, law.formula("best_length").expression)) == 0
+    formulas = load_formulas("synergy")
+    length = formulas.variable("length").symbol
+    slope = sympy.diff(formulas.formula("seconds_per_token").expression, length)
+    assert sympy.simplify(slope.subs(length, formulas.formula("best_length").expression)) == 0
 
 
 @pytest.mark.parametrize(
@@ -198,11 +201,11 @@ def test_optimal_stopping() -> None:
     """SpecDec++: the threshold on the probability of a rejection stops at the best length."""
     hazards = (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
     known = {"hazards": hazards, "draft_seconds": 0.02, "target_seconds": 0.11}
-    law = "specdec_plus_plus"
-    seconds = [value(law, "seconds_per_token", length=k, **known) for k in range(11)]
+    name = "specdec_plus_plus"
+    seconds = [value(name, "seconds_per_token", length=k, **known) for k in range(11)]
     best = min(range(11), key=seconds.__getitem__)
     assert best == 4 and seconds[4] == pytest.approx(0.0461933, abs=5e-8)
-    threshold = value(law, "threshold", draft_seconds=0.02, seconds_per_token=seconds[4])
+    threshold = value(name, "threshold", draft_seconds=0.02, seconds_per_token=seconds[4])
     assert threshold == pytest.approx(0.567037, abs=5e-7)
     reached, drafted = 1.0, 0
     while 1.0 - reached * hazards[drafted] < threshold:
@@ -210,23 +213,24 @@ def test_optimal_stopping() -> None:
         drafted += 1
     assert drafted == best
     paper = value(
-        law, "paper_threshold", draft_seconds=1.0, target_seconds=5.0, progress_seconds=1.0
+        name, "paper_threshold", draft_seconds=1.0, target_seconds=5.0, progress_seconds=1.0
     )
     assert paper == pytest.approx(6 / 7)
 
 
 def test_opt_tree_expected_tokens_and_worth() -> None:
     """q = (0.6, 0.3, 0.1) everywhere: what the best n nodes add falls, and stops at delta."""
-    law = (0.6, 0.3, 0.1)
+    hazards = (0.6, 0.3, 0.1)
     paths = [p for d in range(1, 9) for p in product(range(3), repeat=d)]
-    values = sorted((float(sympy.prod(law[r] for r in p)) for p in paths), reverse=True)
+    values = sorted((float(sympy.prod(hazards[r] for r in p)) for p in paths), reverse=True)
     golden = {1: 0.6, 2: 0.96, 3: 1.26, 4: 1.476, 6: 1.836, 8: 2.0736}
     for nodes, accepted in golden.items():
         assert sum(values[:nodes]) == pytest.approx(accepted)
     by_depth = []
     for depth in range(1, 5):
         inside = sorted(
-            (float(sympy.prod(law[r] for r in p)) for p in paths if len(p) <= depth), reverse=True
+            (float(sympy.prod(hazards[r] for r in p)) for p in paths if len(p) <= depth),
+            reverse=True,
         )
         by_depth.append(sum(inside[:8]))
     assert by_depth == pytest.approx([1.0, 1.87, 2.052, 2.0736])
@@ -291,12 +295,12 @@ def test_medusa_thresholds() -> None:
         ((0.25,) * 4, 1.386254, 0.075003, (0, 1, 2, 3)),
         ((0.5, 0.3, 0.15, 0.05), 1.14208, 0.09, (0, 1, 2)),
     )
-    for law, entropy, threshold, accepted in rows:
-        known = {"target_law": law, "vocabulary": 4}
+    for probabilities, entropy, threshold, accepted in rows:
+        known = {"target_probabilities": probabilities, "vocabulary": 4}
         assert value("medusa", "entropy", **known) == pytest.approx(entropy, abs=5e-6)
         found = value("medusa", "threshold", floor=0.09, scale=0.3, **known)
         assert found == pytest.approx(threshold, abs=5e-7)
-        assert tuple(i for i, p in enumerate(law) if p > found) == accepted
+        assert tuple(i for i, p in enumerate(probabilities) if p > found) == accepted
 
 
 def test_early_exits_and_jacobi() -> None:

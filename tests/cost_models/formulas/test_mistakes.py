@@ -16,19 +16,17 @@ from specplan.cost_models.formulas.closed_forms import (
     tree_value,
 )
 from specplan.cost_models.formulas.formula import list_formulas, load_formulas
-from specplan.cost_models.models.forward import forward_ops
-from tests.cost_models.public_shapes import shape
 
 
-def value(law: str, formula: str, **known: object) -> float:
-    return float(load_formulas(law).value(formula, **known))
+def value(name: str, formula: str, **known: object) -> float:
+    return float(load_formulas(name).value(formula, **known))
 
 
 def test_every_mistake_says_what_is_right() -> None:
-    mistakes = [(law.name, m) for law in list_formulas() for m in law.mistakes]
+    mistakes = [(each.name, m) for each in list_formulas() for m in each.mistakes]
     assert len(mistakes) >= 20
     for _, mistake in mistakes:
-        assert mistake.where and mistake.said and mistake.right and mistake.said != mistake.right
+        assert mistake.where and mistake.claim and mistake.right and mistake.claim != mistake.right
 
 
 def test_dsd_script_is_off_by_one() -> None:
@@ -49,14 +47,6 @@ def test_leviathans_lenience_exceeds_its_own_theorem() -> None:
     for alpha, (printed, most) in quoted.items():
         best = chain_speedup(alpha, best_chain_length(alpha, 0.015), 0.015)
         assert best == pytest.approx(most, abs=0.006) and best < printed
-
-
-def test_leviathans_argmax_lenience_has_its_sign_wrong() -> None:
-    """Printed p(x) <= l max p would accept the least likely tokens; it is >=."""
-    law, lenience = (0.6, 0.3, 0.1), 0.4
-    right = [x for x, p in enumerate(law) if p >= lenience * max(law)]
-    printed = [x for x, p in enumerate(law) if p <= lenience * max(law)]
-    assert right == [0, 1] and printed == [2]
 
 
 MEASURED = (  # Leviathan et al. 2022, table 2: gamma, alpha, c, formula, measured
@@ -100,18 +90,6 @@ def test_sequoias_demo_tree_by_its_own_count_and_by_depth() -> None:
     assert repository == pytest.approx(2.0459211, rel=1e-5)
 
 
-def test_sequoias_baseline_is_bound_by_launches() -> None:
-    """24.2 ms for a 7B step; compiled it takes 9.53 ms (gpt-fast), and 4.04 times becomes 1.6."""
-    per_token = value("round_time", "seconds_per_token", tokens=5.08, round_seconds=0.006 * 5.08)
-    eager = value(
-        "round_time", "speedup", tokens=1.0, round_seconds=per_token, target_seconds=0.0242
-    )
-    compiled = value(
-        "round_time", "speedup", tokens=1.0, round_seconds=per_token, target_seconds=1 / 104.9
-    )
-    assert eager == pytest.approx(4.04, rel=0.005) and compiled == pytest.approx(1.6, rel=0.01)
-
-
 def test_opt_trees_threshold_scales_with_the_speedup() -> None:
     """A layer is worth drafting iff it saves more than it takes: delta = mu S, not mu."""
     hazards = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
@@ -130,32 +108,17 @@ def test_opt_trees_threshold_scales_with_the_speedup() -> None:
     assert speedups[stops_at(cost)] < speedups[best]
 
 
-def test_opt_trees_printed_speedup() -> None:
-    """Temperature 1, 13B with EAGLE: 2.21 is printed beside 69.27 against 26.79 tokens/s."""
-    found = value(
-        "round_time", "speedup", tokens=1.0, round_seconds=1 / 69.27, target_seconds=1 / 26.79
-    )
-    assert round(found, 2) == 2.59
-
-
 def test_medusas_swapped_defaults() -> None:
     """Floor 0.3 and scale 0.09 give far lower thresholds than 0.09 and 0.3."""
     rows = (
         ((0.97, 0.01, 0.01, 0.01), 0.0761), ((0.25,) * 4, 0.0225), ((0.5, 0.3, 0.15, 0.05), 0.0287)
     )  # fmt: skip
-    for law, swapped in rows:
-        known = {"target_law": law, "vocabulary": 4}
+    for probabilities, swapped in rows:
+        known = {"target_probabilities": probabilities, "vocabulary": 4}
         assert value("medusa", "threshold", floor=0.3, scale=0.09, **known) == pytest.approx(
             swapped, abs=6e-5
         )
         assert value("medusa", "threshold", floor=0.09, scale=0.3, **known) > swapped
-
-
-def test_eagle_2_ratios() -> None:
-    """r = tokens / speedup: 1.30 for EAGLE, 1.15 for EAGLE-2, 1.80 in Spec-Bench's run of it."""
-    for tokens, speedup, ratio in ((3.82, 2.95, 1.30), (4.65, 4.04, 1.15), (4.43, 2.46, 1.80)):
-        found = value("round_time", "step_cost_ratio", round_seconds=tokens, target_seconds=speedup)
-        assert found == pytest.approx(ratio, abs=0.006)
 
 
 def test_layerskips_reuse_reads_no_fewer_weights() -> None:
@@ -165,22 +128,6 @@ def test_layerskips_reuse_reads_no_fewer_weights() -> None:
         "leviathan", "speedup", acceptance=0.8, length=6, draft_cost=8 / 32
     )
     assert value("layerskip", "speedup", **known) == pytest.approx(plain_self_speculation)
-
-
-def _output(p: tuple[Fraction, ...], drafted: int, ratio: Fraction) -> list[Fraction]:
-    """P(next token): `drafted` is accepted with min(1, ratio), else p without it is drawn."""
-    kept = min(Fraction(1), ratio)
-    rest = 1 - p[drafted]
-    law = [(1 - kept) * mass / rest for mass in p]
-    law[drafted] = kept
-    return law
-
-
-def test_draft_and_verifys_ratio_for_greedy_drafts() -> None:
-    """Dividing by the softmax of a greedy draft biases the output; its probability is 1."""
-    p, q = (Fraction(1, 2),) * 2, (Fraction(9, 10), Fraction(1, 10))
-    assert _output(p, 0, p[0] / 1) == list(p)
-    assert [round(float(mass), 4) for mass in _output(p, 0, p[0] / q[0])] == [0.5556, 0.4444]
 
 
 def test_pearl_is_not_always_better() -> None:
@@ -250,22 +197,3 @@ def test_verifying_on_experts_is_not_free() -> None:
     dense = value("mixture_of_experts", "speedup", expert_share=0.0, **known)
     sparse = value("mixture_of_experts", "speedup", expert_share=0.9, **known)
     assert dense == pytest.approx(3.0 / 1.35) and sparse < 1.0
-
-
-def test_llm_viewer_reads_the_cache_with_the_wrong_heads() -> None:
-    """`model_analyzer.py` loads keys and values of all query heads: 8 times too much on 70B."""
-    batch, tokens, context = 2, 3, 512
-    ops = {op.name: op.cost for op in forward_ops(shape("llama-2-70b"), batch, tokens, context)}
-    right = 2 * batch * 8 * 128 * (context + tokens) * 2
-    wrong = 2 * batch * 64 * 128 * (context + tokens) * 2
-    assert ops["attention"].kv_bytes == right == wrong / 8
-
-
-def test_llm_viewer_counts_the_head_by_halves() -> None:
-    """Its lm_head has one operation per multiply-add, and leaves the batch out of its bytes."""
-    one, two = (
-        next(op.cost for op in forward_ops(shape("llama-2-7b"), b, 1, 512) if op.name == "lm_head")
-        for b in (1, 2)
-    )
-    assert one.flops == 2 * 4096 * 32000
-    assert two.activation_bytes == 2 * one.activation_bytes

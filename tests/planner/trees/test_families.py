@@ -9,12 +9,9 @@ import pytest
 from specplan.planner.trees import (
     chain,
     expansion_tree,
-    head_table,
-    search_trees,
-    separate_chains,
     tree_of_paths,
 )
-from tests.planner.trees.laws import vector
+from tests.planner.trees.tables import separate_chains, vector
 
 
 def test_the_default_expansion_of_specinfer() -> None:
@@ -38,14 +35,3 @@ def test_separate_chains() -> None:
     paths = [(k, *(0,) * d) for k, d in itertools.product(range(3), range(4))]
     assert tree == tree_of_paths(paths)
     assert separate_chains(1, 5) == chain(5) and separate_chains(3, 0) == chain(0)
-
-
-def test_golden_product_trees_of_heads() -> None:
-    # Medusa, arXiv 2401.10774: value without the bonus
-    table = head_table([[0.6, 0.15, 0.08], [0.45, 0.12, 0.07], [0.3, 0.1, 0.06]])
-    search = search_trees(table, 63, 5)
-    for nodes, value in ((3, 1.02), (6, 1.253), (10, 1.4255)):
-        assert search.values[5, nodes] - 1 == pytest.approx(value)
-    assert set(search.tree(3, 5).paths) == {(0,), (1,), (0, 0)}
-    # three heads of three choices each: no more than 3 + 9 + 27 nodes, however deep one asks
-    assert len(search.tree(63, 5)) == 39 and search.tree(63, 5).depth == 3

@@ -18,7 +18,14 @@ from specplan.planner.trees import (
     search_trees,
     tree_of_paths,
 )
-from tests.planner.trees.laws import ordered_rows, ordered_trees, path_sum, rows, vector
+from tests.planner.trees.tables import (
+    listed_times,
+    ordered_rows,
+    ordered_trees,
+    path_sum,
+    rows,
+    vector,
+)
 
 NODES, DEPTH = 5, 3
 
@@ -93,7 +100,7 @@ def test_the_demo_of_the_published_search() -> None:
     # demo-config.json: max_depth 10, max_budget 128, draft .3, target by budget; it charges one
     # draft step per level and counts the root as one, which is a verified node and a draft step
     # (of the next round's preparation) more than ours.
-    times = RoundTimes.listed(
+    times = listed_times(
         {0: 10.0, 1: 10.0, 3: 10.0, 7: 12.0, 15: 14.0, 31: 18.0}, [0.3], overhead=0.3
     )
     choice = TreeObjective(vector(*DEMO), 127, 9).best(times)

@@ -21,15 +21,14 @@ import pytest
 from benchmarks.sequoia_demo import DEMO
 from specplan.planner.trees import (
     AcceptanceTable,
-    RoundTimes,
     StaticTree,
     TreeObjective,
     TreeSearch,
     chain,
     search_trees,
-    separate_chains,
     tree_of_paths,
 )
+from tests.planner.trees.tables import listed_times, separate_chains
 
 pytestmark = pytest.mark.shared
 
@@ -150,7 +149,7 @@ def test_the_demo_growmap_is_our_choice(
     vector = next(r for r in published if r["metric"] == "positional_acceptance_vector")["value"]
     assert vector[1:-1] == list(DEMO) and vector[0] == 0.0
     target = {1: 10.0, 2: 10.0, 4: 10.0, 8: 12.0, 16: 14.0, 32: 18.0}
-    times = RoundTimes.listed({size - 1: t for size, t in target.items()}, [0.3], overhead=0.3)
+    times = listed_times({size - 1: t for size, t in target.items()}, [0.3], overhead=0.3)
     choice = TreeObjective(AcceptanceTable.of_rows([vector[1:-1]]), 127, 9).best(times)
     name = next(name for name, _ in growmaps if "demo_tree" in name)
     assert counts_of(choice.tree) == dict(growmaps)[name]

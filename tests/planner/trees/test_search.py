@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from benchmarks.sequoia_demo import DEMO
 from specplan.ir.errors import UsageError
-from specplan.planner.trees import AcceptanceTable, best_first_tree, programme, search_trees
-from specplan.planner.trees.ordered import OrderedSearch
+from specplan.planner.trees import AcceptanceTable, OrderedSearch, programme, search_trees
 from specplan.planner.trees.programme import ProgrammeSearch
-from tests.planner.trees.laws import (
+from tests.planner.trees.tables import (
+    best_first_tree,
     ordered_rows,
     ordered_trees,
     path_sum,

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.planner.trees import (
+    AcceptanceTable,
     GrowLevel,
     Hazard,
     StaticTree,
-    best_first_paths,
-    best_first_tree,
     chain,
     grow_levels,
-    tree_of_levels,
+    search_trees,
     tree_of_paths,
 )
+from tests.planner.trees.tables import tree_of_levels
 
 
 def vector(*rates: float) -> Hazard:
@@ -34,6 +34,12 @@ def table(rows: list[list[float]]) -> Hazard:
         return row[rank] if rank < len(row) else 0.0
 
     return hazard
+
+
+def best_tree(hazard: Hazard, nodes: int, depth: int) -> StaticTree:
+    """The best tree of at most so many nodes and levels."""
+    accepted = AcceptanceTable.of_hazard(hazard, max(depth, 1), max(nodes, 1))
+    return search_trees(accepted, nodes, depth).tree(nodes, depth)
 
 
 def ordered_trees(nodes: int) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -67,7 +73,7 @@ def test_golden_values_without_depth_limit(
     rates: tuple[float, ...], values: tuple[float, ...]
 ) -> None:
     hazard = vector(*rates)
-    found = [best_first_tree(hazard, n, 64).value(hazard) for n in range(len(values))]
+    found = [best_tree(hazard, n, 64).value(hazard) for n in range(len(values))]
     assert found == pytest.approx(values, abs=1e-9)
 
 
@@ -78,7 +84,7 @@ def test_golden_values_without_depth_limit(
 def test_golden_values_with_depth_limit(nodes: int, depth: int, value: float) -> None:
     # Sequoia counts the root in both numbers: (n, levels) there is (nodes + 1, depth + 1).
     hazard = vector(0.6, 0.2, 0.1)
-    tree = best_first_tree(hazard, nodes, depth)
+    tree = best_tree(hazard, nodes, depth)
     assert tree.depth <= depth
     assert tree.value(hazard) == pytest.approx(value, abs=1e-9)
 
@@ -89,15 +95,15 @@ def test_golden_values_with_depth_limit(nodes: int, depth: int, value: float) ->
 def test_golden_values_of_opt_tree(nodes: int, value: float) -> None:
     # arXiv 2406.17276 with q = (.6, .3, .1) at every node: accepted tokens, the bonus not counted.
     hazard = vector(0.6, 0.3, 0.1)
-    assert best_first_tree(hazard, nodes, 64).value(hazard) - 1 == pytest.approx(value)
+    assert best_tree(hazard, nodes, 64).value(hazard) - 1 == pytest.approx(value)
 
 
 def test_golden_values_of_medusa() -> None:
     # Product trees of per-head accuracies (Medusa, arXiv 2401.10774).
     hazard = table([[0.6, 0.15, 0.08], [0.45, 0.12, 0.07], [0.3, 0.1, 0.06]])
     for nodes, value in ((3, 1.02), (6, 1.253), (10, 1.4255)):
-        assert best_first_tree(hazard, nodes, 3).value(hazard) - 1 == pytest.approx(value)
-    assert set(best_first_paths(hazard, 3, 3)) == {(0,), (1,), (0, 0)}
+        assert best_tree(hazard, nodes, 3).value(hazard) - 1 == pytest.approx(value)
+    assert set(best_tree(hazard, 3, 3).paths) == {(0,), (1,), (0, 0)}
 
 
 rates = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3).map(
@@ -117,26 +123,15 @@ def test_best_first_equals_exhaustive_enumeration(
         for paths in ordered_trees(size)
         if max(map(len, paths), default=0) <= depth
     )
-    tree = best_first_tree(hazard, nodes, depth)
+    tree = best_tree(hazard, nodes, depth)
     assert tree.depth <= depth and len(tree) <= nodes
     assert tree.value(hazard) == pytest.approx(best, abs=1e-12)
 
 
 @settings(max_examples=60)
-@given(st.lists(rates, min_size=1, max_size=4), st.integers(1, 40), st.integers(1, 8))
-def test_every_prefix_is_the_best_smaller_tree(
-    rows: list[list[float]], nodes: int, depth: int
-) -> None:
-    hazard = table(rows)
-    paths = best_first_paths(hazard, nodes, depth)
-    for size in range(len(paths) + 1):
-        assert tree_of_paths(paths[:size]) == best_first_tree(hazard, size, depth)
-
-
-@settings(max_examples=60)
 @given(st.lists(rates, min_size=1, max_size=4), st.integers(0, 40), st.integers(1, 8))
 def test_levels_are_an_inverse_of_the_tree(rows: list[list[float]], nodes: int, depth: int) -> None:
-    tree = best_first_tree(table(rows), nodes, depth)
+    tree = best_tree(table(rows), nodes, depth)
     levels = grow_levels(tree)
     assert tree_of_levels(levels) == tree
     assert len(levels) == tree.depth
@@ -145,8 +140,8 @@ def test_levels_are_an_inverse_of_the_tree(rows: list[list[float]], nodes: int, 
 
 
 def test_ties_are_broken_the_same_way_everywhere() -> None:
-    paths = best_first_paths(vector(0.5, 0.5), 6, 3)
-    assert paths == [(0,), (1,), (0, 0), (0, 1), (1, 0), (1, 1)]
+    paths = best_tree(vector(0.5, 0.5), 6, 3).paths
+    assert paths == ((0,), (1,), (0, 0), (0, 1), (1, 0), (1, 1))
 
 
 def test_levels_of_the_design_sketch() -> None:

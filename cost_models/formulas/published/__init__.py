@@ -1,1 +1,0 @@
-"""One law per file, found by its place; see `specplan.cost_models.formulas.formula`."""
